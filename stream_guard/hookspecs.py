@@ -1,0 +1,47 @@
+"""The doors for plugins. All are called at start-up and return values; only the judge is asked later.
+
+pluggy finds things, it does not run them: a hook call per event would cost more than all rules together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pluggy
+
+from stream_guard.ports import Answer, Decoder, Dialect, DiffAxis, Question, Sink
+from stream_guard.rule import RuleType
+
+PROJECT = "stream_guard"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def stream_guard_rules() -> Iterable[RuleType]:  # type: ignore[empty-body]
+    """Return the rule kinds this plugin provides."""
+
+
+@hookspec
+def stream_guard_decoders() -> Mapping[str, type[Decoder]]:  # type: ignore[empty-body]
+    """Return ways to read raw records, by format name."""
+
+
+@hookspec
+def stream_guard_sinks() -> Mapping[str, type[Sink]]:  # type: ignore[empty-body]
+    """Return places to send alerts, by name."""
+
+
+@hookspec
+def stream_guard_dialects() -> Iterable[type[Dialect]]:  # type: ignore[empty-body]
+    """Return ways to read policy files written for other systems."""
+
+
+@hookspec
+def stream_guard_diff_axes() -> Iterable[type[DiffAxis]]:  # type: ignore[empty-body]
+    """Return ways in which two recordings may differ."""
+
+
+@hookspec(firstresult=True)
+def stream_guard_judge(question: Question) -> Answer | None:
+    """Answer what no rule can decide, or return None to pass. Slow path; never called per event."""

@@ -1,0 +1,202 @@
+"""The values everything else speaks of: events, hits, findings, decisions, alerts.
+
+All of them are pure values. Identity, storage and transport live elsewhere. Events are msgspec
+structs because the native wire format decodes straight into them (docs/adr/0004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+# JSON as it came. ``Any`` because recursive aliases cost more at every use than they catch.
+Json: TypeAlias = Any
+
+
+class Severity(IntEnum):
+    """How bad a finding is. The order is the meaning."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    CRITICAL = 3
+
+    @property
+    def word(self) -> str:
+        """The name as it is written in policies and alerts."""
+        return self.name.lower()
+
+
+class Action(IntEnum):
+    """What a gate does about an attempt. The order is the precedence: the strictest wins."""
+
+    ALLOW = 0
+    PAUSE = 1
+    BLOCK = 2
+    TERMINATE_SESSION = 3
+
+    @property
+    def word(self) -> str:
+        """The name as it is written in policies and decisions."""
+        return self.name.lower()
+
+
+class Scope(StrEnum):
+    """Over what a rule keeps one state."""
+
+    TRACE = "trace"
+    SESSION = "session"
+    RUN = "run"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind"):
+    """What every event has.
+
+    ``index`` and the other fields marked "stamped" are written by the session tracker before a
+    rule sees the event; whatever a producer puts there is overwritten.
+    """
+
+    session_id: str
+    event_id: str = ""  # unique inside the session; derived by the tracker when the source has none
+    time: float | None = None  # event time in seconds since the epoch; None: the source has no clock
+    trace_id: str = ""  # the recording, where that differs from the session
+    run_id: str = ""  # one agent's run; a sub-agent has its own
+    agent: str = ""  # name@version
+    agent_path: tuple[str, ...] = ()  # ancestors from the root
+    labels: dict[str, str] = {}
+    part: str = ""  # explicit name of the user-initiated part of the session, where the source knows it
+    captured: bool = True  # False: the source leaves content out (OTel's default); text rules cannot judge
+    index: int = -1  # stamped: absolute index of the turn this event belongs to, -1 before the first
+
+
+class UserMessage(Header, frozen=True, kw_only=True, gc=False, tag="user_message"):
+    """A person wrote something; it opens a user-initiated part of the session."""
+
+    text: str = ""
+
+
+class Turn(Header, frozen=True, kw_only=True, gc=False, tag="turn"):
+    """One request to a model and the response to it."""
+
+    request: dict[str, Json] | None = None  # model, messages, params, tools, metadata
+    response: dict[str, Json] = {}  # content (blocks), stop_reason, latency_ms, usage
+    text: str = ""  # stamped: the response's text blocks joined with a newline
+    tools: tuple[str, ...] = ()  # stamped: tool names of the response's tool-use blocks, in order
+
+
+class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
+    """An ATTEMPT at a tool, before anything ran."""
+
+    tool: str
+    call_id: str = ""
+    args: Json = None  # an object; a string where the model wrote something that is not JSON
+    parse_error: bool = False  # the arguments were not JSON
+    attempt: int = -1  # stamped: number of the attempt in its session; its result carries the same
+
+
+class GateDecision(Header, frozen=True, kw_only=True, gc=False, tag="decision"):
+    """What an inline gate answered to an attempt."""
+
+    action: Literal["allow", "pause", "block", "terminate_session"]
+    call_id: str = ""
+    tool: str = ""
+    rule_ids: tuple[str, ...] = ()
+    attempt: int = -1  # stamped
+
+
+class ToolResult(Header, frozen=True, kw_only=True, gc=False, tag="tool_result"):
+    """What came of an attempt."""
+
+    call_id: str = ""
+    tool: str = ""  # stamped from the attempt when the source leaves it out
+    status: Literal["ok", "error", "blocked"] = "ok"
+    output: Json = None
+    latency_ms: float | None = None
+    attempt: int = -1  # stamped: the attempt it answers, -1 when there was none
+
+
+class SessionEnd(Header, frozen=True, kw_only=True, gc=False, tag="session_end"):
+    """The session is over: said by the source, or found by the tracker."""
+
+    reason: Literal["closed", "idle", "end_of_input"] = "closed"
+
+
+Event: TypeAlias = UserMessage | Turn | ToolCall | GateDecision | ToolResult | SessionEnd
+
+EVENT_KINDS: tuple[str, ...] = (
+    "user_message",
+    "turn",
+    "tool_call",
+    "decision",
+    "tool_result",
+    "session_end",
+)
+
+
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """What a rule says: this is wrong, and here is why. The engine makes it a finding."""
+
+    detail: str
+    evidence: dict[str, Json] = {}
+    index: int | None = None  # the turn it points at, when that is not the event's own
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A hit, stamped by the engine with the rule, the session and the place."""
+
+    alert_id: str  # a digest: the same finding has the same id on every path and in every replay
+    rule_id: str
+    kind: str
+    severity: Severity
+    session_id: str
+    event_id: str  # the event that decided it; at the end of a scope, the last event of the scope
+    index: int | None  # absolute index of the turn, None when the session has none
+    time: float | None
+    detail: str
+    evidence: dict[str, Json] = {}
+    part: str = ""  # where a rule keeps one state per part, run or key: which one
+    at: Literal["event", "deadline", "end"] = "event"
+    then: Action | None = None
+    reason: str = ""
+    shadow: bool = False  # found by a rule in shadow mode: recorded, never sent
+    tags: tuple[str, ...] = ()
+    run_id: str = ""
+    agent: str = ""
+    labels: dict[str, str] = {}
+    suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to one attempt: the strictest action, and everything that matched."""
+
+    action: Action
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    policy_version: str = ""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What leaves the building: a finding with redacted excerpts instead of payloads."""
+
+    alert_id: str
+    rule_id: str
+    kind: str
+    severity: str
+    session_id: str
+    event_id: str
+    index: int | None
+    time: float | None
+    detail: str
+    policy_version: str
+    evidence: Mapping[str, Json] = {}
+    part: str = ""
+    at: str = "event"
+    reason: str = ""
+    tags: tuple[str, ...] = ()
+    run_id: str = ""
+    agent: str = ""
+    labels: dict[str, str] = {}
+    suppressed: int = 0

@@ -1,0 +1,207 @@
+"""Patterns over names and texts: tool globs and linear-time regular expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import re2
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from stream_guard.model import Json
+
+TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
+
+_GLOB = frozenset("*?|()")
+# What re2 leaves out because it cannot run in linear time, or writes in another way.
+_ADVICE = (
+    ("(?=", "look-ahead is not linear; match what follows and test it with a second condition"),
+    ("(?!", "look-ahead is not linear; write the exception as `unless`"),
+    ("(?<=", "look-behind is not linear; match what precedes it as part of the pattern"),
+    ("(?<!", "look-behind is not linear; write the exception as `unless`"),
+    ("(?P=", "back-references are not linear; compare the two values with a condition"),
+    ("\\1", "back-references are not linear; compare the two values with a condition"),
+    ("(?>", "atomic groups are not needed here; leave out `?>`"),
+    ("++", "possessive repeats are not needed here; leave out the second `+`"),
+)
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    return options
+
+
+class Regex:
+    """A regular expression that runs in linear time, checked when the policy is loaded."""
+
+    __slots__ = ("_compiled", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        try:
+            self._compiled = re2.compile(pattern, _options())
+        except (re2.error, UnicodeEncodeError) as error:
+            advice = next((text for part, text in _ADVICE if part in pattern), "")
+            raise ValueError(f"{_reason(error)}{'; ' + advice if advice else ''}") from None
+
+    def search(self, text: str) -> str | None:
+        """Return the first piece of ``text`` that matches, or None."""
+        try:
+            match = self._compiled.search(text)
+        except UnicodeEncodeError:  # a lone surrogate, which only in-process callers can hand over
+            match = self._compiled.search(text.encode("utf-8", "replace").decode())
+        return None if match is None else str(match.group())
+
+    def __repr__(self) -> str:
+        return f"Regex({self.pattern!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Regex) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(value: str) -> Regex:
+            try:
+                return cls(value)
+            except ValueError as error:
+                raise PydanticCustomError(
+                    "regex", "not a usable regular expression: {why}", {"why": str(error)}
+                ) from None
+
+        return core_schema.no_info_after_validator_function(
+            build,
+            core_schema.str_schema(strict=True),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda regex: regex.pattern),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "description": "RE2 regular expression"}
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else str(error)
+    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+
+
+class TextSet:
+    """Many text patterns looked for in one pass; the cost hardly grows with their number."""
+
+    __slots__ = ("_set",)
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._set = re2.Set.SearchSet(_options())
+        for pattern in patterns:
+            self._set.Add(pattern)
+        self._set.Compile()
+
+    def search(self, text: str) -> list[int]:
+        """Return the numbers of the patterns that occur in ``text``, in no particular order."""
+        try:
+            found: list[int] = self._set.Match(text)
+        except UnicodeEncodeError:
+            found = self._set.Match(text.encode("utf-8", "replace").decode())
+        return found
+
+
+def literal(text: str) -> str:
+    """Return the regular expression that matches exactly ``text``."""
+    escaped: str = re2.escape(text)
+    return escaped
+
+
+class ToolPattern:
+    """Which tools a rule speaks of: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``)."""
+
+    __slots__ = ("_globs", "_memo", "names", "text")
+
+    def __init__(self, patterns: str | Iterable[str], classes: Mapping[str, Sequence[str]] | None = None) -> None:
+        listed = [patterns] if isinstance(patterns, str) else list(patterns)
+        self.text = "|".join(listed)
+        expanded = list(_expand(listed, classes or {}, ()))
+        self.names = frozenset(name for name in expanded if not _GLOB & set(name))
+        globs = [name for name in expanded if _GLOB & set(name)]
+        self._globs = [Regex(f"^(?:{_glob_to_regex(glob)})$") for glob in globs]
+        self._memo: dict[str, bool] = {}
+
+    @property
+    def exact(self) -> frozenset[str] | None:
+        """The names it matches, when there is a closed list of them; else None."""
+        return None if self._globs else self.names
+
+    def matches(self, tool: str) -> bool:
+        """Whether the tool is meant."""
+        if tool in self.names:
+            return True
+        if not self._globs:
+            return False
+        known = self._memo.get(tool)
+        if known is None:
+            # Tool names are the agent's text: hallucinated ones must not grow this without bound.
+            if len(self._memo) >= 1024:
+                self._memo.clear()
+            known = self._memo[tool] = any(glob.search(tool) is not None for glob in self._globs)
+        return known
+
+    def __repr__(self) -> str:
+        return f"ToolPattern({self.text!r})"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolPattern) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(value: Json, info: ValidationInfo) -> ToolPattern:
+            if isinstance(value, ToolPattern):
+                return value
+            if not isinstance(value, str) and not (
+                isinstance(value, list) and value and all(isinstance(item, str) for item in value)
+            ):
+                raise PydanticCustomError("tool_pattern", "expected a tool name, a glob, or a list of them")
+            try:
+                return cls(value, (info.context or {}).get(TOOL_CLASSES))
+            except ValueError as error:
+                raise PydanticCustomError("tool_pattern", "{why}", {"why": str(error)}) from None
+
+        return core_schema.with_info_plain_validator_function(
+            build,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda pattern: pattern.text),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        name = {"type": "string"}
+        return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
+
+
+def _expand(
+    patterns: Iterable[str], classes: Mapping[str, Sequence[str]], inside: tuple[str, ...]
+) -> Iterator[str]:
+    for pattern in patterns:
+        if not pattern.startswith("@"):
+            yield pattern
+            continue
+        name = pattern[1:]
+        if name in inside:
+            raise ValueError(f'tool class "@{name}" contains itself')
+        if name not in classes:
+            known = ", ".join(f"@{key}" for key in sorted(classes)) or "none"
+            raise ValueError(f'unknown tool class "@{name}"; declared under tool_classes: {known}')
+        yield from _expand(classes[name], classes, (*inside, name))
+
+
+def _glob_to_regex(glob: str) -> str:
+    special = {"*": ".*", "?": ".", "|": "|", "(": "(", ")": ")"}
+    return "".join(special.get(char) or literal(char) for char in glob)

@@ -1,0 +1,130 @@
+"""The edges of the core: where records come from, how they are read, where state and alerts go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from stream_guard.errors import Place, Problem
+from stream_guard.model import Alert, Event, Json
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Raw bytes as they came, and where they came from."""
+
+    value: bytes
+    origin: str = ""  # the file, or the topic and partition
+    position: int = 0  # byte offset in the file, or offset in the partition
+    line: int = 0  # 1 for the first line of a file, 0 where there are no lines
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    truncated: int = 0  # the record's true size, when only its head was read because it is over the limit
+
+
+class Source(Protocol):
+    """A sequence of records that can be taken up again where it was left."""
+
+    def __iter__(self) -> Iterator[Record | None]:
+        """Yield records; None says that nothing is there right now (a good moment to commit)."""
+
+    def positions(self) -> Mapping[str, int]:
+        """Where the next record of each origin starts, for the checkpoint."""
+
+    def close(self) -> None:
+        """Release what is open."""
+
+
+class Decoder(Protocol):
+    """A way to read one format."""
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the record's events in order; raise DecodeError, and nothing else, whatever the bytes."""
+
+
+class Store(Protocol):
+    """Where sessions that are not in memory live; the blobs are opaque to it."""
+
+    def get(self, session_id: str) -> bytes | None:
+        """Return what was put last, or None."""
+
+    def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
+        """Keep the blob; ``deadline`` is when the session next wants to be woken."""
+
+    def drop(self, session_id: str) -> None:
+        """Forget the session."""
+
+    def deadlines(self) -> Iterator[tuple[str, float | None]]:
+        """Yield every session there is, with its deadline (used once, after a restart)."""
+
+
+class Sink(Protocol):
+    """A place to send alerts."""
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        """Deliver all of them or raise SinkError; sending an alert again with the same id is harmless."""
+
+    def close(self) -> None:
+        """Deliver what is buffered and release what is open."""
+
+
+class Document(Protocol):
+    """A policy file as data that remembers where each piece of it stood."""
+
+    file: str
+    data: Json
+
+    def place(self, *path: str | int) -> Place:
+        """Return where the value at the path stands; where its nearest ancestor does, if it is absent."""
+
+    def key_place(self, *path: str | int) -> Place:
+        """Return where the key of the last step stands."""
+
+
+class Dialect(Protocol):
+    """A way to read policy files that were written for another system."""
+
+    name: str
+
+    def recognises(self, document: Document) -> bool:
+        """Whether this file is written in the dialect; must be cheap and never raise."""
+
+    def translate(self, document: Document) -> tuple[dict[str, Any], Sequence[Problem]]:
+        """Return the native form, whose rules carry ``_from`` paths back into the document, and what is wrong."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge is asked: a rule no machine can decide, and the text to hold against it."""
+
+    rule: str
+    text: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge said."""
+
+    violated: bool
+    confidence: float
+    explanation: str = ""
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class AxisResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one diff axis says of two recordings."""
+
+    baseline: float
+    candidate: float
+    delta: float
+    pairs: int
+    flags: tuple[str, ...] = ()
+
+
+class DiffAxis(Protocol):
+    """One way in which two recordings may differ."""
+
+    name: str
+
+    def compare(self, baseline: Sequence[Iterable[Event]], candidate: Sequence[Iterable[Event]]) -> AxisResult:
+        """Measure the difference between two sets of sessions."""

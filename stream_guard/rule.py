@@ -1,0 +1,135 @@
+"""What a rule kind is: parameters, a state the engine keeps, and handlers by event.
+
+A rule is a fold over the events of one key. Its object holds parameters only; whatever it must
+remember goes into ``state``, which the engine creates, saves, restores and hands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from stream_guard.model import Event, GateDecision, Hit, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.patterns import ToolPattern
+
+Mode: TypeAlias = Literal["inline", "stream", "batch"]
+Need: TypeAlias = Literal["content", "clock"]
+Where: TypeAlias = Literal["response", "tool_args", "tool_result", "user"]
+
+ALL_MODES: frozenset[Mode] = frozenset(("inline", "stream", "batch"))
+
+
+class Params(BaseModel):
+    """Base of a kind's parameters: what a user writes under ``params``. Unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, strict=True)
+
+
+class State(msgspec.Struct, array_like=True, gc=False):
+    """Base of a kind's state: fields with defaults, of plain types, small, and without cycles.
+
+    It is stored as a bare array, so a change of its fields needs a higher ``state_version``.
+    """
+
+
+class NoState(State):
+    """The state of a rule that remembers nothing."""
+
+
+class TextPattern(msgspec.Struct, frozen=True):
+    """A text a rule waits for. All rules' patterns are looked for together, in one pass over each text."""
+
+    where: Where
+    regex: str
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One case of a kind, in the shorthand of ``stream_guard.testing``; shown in the docs and run by the tests."""
+
+    claim: str
+    params: Mapping[str, Json]
+    trace: Sequence[Mapping[str, Json]]
+    hits: Sequence[int | str] = ()  # positions in ``trace`` at which it fires; "end" for the end of the session
+
+
+P = TypeVar("P", bound=Params)
+S = TypeVar("S", bound=State)
+
+
+class Rule(Generic[P, S]):
+    """Base of every rule kind; override the handlers you need, the engine calls no others.
+
+    The call order: handlers in the order of the events; before an event, ``on_deadline`` for what fell
+    due before it; ``on_session_end`` once, when the scope of the state ends. A safety rule speaks at the
+    event that is wrong. An obligation may speak only in ``on_deadline`` or ``on_session_end``: before
+    that, "not yet" is not "never".
+
+    With a ``when``, handlers see the events inside the gate; ``on_ungated`` sees the others, because what
+    satisfies a rule may stand anywhere.
+    """
+
+    kind: ClassVar[str] = ""
+    modes: ClassVar[frozenset[Mode]] = ALL_MODES
+    state_version: ClassVar[int] = 1
+    state_limit: ClassVar[int] = 1024  # bytes of one serialised state, whatever the events
+    examples: ClassVar[Sequence[Example]] = ()
+    params_type: ClassVar[type[Params]] = Params
+    state_type: ClassVar[type[State]] = NoState
+
+    params: P
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for base in getattr(cls, "__orig_bases__", ()):
+            if isinstance(origin := get_origin(base), type) and issubclass(origin, Rule):
+                params_type, state_type = get_args(base)
+                if isinstance(params_type, type) and isinstance(state_type, type):
+                    cls.params_type, cls.state_type = params_type, state_type
+
+    def __init__(self, params: P) -> None:
+        self.params = params
+
+    def tools(self) -> ToolPattern | None:
+        """The tools whose calls, decisions and results it wants to see; None means all."""
+        return None
+
+    def texts(self) -> Sequence[TextPattern]:
+        """Patterns to wait for: where there are some, handlers of that place run only when one occurs."""
+        return ()
+
+    def needs(self) -> frozenset[Need]:
+        """What an event must have to be judged; without it the result is ``unevaluable``, never a pass."""
+        return frozenset()
+
+    def on_user_message(self, message: UserMessage, state: S) -> Hit | None:
+        """A person wrote something."""
+
+    def on_turn(self, turn: Turn, state: S) -> Hit | None:
+        """A model answered a request."""
+
+    def on_tool_call(self, call: ToolCall, state: S) -> Hit | None:
+        """A tool was attempted; nothing has run yet."""
+
+    def on_decision(self, decision: GateDecision, state: S) -> Hit | None:
+        """An inline gate answered an attempt."""
+
+    def on_tool_result(self, result: ToolResult, state: S) -> Hit | None:
+        """An attempt came to something: ok, error or blocked."""
+
+    def on_ungated(self, event: Event, state: S) -> Hit | None:
+        """An event outside the rule's gate: it may satisfy what is open, it must not count."""
+
+    def deadline(self, state: S) -> float | None:
+        """The event time at which ``on_deadline`` wants to be called, read after every handler."""
+
+    def on_deadline(self, time: float, state: S) -> Hit | None:
+        """The deadline passed in event time, even if the session fell silent."""
+
+    def on_session_end(self, end: SessionEnd, state: S) -> Hit | None:
+        """The scope of this state is over: judge what never came."""
+
+
+RuleType: TypeAlias = type[Rule[Any, Any]]
