@@ -1,0 +1,68 @@
+"""What happened, counted in plain numbers; ``metrics`` publishes the differences in batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, Literal, TypeAlias
+
+from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+
+Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events"]
+CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
+DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
+Delivery: TypeAlias = Literal["ok", "failed", "rejected"]
+
+EVENT_TYPES: Final[tuple[type[Event], ...]] = (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd)
+
+
+class Counts:
+    """Numbers that only grow, except ``sessions``; whoever sees something happen adds to them.
+
+    The engine adds per event, so these are bare ints and dicts: a metric object here would cost more
+    than the rules do. Where the key is a rule, it is the rule's position in ``Policy.rules``; a missing
+    key counts as 0, so ``counts.hits[position] += 1`` needs no preparation.
+    """
+
+    __slots__ = (
+        "alerts",
+        "closed",
+        "dead_letters",
+        "decode_errors",
+        "duplicate_events",
+        "events",
+        "evictions",
+        "findings",
+        "hits",
+        "late_events",
+        "merged_calls",
+        "records",
+        "rule_errors",
+        "sessions",
+        "state_resets",
+        "suppressed",
+        "unevaluable",
+        "unpaired_results",
+    )
+
+    def __init__(self) -> None:
+        self.records = 0  # read from the sources, whatever became of them
+        self.events: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 0)  # that rules saw; `[type(event)] += 1`
+        self.decode_errors: defaultdict[str, int] = defaultdict(int)  # by format
+
+        self.hits: defaultdict[int, int] = defaultdict(int)  # by rule: what it said, before cooldown and `for`
+        self.findings: defaultdict[int, int] = defaultdict(int)  # by rule: what became of the hits, shadow ones too
+        self.unevaluable: defaultdict[int, int] = defaultdict(int)  # by rule: events it could not judge
+        self.rule_errors: defaultdict[int, int] = defaultdict(int)  # by rule: handlers that raised
+        self.suppressed = 0  # findings that a cooldown held back
+        self.state_resets = 0  # states forgotten because their rule was edited
+
+        self.sessions = 0  # open now; the one number that goes down
+        self.closed: defaultdict[CloseReason, int] = defaultdict(int)
+        self.evictions: defaultdict[Eviction, int] = defaultdict(int)  # a limit of `sessions` settings that bit
+        self.late_events = 0  # older than what the session had already judged; judged all the same
+        self.duplicate_events = 0  # dropped: the session had seen the event's id
+        self.merged_calls = 0  # tool calls that a turn's tool-use block had already announced
+        self.unpaired_results = 0  # results no open call was found for
+
+        self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
+        self.alerts: defaultdict[tuple[str, Delivery], int] = defaultdict(int)  # by sink and what came of it
