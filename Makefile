@@ -1,0 +1,73 @@
+# Two commands: `make run` shows it, `make test` proves it. Each does its own set-up; `make help` lists the rest.
+
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+EDITOR := tests/editor
+# The first interpreter that starts and fits; a pyenv shim may be on the path and still not start.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' 2>/dev/null && echo $$python && break; done)
+
+# One lock for every Python and machine; hashes, but no addresses: where packages come from is the reader's business.
+COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
+	--custom-compile-command "make lock"
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-tests run test test-slow lint format bench lock clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.installed ## create the virtual environment from the lock; quick the second time
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "stream_guard needs Python 3.11 to 3.14 and found none that starts;" \
+		"install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=..."; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
+		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --only-binary :all: --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+setup-tests: setup $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+
+# Without npm, or without a network, the editor's tests skip and say so; under STREAM_GUARD_REQUIRE_ALL they fail.
+$(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
+	@if ! command -v npm >/dev/null; then echo "npm is missing: the tests of the editor schema will be skipped"; \
+	elif npm ci --prefix $(EDITOR) --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm ci failed: the tests of the editor schema will be skipped"; fi
+
+run: setup ## show sample sessions of a refund agent and what is wrong with them
+	$(BIN)/stream-guard demo
+
+test: setup-tests lint ## check the code and run every test that is not marked slow
+	$(BIN)/pytest -m "not slow" --cov
+
+test-slow: setup-tests ## run the tests that take minutes
+	$(BIN)/pytest -m slow
+
+lint: setup ## check style, types, import layers, spelling and declared dependencies
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+	$(BIN)/deptry .
+
+format: setup ## rewrite the code in the house style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
+	$(BIN)/python -m tests.bench
+
+lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
+	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
+	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
+	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) .cache dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage $(EDITOR)/node_modules

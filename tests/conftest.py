@@ -1,0 +1,30 @@
+"""What every test run shares: how long Hypothesis looks, and an environment of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadlines: a shared machine is slow at times, and a slow example is not a wrong one.
+settings.register_profile("commit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
+
+# Variables that steer the test run itself; every other STREAM_GUARD_ variable is a setting of the product.
+OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STREAM_GUARD_TEST_KAFKA"))
+
+
+def pytest_configure() -> None:
+    """Forget the caller's settings, here and in the processes the tests start."""
+    for name in list(os.environ):
+        if name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS:
+            del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top of the repository."""
+    return Path(__file__).parent.parent
