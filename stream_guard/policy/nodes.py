@@ -1,0 +1,227 @@
+"""The tree a policy file is read into: plain data, and for every piece of it the line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from stream_guard.errors import Place, PolicyError, Problem
+from stream_guard.model import Json
+from stream_guard.policy.codes import Code
+from stream_guard.policy.wording import show
+
+MAX_DEPTH: Final = 64
+MAX_NODES: Final = 500_000
+MAX_ALIASED: Final = 100_000
+
+Mark: TypeAlias = tuple[int, int]
+"""Line and column, both from 1."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A value with its place; ``weight`` counts the nodes it stands for, aliases written out."""
+
+    mark: Mark
+    value: Json
+    children: dict[str, Node] | list[Node] | None = None
+    key_marks: dict[str, Mark] = field(default_factory=dict)
+    weight: int = 1
+
+    def child(self, step: str | int) -> Node | None:
+        """Return what the step leads to, or None."""
+        if isinstance(self.children, dict):
+            return self.children.get(step) if isinstance(step, str) else None
+        if isinstance(self.children, list) and isinstance(step, int):
+            return self.children[step] if 0 <= step < len(self.children) else None
+        return None
+
+
+@dataclass(slots=True)
+class Document:
+    """A policy file as data that remembers where each piece of it stood."""
+
+    file: str
+    root: Node
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def data(self) -> Json:
+        """The whole file as plain data: mappings, lists, strings, numbers, booleans and null."""
+        return self.root.value
+
+    def place(self, *path: str | int) -> Place:
+        """Return where the value at the path stands; where its nearest ancestor does, if it is absent."""
+        *_, (node, _) = self._walk(path)
+        return Place(self.file, *node.mark)
+
+    def key_place(self, *path: str | int) -> Place:
+        """Return where the key of the last step stands; in a list, where the item does."""
+        *_, (node, key_mark) = self._walk(path)
+        return Place(self.file, *(key_mark or node.mark))
+
+    def _walk(self, path: tuple[str | int, ...]) -> Iterator[tuple[Node, Mark | None]]:
+        node = self.root
+        yield node, None
+        for step in path:
+            below = node.child(step)
+            if below is None:
+                return
+            yield below, node.key_marks.get(step) if isinstance(step, str) else None
+            node = below
+
+
+class Stop(Exception):  # noqa: N818 - not an error of its own: it carries one out of a parser
+    """Nothing more can be read; ``problem`` says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is still being read."""
+
+    node: Node
+    key: Node | None = None
+    merges: list[Node] = field(default_factory=list)
+
+
+class Builder:
+    """Puts values together into a tree, in the order a parser meets them, without recursion."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.root: Node | None = None
+        self._open: list[_Open] = []
+        self._count = 0
+        self._aliased = 0
+
+    @property
+    def inside(self) -> dict[str, Node] | list[Node] | None:
+        """What the next value goes into."""
+        return self._open[-1].node.children if self._open else None
+
+    def report(self, mark: Mark, message: str, code: Code) -> None:
+        """Note a problem after which reading can go on."""
+        self.problems.append(self._problem(mark, message, code))
+
+    def stop(self, mark: Mark, message: str, code: Code) -> Stop:
+        """Return the exception to raise when reading cannot go on."""
+        return Stop(self._problem(mark, message, code))
+
+    def _problem(self, mark: Mark, message: str, code: Code) -> Problem:
+        return Problem(Place(self.file, *mark), message, code.value)
+
+    def begin(self, node: Node) -> None:
+        """Open a mapping or a list; what comes next goes into it."""
+        if len(self._open) >= MAX_DEPTH:
+            raise self.stop(node.mark, f"nested more than {MAX_DEPTH} levels deep; a policy never needs that", Code.TOO_BIG)
+        self._tally(node.mark)
+        self._open.append(_Open(node))
+
+    def end(self) -> Node:
+        """Close the innermost mapping or list, and return it."""
+        level = self._open.pop()
+        for merged in level.merges:
+            self._merge(level.node, merged)
+        below = level.node.children or ()
+        level.node.weight = 1 + sum(
+            child.weight for child in (below.values() if isinstance(below, dict) else below)
+        )
+        self._put(level.node)
+        return level.node
+
+    def add(self, node: Node) -> None:
+        """Add a scalar."""
+        self._tally(node.mark)
+        self._put(node)
+
+    def repeat(self, node: Node, mark: Mark) -> None:
+        """Add what stands elsewhere in the file once more, in the place of an alias."""
+        self._aliased += node.weight
+        if self._aliased > MAX_ALIASED:
+            message = f"the aliases of this file stand for more than {MAX_ALIASED:,} values; write fewer"
+            raise self.stop(mark, message, Code.TOO_BIG)
+        self._put(node)
+
+    def finish(self) -> Document:
+        """Return the document; there is one, or the parser has stopped before."""
+        if self.root is None:
+            raise self.stop((1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY)
+        return Document(self.file, self.root, self.problems)
+
+    def _tally(self, mark: Mark) -> None:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise self.stop(mark, f"more than {MAX_NODES:,} values; split the policy into several files", Code.TOO_BIG)
+
+    def _put(self, node: Node) -> None:
+        if not self._open:
+            self.root = node
+            return
+        level = self._open[-1]
+        children = level.node.children
+        if isinstance(children, list):
+            children.append(node)
+            level.node.value.append(node.value)
+        elif level.key is None:
+            level.key = node
+        else:
+            key, level.key = level.key, None
+            self._put_entry(level, key, node)
+
+    def _put_entry(self, level: _Open, key: Node, node: Node) -> None:
+        name, mapping = key.value, level.node
+        assert isinstance(mapping.children, dict)  # noqa: S101 - `_put` comes here for mappings only
+        if name is MERGE:
+            level.merges.append(node)
+        elif not isinstance(name, str):
+            advice = f"; write it in quotes: {show(str(name))}" if isinstance(name, int | float) else ""
+            self.report(key.mark, f"a key must be text, this one is {show(name)}{advice}", Code.NOT_PLAIN)
+        elif name in mapping.children:
+            first = mapping.key_marks[name][0]
+            self.report(key.mark, f"key {show(name)} is here a second time; the first is in line {first}", Code.TWICE)
+        else:
+            mapping.children[name] = node
+            mapping.value[name] = node.value
+            mapping.key_marks[name] = key.mark
+
+    def _merge(self, mapping: Node, merged: Node) -> None:
+        """Take over the entries of a merge key (``<<``); what the mapping says itself wins."""
+        assert isinstance(mapping.children, dict)  # noqa: S101 - merges are collected for mappings only
+        sources = merged.children if isinstance(merged.children, list) else [merged]
+        for source in sources:
+            if not isinstance(source.children, dict):
+                self.report(merged.mark, "`<<` takes the alias of a mapping, or a list of them", Code.WRONG_TYPE)
+                return
+            for name, node in source.children.items():
+                if name not in mapping.children:
+                    mapping.children[name] = node
+                    mapping.value[name] = node.value
+                    mapping.key_marks[name] = source.key_marks[name]
+
+
+class _Merge:
+    """The type of ``MERGE``: a key that is no key."""
+
+    __slots__ = ()
+
+
+MERGE: Final = _Merge()
+"""The value of a plain ``<<`` where a key is expected."""
+
+
+def new_mapping(mark: Mark) -> Node:
+    """Return a mapping without entries."""
+    return Node(mark, {}, {})
+
+
+def new_list(mark: Mark) -> Node:
+    """Return a list without items."""
+    return Node(mark, [], [])
+
+

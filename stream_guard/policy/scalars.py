@@ -1,0 +1,75 @@
+"""What a single value in a policy file may be: the YAML 1.2 core schema, limited to what JSON can say."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from stream_guard.policy.codes import Code
+from stream_guard.policy.nodes import Builder, Mark
+from stream_guard.policy.wording import show
+
+_NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))
+_BOOLEANS: Final = {
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASE: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_START: Final = frozenset("-+.0123456789")
+_LARGEST: Final = 2**63
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether YAML 1.2 reads the unquoted text as text, not as null, a boolean or a number."""
+    if text in _NULL or text in _BOOLEANS:
+        return False
+    patterns = (_INTEGER, _OTHER_BASE, _FLOAT, _NOT_FINITE)
+    return text[0] not in _NUMBER_START or not any(pattern.fullmatch(text) for pattern in patterns)
+
+
+def resolve_plain(text: str, mark: Mark, builder: Builder) -> str | float | bool | None:
+    """Return what unquoted YAML text means; dates and words like ``yes`` are text (YAML 1.2)."""
+    if text in _NULL:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if text[0] not in _NUMBER_START:
+        return check_text(text, mark, builder)
+    if _NOT_FINITE.fullmatch(text):
+        builder.report(mark, f"{text} is not a number a rule can compare with", Code.NOT_PLAIN)
+        return None
+    if _OTHER_BASE.fullmatch(text):
+        return _in_range(int(text, 0), mark, builder)
+    if _FLOAT.fullmatch(text):
+        return finite(text, mark, builder)
+    return check_text(text, mark, builder)
+
+
+def finite(text: str, mark: Mark, builder: Builder) -> float | None:
+    """Return the number; one that no event could carry is a problem."""
+    if _INTEGER.fullmatch(text):
+        # Python refuses to read very long digits; they are out of range in any case.
+        return _in_range(int(text) if len(text) < 40 else _LARGEST, mark, builder)  # noqa: PLR2004
+    number = float(text)
+    if math.isfinite(number):
+        return number
+    builder.report(mark, f"{show(text)} is too large for a number", Code.NOT_PLAIN)
+    return None
+
+
+def _in_range(number: int, mark: Mark, builder: Builder) -> int | None:
+    if -_LARGEST <= number < _LARGEST:
+        return number
+    builder.report(mark, "the number does not fit into 64 bits; write it in quotes if it is an identifier", Code.NOT_PLAIN)
+    return None
+
+
+def check_text(text: str, mark: Mark, builder: Builder) -> str:
+    """Return the text; half of a surrogate pair, which is no character, is a problem."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        builder.report(mark, "an escape (\\ud800 to \\udfff) in this text is half a character", Code.NOT_PLAIN)
+        return text.encode("utf-8", "replace").decode()
+    return text

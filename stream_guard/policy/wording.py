@@ -1,0 +1,48 @@
+"""How problems are worded: values shown safely and briefly, and what the writer may have meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+from stream_guard.model import Json
+
+SHOWN: Final = 60
+
+
+def show(value: Json) -> str:
+    """Return the value as it may be printed: on one line, cut, and with nothing a terminal would obey."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    try:
+        text = json.dumps(value[: SHOWN + 1] if isinstance(value, str) else value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return f"a {type(value).__name__}"
+    text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return text if len(text) <= SHOWN + 2 else f'{text[:SHOWN]}..."'
+
+
+def listed(names: Iterable[str], word: str = "and") -> str:
+    """Return the names as a person lists them: ``"a", "b" and "c"``."""
+    quoted = [show(name) for name in names]
+    if len(quoted) < 2:  # noqa: PLR2004 - one name needs no joining word
+        return "".join(quoted)
+    return f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean "..."?``, or nothing when nothing known is near."""
+    near = _nearest(word[:100], tuple(known))
+    return f"; did you mean {show(near)}?" if near else ""
+
+
+@lru_cache(maxsize=1024)
+def _nearest(word: str, known: tuple[str, ...]) -> str:
+    folded = {name.lower().replace("-", "_"): name for name in known}
+    near = get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=0.6)
+    return folded[near[0]] if near else ""

@@ -1,0 +1,147 @@
+"""YAML 1.2 text becomes a tree with places; no tag ever constructs anything, and nothing recurses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+from ruamel.yaml.reader import ReaderError
+
+from stream_guard.policy.codes import Code
+from stream_guard.policy.nodes import MERGE, Builder, Mark, Node, Stop, new_list, new_mapping
+from stream_guard.policy.scalars import check_text, resolve_plain
+from stream_guard.policy.wording import show
+
+_TEXT_TAGS: Final = frozenset(("!", "!!str", "tag:yaml.org,2002:str"))
+_TAB: Final = "YAML does not indent with tabs; use spaces"
+_ADVICE: Final = (
+    ("'\\t'", _TAB),
+    ("mapping values are not allowed", "a colon here would start a second mapping; put the text in quotes"),
+    ("cannot start any token", "a value cannot start with this character; put it in quotes"),
+    ("expected <block end>", "the indentation does not fit the lines above"),
+    ("could not find expected ':'", "a key has no colon, or a text in several lines has no quotes"),
+    ("end of stream", "a quote or a bracket is not closed"),
+    ("expected ',' or", "a comma or a closing bracket is missing"),
+)
+
+
+def parse_yaml(text: str, builder: Builder) -> None:
+    """Feed the text into the builder; raises Stop where it is not YAML."""
+    try:
+        events = YAML(typ="safe", pure=True).parse(text)
+        _Parser(builder).run(events)
+    except MarkedYAMLError as error:
+        raise _syntax_error(error, builder) from None
+    except ReaderError as error:
+        raise _reader_error(error, text, builder) from None
+    except (YAMLError, ValueError, OverflowError, AssertionError, IndexError, AttributeError, TypeError) as error:
+        # The parser trips over some broken files in its own code; for the reader that is the same thing.
+        message = f"not YAML: {show(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
+        raise builder.stop((1, 1), message, Code.SYNTAX) from None
+
+
+class _Parser:
+    """Turns the parser's events into nodes, resolving anchors and plain scalars itself."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._anchors: dict[str, Node | None] = {}  # None while what the anchor names is still open
+        self._names: list[str | None] = []
+
+    def run(self, events: Any) -> None:
+        documents = 0
+        for event in events:
+            mark = (event.start_mark.line + 1, event.start_mark.column + 1)
+            match event:
+                case ScalarEvent():
+                    self._scalar(event, mark)
+                case MappingStartEvent() | SequenceStartEvent():
+                    self._start(event, mark)
+                case MappingEndEvent() | SequenceEndEvent():
+                    self._finish()
+                case AliasEvent():
+                    self._alias(event, mark)
+                case DocumentStartEvent():
+                    documents += 1
+                    self._document(event, documents, mark)
+                case StreamStartEvent() | StreamEndEvent() | DocumentEndEvent():
+                    pass
+
+    def _document(self, event: Any, documents: int, mark: Mark) -> None:
+        if documents > 1:
+            raise self._builder.stop(mark, "a second document starts here; a policy file holds one", Code.SYNTAX)
+        if event.version is not None and tuple(event.version) != (1, 2):
+            written = ".".join(map(str, event.version))
+            message = f"the file says it is YAML {written}; policies are YAML 1.2, where `yes` and `on` are text"
+            raise self._builder.stop(mark, message, Code.SYNTAX)
+
+    def _scalar(self, event: Any, mark: Mark) -> None:
+        tag = self._tag(event, mark)
+        if event.style in (None, "") and tag is None:
+            is_merge = event.value == "<<" and isinstance(self._builder.inside, dict)
+            value = MERGE if is_merge else resolve_plain(event.value, mark, self._builder)
+        else:
+            value = check_text(event.value, mark, self._builder)
+        node = Node(mark, value)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._builder.add(node)
+
+    def _tag(self, event: Any, mark: Mark) -> str | None:
+        tag = None if event.tag is None else str(event.tag)
+        is_scalar = isinstance(event, ScalarEvent)
+        if tag is not None and not (is_scalar and tag in _TEXT_TAGS):
+            self._builder.report(mark, f"a policy is plain data; leave out the tag {show(tag)}", Code.NOT_PLAIN)
+        return tag
+
+    def _start(self, event: Any, mark: Mark) -> None:
+        self._tag(event, mark)
+        self._builder.begin(new_mapping(mark) if isinstance(event, MappingStartEvent) else new_list(mark))
+        self._names.append(event.anchor)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+
+    def _finish(self) -> None:
+        node = self._builder.end()
+        name = self._names.pop()
+        if name is not None:
+            self._anchors[name] = node
+
+    def _alias(self, event: Any, mark: Mark) -> None:
+        name = event.anchor
+        if name not in self._anchors:
+            self._builder.report(mark, f"alias *{name[:40]} has no anchor &{name[:40]} above it", Code.ALIAS)
+            self._builder.add(Node(mark, None))
+        elif (node := self._anchors[name]) is None:
+            raise self._builder.stop(mark, f"alias *{name[:40]} stands inside what it repeats", Code.ALIAS)
+        else:
+            self._builder.repeat(node, mark)
+
+
+def _syntax_error(error: MarkedYAMLError, builder: Builder) -> Stop:
+    where = error.problem_mark or error.context_mark
+    mark = (where.line + 1, where.column + 1) if where is not None else (1, 1)
+    found = str(error.problem or error.context or "cannot be read")
+    advice = next((text for part, text in _ADVICE if part in found), "")
+    return builder.stop(mark, f"not YAML: {advice or found}", Code.SYNTAX)
+
+
+def _reader_error(error: ReaderError, text: str, builder: Builder) -> Stop:
+    before = text[: error.position]
+    mark = (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    character = error.character if isinstance(error.character, int) else ord(str(error.character)[:1] or "\0")
+    message = f"character U+{character:04X} cannot stand in YAML; write it as an escape in double quotes"
+    return builder.stop(mark, message, Code.SYNTAX)
