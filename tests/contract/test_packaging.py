@@ -1,0 +1,94 @@
+"""What a user installs: the core, the packs and their types, found through metadata, and nothing else."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGES = (
+    "stream_guard",
+    "stream_guard_rules",
+    "stream_guard_formats",
+    "stream_guard_sinks",
+    "stream_guard_dialects",
+)
+LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/build.lock")
+
+
+@pytest.fixture(scope="session")
+def contents(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def pins(lock: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", lock.read_text(), re.MULTILINE))
+
+
+def test_wheel_holds_the_core_and_the_packs_and_no_other_package(contents: list[str]) -> None:
+    tops = {name.split("/")[0] for name in contents}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_wheel_says_that_it_is_typed(package: str, contents: list[str]) -> None:
+    assert f"{package}/py.typed" in contents
+
+
+def test_wheel_holds_every_module_of_the_checkout(root: Path, contents: list[str]) -> None:
+    sources = [root, root / "plugins"]
+    modules = {
+        path.relative_to(source).as_posix()
+        for source in sources
+        for package in PACKAGES
+        for path in (source / package).rglob("*.py")
+    }
+    assert modules
+    assert modules <= set(contents)
+
+
+def test_packs_and_command_are_found_through_metadata(wheel: Path, contents: list[str]) -> None:
+    entry_points = configparser.ConfigParser()
+    with zipfile.ZipFile(wheel) as archive:
+        entry_points.read_string(
+            archive.read(next(name for name in contents if name.endswith("entry_points.txt"))).decode()
+        )
+    assert dict(entry_points["console_scripts"]) == {"stream-guard": "stream_guard.cli:main"}
+    assert sorted(entry_points["stream_guard"].values()) == sorted(set(PACKAGES) - {"stream_guard"})
+
+
+def test_wheel_carries_the_licence(wheel: Path, contents: list[str]) -> None:
+    licence = next(name for name in contents if name.endswith("/LICENSE"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert "Apache License" in archive.read(licence).decode()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_address_and_no_folder(lock: str, root: Path) -> None:
+    text = (root / lock).read_text()
+    assert not re.search(r"://|--index|--find-links|^-e|^\s*#.* /", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("lock", LOCKS[1:])
+def test_images_are_built_from_the_versions_that_were_tested(lock: str, root: Path) -> None:
+    everything = pins(root / LOCKS[0])
+    assert pins(root / lock)
+    assert pins(root / lock).items() <= everything.items()
+
+
+def test_every_declared_dependency_is_locked(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[^A-Za-z0-9._-]", line)[0].replace(".", "-").lower() for line in declared}
+    assert names <= set(pins(root / LOCKS[0]))
+
+
+def test_every_pin_has_a_hash(root: Path) -> None:
+    for lock in LOCKS:
+        text = (root / lock).read_text()
+        assert all("--hash=sha256:" in entry for entry in re.split(r"^(?=[a-z0-9].*==)", text, flags=re.MULTILINE)[1:])
