@@ -1,0 +1,163 @@
+"""A rule made ready to run: its handlers, gate and key as plain callables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+import msgspec
+import xxhash
+
+from stream_guard.conditions import MISSING, Leaf, Path
+from stream_guard.engine.cell import Address
+from stream_guard.model import Event, Hit, Json, Scope
+from stream_guard.patterns import Regex
+from stream_guard.policy.spec import SESSION_KEY, RuleSpec
+from stream_guard.rule import NoState, Rule, State, Where
+
+Handler: TypeAlias = Callable[[Any, Any], Hit | None]
+Gate: TypeAlias = Callable[[Event, Set[int]], bool]
+
+NO_STATE: Final = NoState()
+
+# Short names that a policy may write as a key, and the path each stands for.
+KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
+
+
+class Bound:
+    """One rule of a policy, compiled. ``plain`` says that nothing but its handler and state is involved."""
+
+    __slots__ = (
+        "decoder",
+        "default",
+        "end",
+        "gate",
+        "key",
+        "needs_clock",
+        "needs_content",
+        "needs_turn",
+        "number",
+        "part_scoped",
+        "plain",
+        "rule",
+        "spec",
+        "stateless",
+        "suspect",
+        "tag",
+        "texts",
+        "timer",
+        "ungated",
+    )
+
+    def __init__(self, number: int, spec: RuleSpec) -> None:
+        self.number = number
+        self.spec = spec
+        self.rule = rule = spec.rule
+        self.tag = fingerprint(spec)
+        self.gate = _gate(spec)
+        self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
+        self.key = _key(number, spec)
+        self.part_scoped = spec.scope is Scope.SESSION
+        needs = rule.needs()
+        self.needs_content = "content" in needs
+        self.needs_clock = "clock" in needs
+        self.texts: dict[Where, list[Regex]] = {}
+        for pattern in rule.texts():
+            self.texts.setdefault(pattern.where, []).append(Regex(pattern.regex))
+        self.ungated: Handler | None = rule.on_ungated if overrides(rule, "on_ungated") else None
+        self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
+        self.timer: Callable[[Any], float | None] | None = rule.deadline if overrides(rule, "deadline") else None
+        self.stateless = issubclass(rule.state_type, NoState)
+        self.default: State = rule.state_type()
+        self.decoder = msgspec.msgpack.Decoder(rule.state_type)
+        self.suspect = False
+        self.plain = (
+            self.gate is None
+            and self.key is None
+            and self.timer is None
+            and spec.hold is None
+            and not self.needs_content
+            and not self.needs_clock
+        )
+
+    def new_state(self) -> State:
+        """Return a state that has seen nothing."""
+        return self.rule.state_type()
+
+    def mark_suspect(self) -> None:
+        """From now on, save the state before each handler: this rule has raised once already."""
+        self.suspect, self.plain = True, False
+
+
+def overrides(rule: Rule[Any, Any], handler: str) -> bool:
+    """Whether the kind brings its own version of the handler."""
+    return getattr(type(rule), handler) is not getattr(Rule, handler)
+
+
+def fingerprint(spec: RuleSpec) -> int:
+    """Return 32 bits of everything that gives the rule's state its meaning (docs/adr/0008).
+
+    An edited rule gets another number, so it can never read what the old one remembered.
+    """
+    meaning = [
+        spec.slot,
+        spec.kind,
+        spec.rule.state_version,
+        spec.params,
+        spec.when.source if spec.when else None,
+        spec.unless.source if spec.unless else None,
+        spec.scope.value,
+        list(spec.key),
+    ]
+    return crc32(msgspec.json.encode(meaning, order="sorted"))
+
+
+def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
+    """The rule's conditions over the turn or the user's message: their answers outlive the event."""
+    conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
+    return [leaf for condition in conditions for leaf in condition.leaves if leaf.path.when != "event"]
+
+
+def _gate(spec: RuleSpec) -> Gate | None:
+    if spec.unless is None:
+        return spec.when.test if spec.when is not None else None
+    forbids = spec.unless.test
+    if spec.when is None:
+        return lambda event, memory: not forbids(event, memory)
+    asks = spec.when.test
+    return lambda event, memory: asks(event, memory) and not forbids(event, memory)
+
+
+def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | None:
+    """Return the function from an event to the address of its state; None when there is one for all."""
+    parts = list(spec.key) if spec.key != SESSION_KEY else []
+    if spec.scope is Scope.RUN and "run" not in parts:
+        parts.append("run")
+    paths = [key_path(part) for part in parts if part != "session"]
+    if not paths:
+        return None
+
+    def address(event: Event) -> Address | None:
+        values: list[int | str] = [number]
+        for path in paths:
+            value = path.find(event)
+            if value is MISSING or value is None:
+                return None
+            values.append(key_text(value))
+        return tuple(values)
+
+    return address
+
+
+def key_path(part: str) -> Path:
+    """Return the path a key part stands for: ``agent``, ``run``, ``tool``, ``args.x``, ``labels.x``."""
+    if part in KEY_PATHS:
+        return Path(KEY_PATHS[part])
+    return Path(f"tool.{part}" if part.startswith("args.") else part)
+
+
+def key_text(value: Json) -> str:
+    """Return a short text that is the same for equal values; long ones are digested."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= 64 else "#" + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

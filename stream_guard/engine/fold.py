@@ -1,0 +1,401 @@
+"""The engine: which rules see an event, with which state, and what becomes of what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from hashlib import blake2b
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from stream_guard.conditions import Leaf
+from stream_guard.counts import Counts
+from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
+from stream_guard.engine.cell import Address, Cell
+from stream_guard.engine.index import Entries, Index
+from stream_guard.engine.spanning import Spanning
+from stream_guard.engine.texts import PLACES, text_of
+from stream_guard.errors import StreamGuardError
+from stream_guard.model import (
+    Event,
+    Finding,
+    GateDecision,
+    Hit,
+    SessionEnd,
+    Severity,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from stream_guard.policy.spec import Policy
+from stream_guard.rule import Mode, State
+
+Found: TypeAlias = list[Finding]
+At: TypeAlias = Literal["event", "deadline", "end"]
+
+
+class Engine:
+    """All rules of one policy, ready to fold events into cells. Holds no session state itself."""
+
+    def __init__(
+        self, policy: Policy, counts: Counts | None = None, *, mode: Mode | None = None, max_states: int = 1000
+    ) -> None:
+        self.policy = policy
+        self.counts = counts if counts is not None else Counts()
+        self.max_states = max_states
+        self.bounds = tuple(Bound(number, spec) for number, spec in enumerate(policy.rules))
+        self.by_tag = {bound.tag: bound for bound in self.bounds}
+        if len(self.by_tag) < len(self.bounds):
+            raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
+        self._active = [bound for bound in self.bounds if mode is None or mode in bound.rule.modes]
+        self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
+        self.spanning = tuple(self._spanning())
+        self._turn_leaves = self._leaves("turn")
+        self._user_leaves = self._leaves("user")
+        self._failed: set[int] = set()
+        self.raised: set[int] = set()  # rules that raised since a caller who cares emptied it
+
+    def _leaves(self, when: str) -> dict[int, Leaf]:
+        leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
+        return {leaf.tag: leaf for leaf in leaves if leaf.path.when == when}
+
+    def _spanning(self) -> Iterator[Spanning]:
+        keys = {bound.spec.key: None for bound in self._active if "session" not in bound.spec.key}
+        for key in keys:
+            yield Spanning(key, [bound for bound in self._active if bound.spec.key == key])
+
+    def observe(self, event: Event, cell: Cell, out: Found) -> None:
+        """Show the event to every rule of the session that may have something to say about it."""
+        kind = type(event)
+        if kind is Turn:
+            if self._turn_leaves:
+                self._remember(self._turn_leaves, event, cell.memory)
+        elif kind is UserMessage and self._user_leaves:
+            self._remember(self._user_leaves, event, cell.memory)
+        self.dispatch(self.local, event, cell, cell.memory, out)
+
+    def dispatch(self, index: Index, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
+        """Run the rules of one index over one cell."""
+        kind = type(event)
+        entries: Entries
+        if kind is Turn:
+            entries = index.turns
+        elif kind is ToolCall:
+            entries = index.calls.get(event.tool)  # type: ignore[union-attr]  # `kind` is exact, mypy cannot see it
+        elif kind is ToolResult:
+            entries = index.results.get(event.tool)  # type: ignore[union-attr]
+        elif kind is UserMessage:
+            entries = index.users
+        elif kind is GateDecision:
+            entries = index.decisions.get(event.tool)  # type: ignore[union-attr]
+        else:
+            return
+        states = cell.states
+        for bound, handle in entries:
+            if not bound.plain:
+                self._run(bound, handle, event, cell, memory, out)
+                continue
+            if bound.stateless:
+                state: State = NO_STATE
+            else:
+                known = states.get(bound.number)
+                if known is None:
+                    known = states[bound.number] = bound.new_state()
+                state = known
+            try:
+                hit = handle(event, state)
+            except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
+                self._fail(bound, error, event, cell, out)
+                continue
+            if hit is not None:
+                self._report(bound, hit, event, cell, bound.number, out)
+        texts = index.texts.get(kind)
+        if texts is not None:
+            waiting = texts.search(text_of(event)) if event.captured else texts.entries
+            for bound, handle in waiting:
+                self._run(bound, handle, event, cell, memory, out, text_found=True)
+
+    def _remember(self, leaves: dict[int, Leaf], event: Event, memory: set[int]) -> None:
+        for tag, leaf in leaves.items():
+            if leaf.holds(event):
+                memory.add(tag)
+            else:
+                memory.discard(tag)
+
+    def _run(
+        self,
+        bound: Bound,
+        handle: Handler,
+        event: Event,
+        cell: Cell,
+        memory: Set[int],
+        out: Found,
+        *,
+        text_found: bool = False,
+    ) -> None:
+        """Run one rule with everything the engine adds to it: needs, gate, key, text, timer, `for`."""
+        if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
+            self._blind(bound, cell)
+            return
+        inside = bound.gate is None or bound.gate(event, memory)
+        if not inside:
+            if bound.needs_turn and cell.turns == 0:
+                self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
+            if bound.ungated is None:
+                return
+            handle = bound.ungated
+        address = bound.number if bound.key is None else bound.key(event)
+        if address is None:
+            return
+        if inside and bound.gate is not None and bound.end is not None:
+            cell.judged[address] = None
+        regexes = bound.texts.get(PLACES[type(event)]) if bound.texts and not text_found else None
+        if regexes is not None:
+            text = text_of(event)
+            if not any(regex.search(text) is not None for regex in regexes):
+                return
+        state = self._state(bound, address, cell)
+        saved = msgspec.msgpack.encode(state) if bound.suspect else b""
+        try:
+            hit = handle(event, state)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            if bound.suspect and not bound.stateless:
+                cell.states[address] = bound.decoder.decode(saved)
+            self._fail(bound, error, event, cell, out)
+            return
+        if bound.timer is not None:
+            self._set_timer(bound, address, state, cell)
+        if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, cell):
+            return
+        if hit is not None:
+            self._report(bound, hit, event, cell, address, out)
+
+    def _state(self, bound: Bound, address: Address, cell: Cell) -> State:
+        if bound.stateless:
+            return NO_STATE
+        state = cell.states.get(address)
+        if state is None:
+            if len(cell.states) >= self.max_states:
+                self._evict_state(cell)
+            state = cell.states[address] = bound.new_state()
+        return state
+
+    def _evict_state(self, cell: Cell) -> None:
+        """Forget the oldest keyed state: an agent that invents keys must not fill the memory."""
+        oldest = next((address for address in cell.states if isinstance(address, tuple)), None)
+        if oldest is not None:
+            self._forget(cell, oldest)
+            self.counts.evictions["states"] += 1
+
+    def _forget(self, cell: Cell, address: Address) -> None:
+        cell.states.pop(address, None)
+        cell.timers.pop(address, None)
+        cell.cooldowns.pop(address, None)
+        cell.holds.pop(address, None)
+        cell.judged.pop(address, None)
+
+    def _blind(self, bound: Bound, cell: Cell) -> None:
+        self.counts.unevaluable[bound.number] += 1
+        cell.blind.add(bound.number)
+
+    def _held(self, bound: Bound, hit: Hit | None, address: Address, event: Event, cell: Cell) -> bool:
+        """Whether the rule has been hitting, without a break, for as long as its `for` asks."""
+        if hit is None:
+            cell.holds.pop(address, None)
+            return False
+        if event.time is None:
+            self._blind(bound, cell)
+            return False
+        since = cell.holds.setdefault(address, event.time)
+        return event.time - since >= (bound.spec.hold or 0.0)
+
+    def _set_timer(self, bound: Bound, address: Address, state: State, cell: Cell) -> None:
+        deadline = bound.timer(state) if bound.timer is not None else None
+        if deadline is None:
+            cell.timers.pop(address, None)
+        else:
+            cell.timers[address] = deadline
+
+    def restore_timers(self, cell: Cell) -> None:
+        """Read the deadlines out of restored states."""
+        for address, state in cell.states.items():
+            bound = self.bounds[_number(address)]
+            if bound.timer is not None:
+                self._set_timer(bound, address, state, cell)
+
+    def fire(self, cell: Cell, now: float, out: Found) -> None:
+        """Call the rules whose deadline has come by event time ``now``, in the order of the deadlines."""
+        while cell.timers:
+            address, deadline = min(cell.timers.items(), key=lambda item: (item[1], str(item[0])))
+            if deadline > now:
+                return
+            bound = self.bounds[_number(address)]
+            del cell.timers[address]
+            state = self._state(bound, address, cell)
+            try:
+                hit = bound.rule.on_deadline(deadline, state)
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, None, cell, out)
+                continue
+            self._set_timer(bound, address, state, cell)
+            # A deadline that does not move on would be called for ever.
+            if cell.timers.get(address, deadline + 1) <= deadline:
+                del cell.timers[address]
+            if hit is not None:
+                self._report(bound, hit, None, cell, address, out, at="deadline", time=deadline)
+
+    def end(
+        self, cell: Cell, end: SessionEnd, out: Found, *, index: Index | None = None, part_only: bool = False
+    ) -> None:
+        """Let the rules judge what never came; with ``part_only`` those that keep a state per session part."""
+        for bound in (index or self.local).ends:
+            if part_only and not bound.part_scoped:
+                continue
+            for address in self._ending(bound, cell):
+                self._judge_end(bound, address, end, cell, out)
+        if part_only:
+            self._forget_part(cell)
+
+    def _ending(self, bound: Bound, cell: Cell) -> list[Address]:
+        if bound.gate is not None:
+            return [address for address in cell.judged if _number(address) == bound.number]
+        if bound.key is not None:
+            return [address for address in cell.states if _number(address) == bound.number]
+        # A part in which nothing was done is not judged; a whole trace always is.
+        return [bound.number] if cell.part_active or not bound.part_scoped else []
+
+    def _judge_end(self, bound: Bound, address: Address, end: SessionEnd, cell: Cell, out: Found) -> None:
+        state = NO_STATE if bound.stateless else cell.states.get(address) or bound.new_state()
+        try:
+            hit = bound.rule.on_session_end(end, state)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            self._fail(bound, error, end, cell, out)
+            return
+        if hit is None:
+            return
+        if bound.number in cell.blind:
+            self.counts.unevaluable[bound.number] += 1  # it may have come in an event we could not read
+        else:
+            self._report(bound, hit, None, cell, address, out, at="end", time=end.time)
+
+    def _forget_part(self, cell: Cell) -> None:
+        scoped = {bound.number for bound in self.local.bounds if bound.part_scoped}
+        if not scoped:
+            return
+        for address in [*cell.states, *cell.judged, *cell.cooldowns]:
+            if _number(address) in scoped:
+                self._forget(cell, address)
+        cell.blind -= scoped
+
+    def _report(
+        self,
+        bound: Bound,
+        hit: Hit,
+        event: Event | None,
+        cell: Cell,
+        address: Address,
+        out: Found,
+        *,
+        at: At = "event",
+        time: float | None = None,
+    ) -> None:
+        """Stamp a hit, unless the rule's cooldown holds it back."""
+        self.counts.hits[bound.number] += 1
+        time = event.time if event is not None else time
+        suppressed = 0
+        if bound.spec.cooldown is not None and time is not None:
+            last, suppressed = cell.cooldowns.get(address, (None, 0))
+            if last is not None and time - last < bound.spec.cooldown:
+                cell.cooldowns[address] = (last, suppressed + 1)
+                self.counts.suppressed += 1
+                return
+            cell.cooldowns[address] = (time, 0)
+        self.counts.findings[bound.number] += 1
+        out.append(self._finding(bound, hit, event, cell, address, at, time, suppressed))
+
+    def _finding(
+        self,
+        bound: Bound,
+        hit: Hit,
+        event: Event | None,
+        cell: Cell,
+        address: Address,
+        at: At,
+        time: float | None,
+        suppressed: int,
+    ) -> Finding:
+        spec = bound.spec
+        event_id = event.event_id if event is not None else cell.last_event_id
+        index = hit.index if hit.index is not None else event.index if event is not None else None
+        part = _part(bound, address, cell)
+        moment = f"{time}" if at == "deadline" else at
+        return Finding(
+            alert_id=digest(spec.slot, cell.id, part, event_id if at != "deadline" else "", moment),
+            rule_id=spec.id,
+            kind=spec.kind,
+            severity=spec.severity,
+            session_id=cell.session_id,
+            event_id=event_id,
+            index=None if index is None or index < 0 else index,
+            time=time,
+            detail=hit.detail,
+            evidence=hit.evidence,
+            part=part,
+            at=at,
+            then=spec.then,
+            reason=spec.reason,
+            shadow=spec.shadow,
+            tags=spec.tags,
+            run_id=cell.run_id,
+            agent=cell.agent,
+            labels=cell.labels,
+            suppressed=suppressed,
+        )
+
+    def _fail(self, bound: Bound, error: Exception, event: Event | None, cell: Cell, out: Found) -> None:
+        """Count a rule that raised, and say so once: the id does not depend on where it happened."""
+        self.counts.rule_errors[bound.number] += 1
+        self.raised.add(bound.number)
+        bound.mark_suspect()
+        if bound.number in self._failed:
+            return
+        self._failed.add(bound.number)
+        spec = bound.spec
+        out.append(
+            Finding(
+                alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
+                rule_id=spec.id,
+                kind="rule_error",
+                severity=Severity.ERROR,
+                session_id=cell.session_id,
+                event_id=event.event_id if event is not None else cell.last_event_id,
+                index=None,
+                time=event.time if event is not None else cell.now,
+                detail=f"the rule raised {type(error).__name__} and skipped this event; further ones are only counted",
+                evidence={"error": str(error)[:200], "kind": spec.kind},
+                tags=spec.tags,
+            )
+        )
+
+
+def digest(*parts: str) -> str:
+    """Return the id of a finding: equal parts, equal id, on every machine and in every replay."""
+    hashed = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hashed.update(len(data).to_bytes(4, "big") + data)
+    return hashed.hexdigest()
+
+
+def _number(address: Address) -> int:
+    return address if isinstance(address, int) else int(address[0])
+
+
+def _part(bound: Bound, address: Address, cell: Cell) -> str:
+    """Say which of a rule's states spoke: the session part, the run or the key's value."""
+    if isinstance(address, tuple):
+        return "/".join(str(value) for value in address[1:])
+    if bound.part_scoped:
+        return str(cell.part)
+    return "" if "session" in bound.spec.key else cell.id.rpartition("\x00")[2]

@@ -1,0 +1,39 @@
+"""Rules whose key spans sessions: one index for each key, one cell for each value of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard.conditions import MISSING
+from stream_guard.engine.bound import Bound, key_path, key_text
+from stream_guard.engine.index import Index
+from stream_guard.model import Event
+
+MARK: Final = "\x00"
+"""Opens the name of a cell that spans sessions, so that no session can be mistaken for one."""
+
+
+class Spanning:
+    """The rules of one key, such as ``[agent]`` or ``[labels.tenant, tool]``."""
+
+    __slots__ = ("_paths", "_prefix", "index")
+
+    def __init__(self, key: tuple[str, ...], bounds: Sequence[Bound]) -> None:
+        self._paths = [key_path(part) for part in key]
+        self._prefix = f"{MARK}{'+'.join(key)}{MARK}"
+        self.index = Index(bounds)
+
+    def cell_id(self, event: Event) -> str | None:
+        """Return the name of the cell the event belongs to, or None when it has no value for the key."""
+        values = []
+        for path in self._paths:
+            value = path.find(event)
+            if value is MISSING or value is None or value == "":
+                return None
+            values.append(key_text(value))
+        return self._prefix + "/".join(values)
+
+    def owns(self, cell_id: str) -> bool:
+        """Whether the cell holds values of this key."""
+        return cell_id.startswith(self._prefix)

@@ -1,0 +1,53 @@
+"""Inline: the same rules, asked before a tool runs."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from stream_guard.counts import Counts
+from stream_guard.engine import Engine
+from stream_guard.model import Action, Decision, Event, Finding, ToolCall
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Store
+from stream_guard.sessions.stores import MemoryStore
+from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import Sessions as Limits
+
+
+class Guard:
+    """Watches an agent from inside its process. Safe to call from many threads; state is bounded."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        store: Store | None = None,
+        counts: Counts | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.counts = counts if counts is not None else Counts()
+        limits = limits or Limits()
+        self._policy = policy
+        self._engine = Engine(policy, self.counts, mode="inline", max_states=limits.max_states)
+        self._table = SessionTable(self._engine, store or MemoryStore(), self.counts, limits, shared_clock=False)
+        self._lock = Lock()
+
+    def observe(self, event: Event) -> list[Finding]:
+        """Tell the guard what happened (a turn, a result, a user's message); return what rules say of it."""
+        found: list[Finding] = []
+        with self._lock:
+            self._table.feed(event, found)
+        return found
+
+    def check(self, attempt: ToolCall) -> Decision:
+        """Decide on a tool call before it runs: the strictest action that a matching rule asks for."""
+        found: list[Finding] = []
+        with self._lock:
+            self._engine.raised.clear()
+            self._table.feed(attempt, found)
+            closed = [self._policy.rules[number] for number in self._engine.raised]
+        asked = [(finding.then, finding.reason or finding.detail) for finding in found if finding.then and not finding.shadow]
+        # A gate that cannot judge stays shut where the rule says so (ADR 0007).
+        asked += [(spec.then, "the rule could not judge") for spec in closed if spec.then and spec.on_error == "closed"]
+        action, reason = max(asked, key=lambda pair: pair[0], default=(Action.ALLOW, ""))
+        return Decision(action=action, findings=tuple(found), reason=reason, policy_version=self._policy.version)

@@ -1,0 +1,198 @@
+"""One live session: the engine's cell plus what the tracker needs to make sense of the next event."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+import msgspec
+import xxhash
+
+from stream_guard.counts import Counts
+from stream_guard.engine import Address, Cell, Engine
+from stream_guard.model import Event, Json
+
+ROW_VERSION: Final = 1
+
+
+class Open(msgspec.Struct, array_like=True, gc=False):
+    """A tool call that has no result yet."""
+
+    call_id: str
+    tool: str
+    attempt: int
+    index: int
+    in_block: bool  # a turn's tool-use block announced it
+    in_event: bool  # a tool_call event told of it
+    digest: int = 0  # of the arguments; 0 until someone asks
+    args: Json = None  # while in memory; a stored session keeps the digest only
+
+    def same_call(self, tool: str, args: Json) -> bool:
+        """Whether another sighting of a call speaks of this attempt."""
+        if tool != self.tool:
+            return False
+        if self.digest == 0:
+            return bool(args == self.args)
+        return self.digest == args_digest(args)
+
+
+def args_digest(args: Json) -> int:
+    """Return a number that is the same for equal arguments, whatever the order of their keys; never 0."""
+    return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
+
+
+class Session(Cell):
+    """Everything that is remembered of one session, and nothing that grows with its length."""
+
+    __slots__ = (
+        "answered",
+        "attempts",
+        "buffer",
+        "explicit_part",
+        "fresh_part",
+        "lag",
+        "open",
+        "recent",
+        "scheduled",
+        "seq",
+    )
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self.seq = 0  # events applied: makes derived ids unique
+        self.attempts = 0
+        self.open: list[Open] = []
+        self.recent: dict[int, None] = {}  # digests of the last event ids, oldest first
+        self.explicit_part = ""  # the source's own name of the current part
+        self.fresh_part = False  # a user message opened the part and no turn has come since
+        self.answered = False  # the last turn ended for good: the next request opens a part
+        self.lag = 0.0  # how far this session's clock runs behind the stream's
+        self.scheduled: float | None = None  # when the table means to look at it next
+        self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
+
+
+class Row(msgspec.Struct, array_like=True, gc=False):
+    """A session as it is stored. The order of the fields is the format: raise ROW_VERSION with it."""
+
+    version: int
+    session_id: str
+    run_id: str
+    agent: str
+    labels: dict[str, str]
+    last_event_id: str
+    now: float | None
+    turns: int
+    part: int
+    flags: int
+    seq: int
+    attempts: int
+    lag: float
+    explicit_part: str
+    recent: bytes
+    memory: list[int]
+    open: list[Open]
+    states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
+    judged: list[tuple[int, tuple[str, ...]]]
+    blind: list[int]
+    cooldowns: list[tuple[int, tuple[str, ...], float, int]]
+    holds: list[tuple[int, tuple[str, ...], float]]
+    buffer: list[tuple[float, int, Event]]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Row)
+
+
+def pack(session: Session, engine: Engine) -> bytes:
+    """Return the session as bytes. States that have seen nothing are left out."""
+    tags = [bound.tag for bound in engine.bounds]
+
+    def named(address: Address) -> tuple[int, tuple[str, ...]]:
+        if isinstance(address, int):
+            return tags[address], ()
+        return tags[int(address[0])], tuple(str(value) for value in address[1:])
+
+    states: list[Any] = []
+    for address, state in session.states.items():
+        bound = engine.bounds[address if isinstance(address, int) else int(address[0])]
+        if state != bound.default:
+            states.append((*named(address), state))
+    for call in session.open:
+        if call.digest == 0:
+            call.digest, call.args = args_digest(call.args), None
+    flags = session.part_active | session.fresh_part << 1 | session.answered << 2
+    return _encoder.encode(
+        (
+            ROW_VERSION,
+            session.session_id,
+            session.run_id,
+            session.agent,
+            session.labels,
+            session.last_event_id,
+            session.now,
+            session.turns,
+            session.part,
+            flags,
+            session.seq,
+            session.attempts,
+            session.lag,
+            session.explicit_part,
+            array("Q", session.recent).tobytes(),
+            sorted(session.memory),
+            session.open,
+            states,
+            [named(address) for address in session.judged],
+            sorted(tags[number] for number in session.blind),
+            [(*named(address), *mark) for address, mark in session.cooldowns.items()],
+            [(*named(address), since) for address, since in session.holds.items()],
+            session.buffer,
+        )
+    )
+
+
+def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
+    """Return the session, or None when it was written in another format.
+
+    What belongs to a rule that is gone or edited is left behind and counted; the others keep theirs.
+    """
+    try:
+        row = _decoder.decode(blob)
+    except msgspec.MsgspecError:
+        row = None
+    if row is None or row.version != ROW_VERSION:
+        counts.state_resets += 1
+        return None
+    session = Session(session_id)
+    for name in ("session_id", "run_id", "agent", "labels", "last_event_id", "now", "turns", "part"):
+        setattr(session, name, getattr(row, name))
+    session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
+    session.explicit_part, session.buffer, session.open = row.explicit_part, row.buffer, row.open
+    session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
+    session.recent = dict.fromkeys(array("Q", row.recent))
+    session.memory = set(row.memory)
+    _restore_rules(session, row, engine, counts)
+    return session
+
+
+def _restore_rules(session: Session, row: Row, engine: Engine, counts: Counts) -> None:
+    by_tag = engine.by_tag
+
+    def address(tag: int, key: tuple[str, ...]) -> Address:
+        number = by_tag[tag].number
+        return (number, *key) if key else number
+
+    for tag, key, raw in row.states:
+        bound = by_tag.get(tag)
+        try:
+            state = bound.decoder.decode(raw) if bound is not None else None
+        except msgspec.MsgspecError:
+            state = None
+        if state is None:
+            counts.state_resets += 1
+        else:
+            session.states[address(tag, key)] = state
+    session.judged = {address(tag, key): None for tag, key in row.judged if tag in by_tag}
+    session.blind = {by_tag[tag].number for tag in row.blind if tag in by_tag}
+    session.cooldowns = {address(tag, key): (last, held) for tag, key, last, held in row.cooldowns if tag in by_tag}
+    session.holds = {address(tag, key): since for tag, key, since in row.holds if tag in by_tag}
+    engine.restore_timers(session)

@@ -1,0 +1,305 @@
+"""All live sessions: who is awake, who is stored, whose time has come.
+
+Two clocks are possible. On a stream, the highest event time seen moves every session's clock, so that
+deadlines fire in sessions that have fallen silent; a session that runs behind keeps its distance. In
+batch each session has only its own events to go by, because recorded sessions stand one after the
+other in a file. When events come in order, both find the same (docs/adr/0005).
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections.abc import Iterator
+from math import inf
+from operator import itemgetter
+
+import xxhash
+
+from stream_guard.counts import CloseReason, Counts
+from stream_guard.engine import Engine
+from stream_guard.engine.fold import Found
+from stream_guard.engine.spanning import MARK
+from stream_guard.errors import DecodeError
+from stream_guard.model import Event, SessionEnd
+from stream_guard.ports import Store
+from stream_guard.rule import State
+from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.tracker import Tracker
+from stream_guard.settings import Sessions as Limits
+
+
+class SessionTable:
+    """Feeds events to their sessions and keeps the number of them, and their size, within limits."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        counts: Counts,
+        limits: Limits | None = None,
+        *,
+        shared_clock: bool = True,
+    ) -> None:
+        self.engine = engine
+        self.store = store
+        self.counts = counts
+        self.limits = limits or Limits()
+        self.shared_clock = shared_clock
+        self.watermark: float | None = None
+        self._tracker = Tracker(engine, counts, max_open_calls=self.limits.max_open_calls)
+        self._idle = engine.policy.idle
+        self._lateness = engine.policy.max_out_of_orderness
+        self._window = self.limits.duplicate_window
+        self._touched: dict[str, Session] = {}  # since the last commit
+        self._clean: dict[str, Session] = {}  # still unpacked, and stored as they are
+        self._heap: list[tuple[float, str]] = []
+        self._arrivals = 0
+        self._restore()
+
+    def _restore(self) -> None:
+        for session_id, deadline in self.store.deadlines():
+            self.counts.sessions += 1
+            if deadline is not None:
+                heapq.heappush(self._heap, (deadline, session_id))
+
+    def feed(self, event: Event, out: Found) -> None:
+        """Fold one event into its session; what it made rules say is appended to ``out``."""
+        session = self._touched.get(event.session_id)
+        if session is None:
+            session = self._arrive(event, out)
+        event_id = event.event_id
+        if event_id and event_id[0] != "~":
+            recent = session.recent
+            digest = xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
+            if digest in recent:
+                self.counts.duplicate_events += 1
+                return
+            recent[digest] = None
+            if len(recent) > self._window:
+                del recent[next(iter(recent))]
+        if self._lateness and event.time is not None:
+            self._reorder(event, session, out)
+        else:
+            self._apply(event, session, out)
+        if self.shared_clock and event.time is not None:
+            self._follow_clock(event.time, event.session_id, out)
+
+    def _arrive(self, event: Event, out: Found) -> Session:
+        """Bring in the session of an event that is not among those at hand."""
+        if not event.session_id or event.session_id[0] == MARK:
+            raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
+        session = self._wake(event.session_id)
+        if self.counts.sessions > self.limits.max_live:
+            self._evict(session, out)
+        return session
+
+    def _apply(self, event: Event, session: Session, out: Found) -> None:
+        """Fold an event whose turn it is."""
+        time = event.time
+        if time is not None:
+            now = session.now
+            if now is None or time >= now:
+                if now is not None and time - now >= self._idle:
+                    session = self._renew(session, now, out)
+                elif session.timers:
+                    self.engine.fire(session, time, out)
+                session.now = time
+            else:
+                self.counts.late_events += 1
+        if type(event) is SessionEnd:
+            self.counts.events[SessionEnd] += 1
+            self._end(session, "closed", out, time=time)
+            return
+        self._tracker.apply(event, session, out)
+        if self.engine.spanning:
+            self._span(event, session, out)
+
+    def _renew(self, session: Session, now: float, out: Found) -> Session:
+        """Close a session that fell silent and open it again for the event that broke the silence."""
+        waiting, session.buffer = session.buffer, []
+        self._end(session, "idle", out, time=now + self._idle)
+        renewed = self._wake(session.id)
+        renewed.buffer, renewed.recent = waiting, session.recent
+        return renewed
+
+    def _span(self, event: Event, session: Session, out: Found) -> None:
+        """Show the event to the rules whose key spans sessions, each in the cell of the key's value."""
+        for spanning in self.engine.spanning:
+            cell_id = spanning.cell_id(event)
+            if cell_id is None:
+                continue
+            cell = self._touched.get(cell_id) or self._wake(cell_id)
+            if event.time is not None:
+                if cell.now is not None and event.time - cell.now >= self._idle:
+                    cell = self._renew(cell, cell.now, out)
+                self.engine.fire(cell, event.time, out)
+                cell.now = event.time if cell.now is None else max(cell.now, event.time)
+            cell.session_id, cell.run_id, cell.agent = session.session_id, session.run_id, session.agent
+            cell.labels, cell.turns, cell.last_event_id = session.labels, session.turns, event.event_id
+            self.engine.dispatch(spanning.index, event, cell, session.memory, out)
+            if self.shared_clock:
+                self._schedule(cell)
+
+    def _reorder(self, event: Event, session: Session, out: Found) -> None:
+        """Hold the event back until nothing earlier is expected any more."""
+        self._arrivals += 1
+        insort(session.buffer, (event.time or 0.0, self._arrivals, event), key=itemgetter(0, 1))
+        newest = session.buffer[-1][0]
+        if session.now is not None:
+            newest = max(newest, session.now + self._lateness)
+        self._release(session, newest - self._lateness, out)
+
+    def _release(self, session: Session, until: float, out: Found) -> None:
+        """Apply the buffered events up to a time; one of them may end the session, or renew it."""
+        current: Session | None = session
+        while current is not None and current.buffer and current.buffer[0][0] <= until:
+            _, _, event = current.buffer.pop(0)
+            self._apply(event, current, out)
+            current = self._touched.get(session.id)
+
+    def _wake(self, session_id: str) -> Session:
+        session = self._clean.pop(session_id, None)
+        if session is None:
+            blob = self.store.get(session_id)
+            session = unpack(session_id, blob, self.engine, self.counts) if blob is not None else None
+            if session is None:
+                session = Session(session_id)
+                if blob is None:
+                    self.counts.sessions += 1
+        self._touched[session_id] = session
+        return session
+
+    def _evict(self, newest: Session, out: Found) -> None:
+        """Close the session that has been silent longest: there are more than the limit allows."""
+        oldest: Session | None = None
+        while self._heap and (oldest is None or oldest is newest):
+            oldest = self._at_hand(heapq.heappop(self._heap)[1])
+        if oldest is None or oldest is newest:  # no clock: whoever has been here longest
+            others = (session for session in (*self._clean.values(), *self._touched.values()) if session is not newest)
+            oldest = next(others, None)
+        if oldest is not None:
+            self.counts.evictions["sessions"] += 1
+            self._end(oldest, "evicted", out, time=oldest.now)
+
+    def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
+        """Let an event move the stream's clock, and wake the sessions whose time has come."""
+        watermark = self.watermark
+        if watermark is None or time > watermark:
+            self.watermark = watermark = time
+        session = self._touched.get(session_id)
+        if session is not None:
+            if session.now is not None:
+                session.lag = watermark - session.now
+            if session.scheduled is None or session.timers or session.buffer:
+                self._schedule(session)
+        if self._heap and self._heap[0][0] <= watermark:
+            self.advance(watermark, out)
+
+    def _schedule(self, session: Session) -> None:
+        wanted = self._deadline(session)
+        if wanted is not None and (session.scheduled is None or wanted < session.scheduled):
+            session.scheduled = wanted
+            heapq.heappush(self._heap, (wanted, session.id))
+
+    def _deadline(self, session: Session) -> float | None:
+        """When the session next wants to be looked at, on the stream's clock."""
+        if session.now is None:
+            return None
+        wanted = session.now + self._idle
+        if session.timers:
+            wanted = min(wanted, *session.timers.values())
+        if session.buffer:
+            wanted = min(wanted, session.buffer[0][0] + self._lateness)
+        return wanted + session.lag
+
+    def advance(self, watermark: float, out: Found) -> None:
+        """Move the stream's clock: fire the deadlines and close the silent sessions it has passed."""
+        self.watermark = watermark
+        while self._heap and self._heap[0][0] <= watermark:
+            _, session_id = heapq.heappop(self._heap)
+            session = self._at_hand(session_id)
+            if session is None:
+                continue  # it has ended since
+            session.scheduled = None
+            due = self._deadline(session)
+            if due is not None and due <= watermark:
+                self._clean.pop(session_id, None)
+                self._touched[session_id] = session
+                self._wind(session, watermark - session.lag, out)
+                session = self._touched.get(session_id)
+            if session is not None:
+                self._schedule(session)
+
+    def _at_hand(self, session_id: str) -> Session | None:
+        """Return a live session wherever it is kept, or None when there is none of that id."""
+        session = self._touched.get(session_id) or self._clean.get(session_id)
+        if session is None and self.store.get(session_id) is not None:
+            session = self._wake(session_id)
+        return session
+
+    def _wind(self, session: Session, now: float, out: Found) -> None:
+        """Bring one session's clock to ``now``."""
+        self._release(session, now - self._lateness, out)
+        current = self._touched.get(session.id)
+        if current is None:
+            return
+        self.engine.fire(current, now, out)
+        if current.now is not None and now - current.now >= self._idle:
+            self._end(current, "idle", out, time=current.now + self._idle)
+
+    def _end(self, session: Session, reason: CloseReason, out: Found, *, time: float | None) -> None:
+        """Close a session: what is buffered is judged first, then what never came."""
+        if session.buffer:
+            self._touched[session.id] = session
+            self._release(session, inf, out)
+            if self._touched.get(session.id) is not session:
+                return  # one of the buffered events ended it
+        if time is None:
+            time = session.now
+        if time is not None:
+            self.engine.fire(session, time, out)
+        end = SessionEnd(
+            session_id=session.session_id,
+            event_id=session.last_event_id,
+            time=time,
+            reason="idle" if reason == "evicted" else reason,
+            index=session.turns - 1,
+        )
+        spanning = next((group for group in self.engine.spanning if group.owns(session.id)), None)
+        self.engine.end(session, end, out, index=spanning.index if spanning else None)
+        self._touched.pop(session.id, None)
+        self._clean.pop(session.id, None)
+        self.store.drop(session.id)
+        self.counts.sessions -= 1
+        self.counts.closed[reason] += 1
+
+    def end_all(self, out: Found) -> None:
+        """End of input: judge every session that is still open, in a settled order."""
+        for session_id in sorted(self._ids()):
+            self._release(self._touched.get(session_id) or self._wake(session_id), inf, out)
+            session = self._touched.get(session_id)
+            if session is None:
+                continue
+            # Nothing more will come: deadlines fire as they would for a session that stays silent on a stream.
+            self._end(session, "end_of_input", out, time=None if session.now is None else session.now + self._idle)
+
+    def _ids(self) -> Iterator[str]:
+        known = {*self._touched, *self._clean}
+        yield from known
+        yield from (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
+
+    def states_of(self, session_id: str) -> list[State]:
+        """Return the rules' states of a session, for tests and for explanations."""
+        session = self._at_hand(session_id)
+        return list(session.states.values()) if session is not None else []
+
+    def commit(self) -> None:
+        """Hand every session that changed to the store, and let go of what is too much for the memory."""
+        for session_id, session in self._touched.items():
+            self.store.put(session_id, pack(session, self.engine), self._deadline(session))
+        self._clean.update(self._touched)
+        self._touched.clear()
+        surplus = len(self._clean) - self.limits.in_memory
+        for session_id in list(self._clean)[: max(0, surplus)]:
+            del self._clean[session_id]

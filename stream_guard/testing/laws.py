@@ -1,0 +1,257 @@
+"""The laws every rule kind keeps, ours and strangers'; ``check_laws(kind)`` runs them all.
+
+Traces are made by hypothesis from the kind's own examples, so a kind needs examples that show what it
+reacts to. A law that breaks raises AssertionError with its name and the smallest trace that breaks it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from typing import Any, Final
+from unittest.mock import patch
+
+import jsonschema
+import msgspec
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from stream_guard.batch import evaluate, open_table
+from stream_guard.conditions import CONDITION_DEFINITION
+from stream_guard.counts import Counts
+from stream_guard.engine import Engine
+from stream_guard.inline import Guard
+from stream_guard.model import Event, Finding, Json
+from stream_guard.policy.spec import Policy
+from stream_guard.rule import Example, RuleType
+from stream_guard.sessions.stores import MemoryStore
+from stream_guard.sessions.table import SessionTable
+from stream_guard.testing.running import find, one_rule_policy
+from stream_guard.testing.shorthand import events
+
+Trace = Sequence[Mapping[str, Json]]
+
+_ANYWHERE: Final[Trace] = (
+    {"user": "please go on"},
+    {"turn": "I will look into it."},
+    {"turn": None, "calls": ["other_tool"]},
+    {"turn": "cut off", "stop": "max_tokens", "request": None},
+    {"call": "other_tool", "id": "c1"},
+    {"result": "other_tool", "id": "c1"},
+    {"decision": "block", "id": "c1"},
+    {"turn": "unseen", "captured": False},
+)
+_STEPS: Final = (0.0, 0.25, 1.0, 30.0, 600.0, 1799.0, 1800.0, 4000.0)
+
+
+def check_laws(kind: RuleType, *, examples: int = 40) -> None:
+    """Hold a rule kind to all laws; ``examples`` is how many traces hypothesis tries for each."""
+    check_docs(kind)
+    check_schema(kind)
+    for example in kind.examples:
+        policy = one_rule_policy(kind, example.params)
+        for law in (check_restart, check_isolation, check_agreement, check_determinism, check_purity):
+            _over_traces(kind, law, policy, examples)
+        check_bound(kind, policy)
+
+
+def _over_traces(kind: RuleType, law: Callable[[Policy, Trace, Trace], None], policy: Policy, examples: int) -> None:
+    @seed(2026)
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(traces(kind), traces(kind))
+    def run(trace: Trace, other: Trace) -> None:
+        law(policy, trace, other)
+
+    run()
+
+
+def traces(kind: RuleType, max_size: int = 12) -> st.SearchStrategy[Trace]:
+    """Return a strategy for sessions made of what the kind's examples contain, in any order, with a clock that steps."""
+    pool = [*_ANYWHERE, *(item for example in kind.examples for item in example.trace if "end" not in item)]
+    item = st.tuples(st.sampled_from(pool), st.sampled_from(_STEPS), st.booleans())
+    return st.lists(item, max_size=max_size).map(_timed)
+
+
+def _timed(items: list[tuple[Mapping[str, Json], float, bool]]) -> Trace:
+    now = 1_700_000_000.0
+    trace = []
+    for item, step, has_clock in items:
+        now += step
+        plain = {key: value for key, value in item.items() if key not in ("at", "session", "event_id")}
+        trace.append({**plain, "at": now} if has_clock or step else plain)
+    return trace
+
+
+def check_restart(policy: Policy, trace: Trace, _other: Trace) -> None:
+    """Saving and restoring all state before every event changes no finding."""
+    store, found = MemoryStore(), list[Finding]()
+    for event in events(trace):
+        table = _stored_table(policy, store)
+        table.feed(event, found)
+        table.commit()
+    _stored_table(policy, store).end_all(found)
+    _expect("restart", _ids(found), _ids(evaluate(events(trace), policy)), trace)
+
+
+def _stored_table(policy: Policy, store: MemoryStore) -> SessionTable:
+    counts = Counts()
+    return SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+
+
+def check_isolation(policy: Policy, trace: Trace, other: Trace) -> None:
+    """Another session in between changes no finding of this one."""
+    mixed = _interleave(events(trace, "one"), events(other, "two"))
+    found = [finding for finding in evaluate(mixed, policy) if finding.session_id == "one"]
+    _expect("isolation", _ids(found), _ids(evaluate(events(trace, "one"), policy)), trace)
+
+
+def check_agreement(policy: Policy, trace: Trace, other: Trace) -> None:
+    """The stream, the inline guard and batch find the same."""
+    ended = [*trace, {"end": "closed"}]
+    modes = policy.rules[0].rule.modes
+    if "stream" in modes and "batch" in modes:
+        ordered = _by_time(events(trace, "one"), events(other, "two"))
+        _expect("agreement of stream and batch", _ids(_stream(ordered, policy)), _ids(evaluate(ordered, policy)), trace)
+    if "inline" in modes and "batch" in modes:
+        guard = Guard(policy)
+        inline = [finding for event in events(ended) for finding in guard.observe(event)]
+        _expect("agreement of inline and batch", _ids(inline), _ids(evaluate(events(ended), policy)), trace)
+
+
+def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
+    counts, found = Counts(), list[Finding]()
+    table = SessionTable(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
+    for event in deepcopy(ordered):
+        table.feed(event, found)
+        table.commit()
+    table.end_all(found)
+    return found
+
+
+def check_determinism(policy: Policy, trace: Trace, _other: Trace) -> None:
+    """The same trace gives the same findings, and no wall clock, random number or random id is asked for."""
+    first = evaluate(events(trace), policy)
+    with poisoned():
+        again = evaluate(events(trace), policy)
+    _expect("determinism", again, first, trace)
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Make every source of chance raise while a rule runs."""
+
+    def forbidden(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("a rule asked for the wall clock or for chance; event time is its only clock")
+
+    with ExitStack() as stack:
+        for owner, name in ((time, "time"), (time, "monotonic"), (random, "random"), (uuid, "uuid4")):
+            stack.enter_context(patch.object(owner, name, forbidden))
+        yield
+
+
+def check_purity(policy: Policy, trace: Trace, _other: Trace) -> None:
+    """A rule changes neither the events nor itself."""
+    rule = policy.rules[0].rule
+    before = _memory_of(rule)
+    seen, untouched = events(trace), events(trace)
+    evaluate(seen, policy)
+    evaluate(untouched, Policy(rules=(), version="empty"))
+    _expect("purity of events", [msgspec.to_builtins(event) for event in seen],
+            [msgspec.to_builtins(event) for event in untouched], trace)
+    _expect("purity of the rule object", _memory_of(rule), before, trace)
+
+
+def _memory_of(rule: object) -> dict[str, str]:
+    """What a rule, or its class, could remember by: every attribute, as text."""
+    held = {**vars(type(rule)), **vars(rule)}
+    return {name: repr(value) for name, value in held.items() if not callable(value)}
+
+
+def check_bound(kind: RuleType, policy: Policy, length: int = 10_000) -> None:
+    """The state stays under the size the kind declares, however long the session is."""
+    pool = [*_ANYWHERE, *(item for example in kind.examples for item in example.trace if "end" not in item)]
+    chosen = random.Random(7)
+    table, found = open_table(policy), list[Finding]()
+    trace = [{**chosen.choice(pool), "at": 1_700_000_000.0 + position} for position in range(length)]
+    for event in events([_varied(item, position) for position, item in enumerate(trace)]):
+        table.feed(event, found)
+        found.clear()
+    size = max((len(msgspec.msgpack.encode(state)) for state in table.states_of("s")), default=0)
+    if size > kind.state_limit:
+        raise AssertionError(f"law of bounded state: {kind.kind} keeps {size} bytes, it declares {kind.state_limit}")
+
+
+def _varied(item: Mapping[str, Json], position: int) -> Mapping[str, Json]:
+    """Give ids and arguments new values, so that nothing can be remembered by being the same."""
+    varied = {key: value for key, value in item.items() if key not in ("session", "event_id")}
+    if "id" in varied:
+        varied["id"] = f"{varied['id']}-{position // 2}"
+    if isinstance(varied.get("args"), dict):
+        varied["args"] = {**varied["args"], "nonce": position}
+    return varied
+
+
+def check_schema(kind: RuleType) -> None:
+    """Params have a JSON Schema with every field described; examples satisfy it; unknown keys are refused."""
+    schema = kind.params_type.model_json_schema()
+    schema.setdefault("$defs", {})["condition"] = CONDITION_DEFINITION
+    for name, field in schema.get("properties", {}).items():
+        if "description" not in field:
+            raise AssertionError(f"law of schema: {kind.kind}.{name} has no description")
+    for example in kind.examples:
+        jsonschema.validate(_json(example.params), schema)
+    if kind.params_type.model_config.get("extra") != "forbid":
+        raise AssertionError(f"law of schema: {kind.kind} accepts unknown keys; let its params derive from sg.Params")
+
+
+def _json(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def check_docs(kind: RuleType) -> None:
+    """The class says in one sentence what it asks for, and shows a case that hits and one that does not."""
+    first = (kind.__doc__ or "").strip().split("\n")[0]
+    if not first.endswith("."):
+        raise AssertionError(f"law of docs: {kind.kind} needs a docstring whose first line is a sentence")
+    for needed, said in ((True, "hits"), (False, "does not hit")):
+        if not any(bool(example.hits) is needed for example in kind.examples):
+            raise AssertionError(f"law of docs: {kind.kind} has no example that {said}")
+    for example in kind.examples:
+        check_example(kind, example)
+
+
+def check_example(kind: RuleType, example: Example) -> None:
+    """An example fires exactly where it says."""
+    placed = find(one_rule_policy(kind, example.params), example.trace)
+    _expect(f"docs: example {example.claim!r} of {kind.kind}", [at for at, _ in placed], list(example.hits), example.trace)
+
+
+def _interleave(one: list[Event], two: list[Event]) -> list[Event]:
+    mixed: list[Event] = []
+    for position in range(max(len(one), len(two))):
+        mixed += one[position : position + 1] + two[position : position + 1]
+    return mixed
+
+
+def _by_time(one: list[Event], two: list[Event]) -> list[Event]:
+    """Mix two sessions in the order of their clocks; an event without one stays behind its predecessor."""
+    timed: list[tuple[float, Event]] = []
+    for session in (one, two):
+        now = 0.0
+        for event in session:
+            now = now if event.time is None else event.time
+            timed.append((now, event))
+    return [event for _, event in sorted(timed, key=lambda pair: pair[0])]
+
+
+def _ids(found: Sequence[Finding]) -> list[str]:
+    return sorted(finding.alert_id for finding in found)
+
+
+def _expect(law: str, got: object, wanted: object, trace: Trace) -> None:
+    if got != wanted:
+        raise AssertionError(f"law of {law}: got {got!r}, wanted {wanted!r}, for the trace {list(trace)!r}")

@@ -1,0 +1,81 @@
+"""Run one rule over one trace, without a policy file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from stream_guard.batch import open_table
+from stream_guard.conditions import Condition
+from stream_guard.counts import Counts
+from stream_guard.model import Finding, Json, Scope, Severity
+from stream_guard.policy.spec import SESSION_KEY, Policy, RuleSpec
+from stream_guard.rule import RuleType
+from stream_guard.testing.shorthand import events
+
+
+def rule_spec(
+    kind: RuleType,
+    params: Mapping[str, Json],
+    *,
+    rule_id: str = "rule",
+    when: Json = None,
+    unless: Json = None,
+    scope: str = "trace",
+    key: Sequence[str] = SESSION_KEY,
+    context: Mapping[str, Any] | None = None,
+    **engine: Any,
+) -> RuleSpec:
+    """Return a rule as the engine takes it; ``engine`` may hold any other field of RuleSpec."""
+    engine.setdefault("severity", Severity.ERROR)
+    return RuleSpec(
+        id=rule_id,
+        slot=rule_id,
+        rule=kind(kind.params_type.model_validate(deepcopy(dict(params)), context=dict(context or {}))),
+        params=params,
+        when=None if when is None else Condition(when),
+        unless=None if unless is None else Condition(unless),
+        scope=Scope(scope),
+        key=tuple(key),
+        **engine,
+    )
+
+
+def one_rule_policy(kind: RuleType, params: Mapping[str, Json], **engine: Any) -> Policy:
+    """Return a policy of a single rule."""
+    return Policy(rules=(rule_spec(kind, params, **engine),), version="test")
+
+
+def run_rule(
+    kind: RuleType,
+    params: Mapping[str, Json],
+    trace: Iterable[Mapping[str, Json]],
+    *,
+    counts: Counts | None = None,
+    **engine: Any,
+) -> list[tuple[int | str, str]]:
+    """Return what the rule says and where: ``(position in the trace, detail)``.
+
+    The position is ``"end"`` for what the end of the session brought out, and ``"deadline"`` for what the
+    clock did.
+
+    >>> run_rule(MustCallBefore, {"first": "confirm", "second": "refund"}, calls("refund"))  # doctest: +SKIP
+    [(0, 'refund was called before confirm')]
+    """
+    return [(at, finding.detail) for at, finding in find(one_rule_policy(kind, params, **engine), trace, counts=counts)]
+
+
+def find(
+    policy: Policy, trace: Iterable[Mapping[str, Json]], *, counts: Counts | None = None
+) -> list[tuple[int | str, Finding]]:
+    """Return every finding of a policy in a trace, with the position at which it was made."""
+    table = open_table(policy, counts)
+    placed: list[tuple[int | str, Finding]] = []
+    for position, event in enumerate(events(trace)):
+        found: list[Finding] = []
+        table.feed(event, found)
+        placed += [(position if finding.at == "event" else finding.at, finding) for finding in found]
+    rest: list[Finding] = []
+    table.end_all(rest)
+    return placed + [(finding.at, finding) for finding in rest]
