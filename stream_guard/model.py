@@ -149,6 +149,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     alert_id: str  # a digest: the same finding has the same id on every path and in every replay
     rule_id: str
+    slot: str  # the rule's id, made unique where a dialect lets two rules share one
     kind: str
     severity: Severity
     session_id: str

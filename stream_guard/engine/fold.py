@@ -333,6 +333,7 @@ class Engine:
         return Finding(
             alert_id=digest(spec.slot, cell.id, part, event_id if at != "deadline" else "", moment),
             rule_id=spec.id,
+            slot=spec.slot,
             kind=spec.kind,
             severity=spec.severity,
             session_id=cell.session_id,
@@ -366,6 +367,7 @@ class Engine:
             Finding(
                 alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
                 rule_id=spec.id,
+                slot=spec.slot,
                 kind="rule_error",
                 severity=Severity.ERROR,
                 session_id=cell.session_id,

@@ -1,0 +1,1 @@
+"""Questions asked of batch results: what changed, what holds, what was promised."""

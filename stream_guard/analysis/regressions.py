@@ -1,0 +1,53 @@
+"""Which findings a candidate brings and which it clears, against a baseline."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from stream_guard.model import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What only the candidate has, and what only the baseline had."""
+
+    regressions: tuple[Finding, ...]
+    fixes: tuple[Finding, ...]
+
+
+def compare(baseline: Mapping[Hashable, Iterable[Finding]], candidate: Mapping[Hashable, Iterable[Finding]]) -> Comparison:
+    """Match the findings of two sides, session by session and rule by rule, as multisets.
+
+    Words do not matter and neither does the turn: one call more is one regression, and a finding that
+    moved by a turn is neither a regression nor a fix.
+    """
+    regressions: list[Finding] = []
+    fixes: list[Finding] = []
+    for session in dict.fromkeys((*baseline, *candidate)):
+        old, new = _by_rule(baseline.get(session, ())), _by_rule(candidate.get(session, ()))
+        for rule in dict.fromkeys((*old, *new)):
+            only_old, only_new = _unmatched(old[rule], new[rule])
+            fixes += only_old
+            regressions += only_new
+    return Comparison(tuple(regressions), tuple(fixes))
+
+
+def _by_rule(findings: Iterable[Finding]) -> defaultdict[str, list[Finding]]:
+    grouped: defaultdict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        grouped[finding.slot].append(finding)
+    return grouped
+
+
+def _unmatched(old: list[Finding], new: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Drop what stands at the same turn on both sides, then as many of the rest as find a partner."""
+    rest_old, rest_new = list(old), list(new)
+    for finding in new:
+        partner = next((other for other in rest_old if other.index == finding.index), None)
+        if partner is not None:
+            rest_old.remove(partner)
+            rest_new.remove(finding)
+    paired = min(len(rest_old), len(rest_new))
+    return rest_old[paired:], rest_new[paired:]

@@ -1,0 +1,10 @@
+"""Which sort of vector is run by what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.vectors import policy
+from tests.vectors.case import Runner
+
+RUNNERS: Final[dict[str, Runner]] = {"policy": policy.run}
