@@ -415,8 +415,8 @@ def _ask_event_alone(leaf: Leaf) -> Test:
 
 
 _REF: Final = {"$ref": "#/$defs/condition"}
-CONDITION_SCHEMA: Final[JsonSchemaValue] = _REF
-"""Where a condition stands in a schema; the policy schema defines ``condition`` once."""
+CONDITION_SCHEMA: Final[JsonSchemaValue] = {"type": ["object", "array"], "format": "condition"}
+"""Where a condition stands in a schema of its own; the policy schema puts a reference to the definition there."""
 
 CONDITION_DEFINITION: Final[JsonSchemaValue] = {
     "description": "A condition: {path, op, value}, a list of them (all must hold), or all_of, any_of, not.",

@@ -1,0 +1,12 @@
+"""Policy files written for other systems."""
+
+from __future__ import annotations
+
+import stream_guard as sg
+from stream_guard_dialects.shadow import ShadowDialect
+
+
+@sg.hookimpl
+def stream_guard_dialects() -> list[type[sg.Dialect]]:
+    """Return the dialects of this pack."""
+    return [ShadowDialect]

@@ -71,21 +71,21 @@ class _Parser:
     def _wants_key(self) -> bool:
         return bool(self._brackets) and self._brackets[-1] == "}" and self._after in ("open", "comma")
 
-    def _punctuation(self, token: str, offset: int) -> None:
-        if token in "{[":
+    def _punctuation(self, sign: str, offset: int) -> None:
+        if sign in "{[":
             if self._wants_key() or not self._wants_value():
                 raise self._unexpected(offset)
             mark = self._mark(offset)
-            self._builder.begin(new_mapping(mark) if token == "{" else new_list(mark))
-            self._brackets.append("}" if token == "{" else "]")
+            self._builder.begin(new_mapping(mark) if sign == "{" else new_list(mark))
+            self._brackets.append("}" if sign == "{" else "]")
             self._after = "open"
-        elif token in "}]":
-            if not self._brackets or self._brackets[-1] != token or self._after not in ("open", "value"):
+        elif sign in "}]":
+            if not self._brackets or self._brackets[-1] != sign or self._after not in ("open", "value"):
                 raise self._unexpected(offset)
             self._brackets.pop()
             self._builder.end()
             self._after = "value"
-        elif token == ",":
+        elif sign == ",":
             if self._after != "value" or not self._brackets:
                 raise self._unexpected(offset)
             self._after = "comma"
@@ -129,7 +129,9 @@ class _Parser:
 
     def _unexpected(self, offset: int) -> Exception:
         found = "the end of the file" if offset >= len(self._text) else show(self._text[offset])
-        return self._builder.stop(self._mark(offset), f"not JSON: expected {self._expected()}, found {found}", Code.SYNTAX)
+        return self._builder.stop(
+            self._mark(offset), f"not JSON: expected {self._expected()}, found {found}", Code.SYNTAX
+        )
 
     def _expected(self) -> str:
         if self._after == "start":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from stream_guard.errors import Place, PolicyError, Problem
+from stream_guard.errors import Place, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.wording import show
@@ -45,11 +45,10 @@ class Document:
     file: str
     root: Node
     problems: list[Problem] = field(default_factory=list)
+    data: Json = field(init=False)  # the whole file as plain data: what JSON can say, nothing else
 
-    @property
-    def data(self) -> Json:
-        """The whole file as plain data: mappings, lists, strings, numbers, booleans and null."""
-        return self.root.value
+    def __post_init__(self) -> None:
+        self.data = self.root.value
 
     def place(self, *path: str | int) -> Place:
         """Return where the value at the path stands; where its nearest ancestor does, if it is absent."""
@@ -119,7 +118,9 @@ class Builder:
     def begin(self, node: Node) -> None:
         """Open a mapping or a list; what comes next goes into it."""
         if len(self._open) >= MAX_DEPTH:
-            raise self.stop(node.mark, f"nested more than {MAX_DEPTH} levels deep; a policy never needs that", Code.TOO_BIG)
+            raise self.stop(
+                node.mark, f"nested more than {MAX_DEPTH} levels deep; a policy never needs that", Code.TOO_BIG
+            )
         self._tally(node.mark)
         self._open.append(_Open(node))
 
@@ -129,9 +130,7 @@ class Builder:
         for merged in level.merges:
             self._merge(level.node, merged)
         below = level.node.children or ()
-        level.node.weight = 1 + sum(
-            child.weight for child in (below.values() if isinstance(below, dict) else below)
-        )
+        level.node.weight = 1 + sum(child.weight for child in (below.values() if isinstance(below, dict) else below))
         self._put(level.node)
         return level.node
 
@@ -151,7 +150,9 @@ class Builder:
     def finish(self) -> Document:
         """Return the document; there is one, or the parser has stopped before."""
         if self.root is None:
-            raise self.stop((1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY)
+            raise self.stop(
+                (1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY
+            )
         return Document(self.file, self.root, self.problems)
 
     def _tally(self, mark: Mark) -> None:
@@ -223,5 +224,3 @@ def new_mapping(mark: Mark) -> Node:
 def new_list(mark: Mark) -> Node:
     """Return a list without items."""
     return Node(mark, [], [])
-
-

@@ -10,10 +10,11 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.nodes import Builder, Mark
 from stream_guard.policy.wording import show
 
-_NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))
-_BOOLEANS: Final = {
-    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
-}  # fmt: skip
+_CONSTANTS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _OTHER_BASE: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -24,7 +25,7 @@ _LARGEST: Final = 2**63
 
 def is_plain_text(text: str) -> bool:
     """Whether YAML 1.2 reads the unquoted text as text, not as null, a boolean or a number."""
-    if text in _NULL or text in _BOOLEANS:
+    if text in _CONSTANTS:
         return False
     patterns = (_INTEGER, _OTHER_BASE, _FLOAT, _NOT_FINITE)
     return text[0] not in _NUMBER_START or not any(pattern.fullmatch(text) for pattern in patterns)
@@ -32,10 +33,8 @@ def is_plain_text(text: str) -> bool:
 
 def resolve_plain(text: str, mark: Mark, builder: Builder) -> str | float | bool | None:
     """Return what unquoted YAML text means; dates and words like ``yes`` are text (YAML 1.2)."""
-    if text in _NULL:
-        return None
-    if text in _BOOLEANS:
-        return _BOOLEANS[text]
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if text[0] not in _NUMBER_START:
         return check_text(text, mark, builder)
     if _NOT_FINITE.fullmatch(text):
@@ -52,7 +51,7 @@ def finite(text: str, mark: Mark, builder: Builder) -> float | None:
     """Return the number; one that no event could carry is a problem."""
     if _INTEGER.fullmatch(text):
         # Python refuses to read very long digits; they are out of range in any case.
-        return _in_range(int(text) if len(text) < 40 else _LARGEST, mark, builder)  # noqa: PLR2004
+        return _in_range(int(text) if len(text) < 40 else _LARGEST, mark, builder)
     number = float(text)
     if math.isfinite(number):
         return number
@@ -63,7 +62,9 @@ def finite(text: str, mark: Mark, builder: Builder) -> float | None:
 def _in_range(number: int, mark: Mark, builder: Builder) -> int | None:
     if -_LARGEST <= number < _LARGEST:
         return number
-    builder.report(mark, "the number does not fit into 64 bits; write it in quotes if it is an identifier", Code.NOT_PLAIN)
+    builder.report(
+        mark, "the number does not fit into 64 bits; write it in quotes if it is an identifier", Code.NOT_PLAIN
+    )
     return None
 
 

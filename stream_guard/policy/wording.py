@@ -30,15 +30,20 @@ def show(value: Json) -> str:
 def listed(names: Iterable[str], word: str = "and") -> str:
     """Return the names as a person lists them: ``"a", "b" and "c"``."""
     quoted = [show(name) for name in names]
-    if len(quoted) < 2:  # noqa: PLR2004 - one name needs no joining word
+    if len(quoted) < 2:
         return "".join(quoted)
     return f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean "..."?``, or nothing when nothing known is near."""
-    near = _nearest(word[:100], tuple(known))
+    near = nearest(word, known)
     return f"; did you mean {show(near)}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest to this one, or nothing."""
+    return _nearest(word[:100], tuple(known))
 
 
 @lru_cache(maxsize=1024)

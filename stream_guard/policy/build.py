@@ -1,0 +1,210 @@
+"""One rule as it was written becomes a RuleSpec, or a list of everything that is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from stream_guard.conditions import Condition, Path
+from stream_guard.model import Action, Json, Scope
+from stream_guard.policy.codes import Code
+from stream_guard.policy.forms import SEVERITIES, RuleForm
+from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
+from stream_guard.policy.paths import dead_end, events_handled, events_with_key
+from stream_guard.policy.report import Report
+from stream_guard.policy.spec import OnError, RuleSpec
+from stream_guard.policy.translation import problems_of
+from stream_guard.policy.wording import did_you_mean, listed, show
+from stream_guard.registry import Registry
+from stream_guard.rule import Params, RuleType
+
+_PRIVATE = frozenset(("_from", "_slot"))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBuilder:
+    """Builds the rules of one policy; everything wrong goes to the report."""
+
+    registry: Registry
+    report: Report
+    context: dict[str, Any]  # what the validators of parameters may ask for
+
+    def build(self, number: int, raw: Json) -> RuleSpec | None:
+        """Return the rule, or None after reporting why there is none."""
+        at = ("rules", number)
+        if not isinstance(raw, dict):
+            self.report.add(at, f"a rule is a mapping with id, kind and params, not {show(raw)}", Code.WRONG_TYPE)
+            return None
+        rule_id = self._shown_id(number, raw)
+        written = self._without_empty(number, raw, rule_id)
+        form, is_whole = self._form(number, written, rule_id)
+        kind = self._kind(number, written, rule_id)
+        if kind is None:
+            return None
+        params = self._params(number, written, kind, rule_id)
+        if not self._sound(number, form, kind, rule_id) or params is None or not is_whole:
+            return None
+        if "id" not in written:
+            message = f"the rule has no id and is called {show(rule_id)}; give it one, its alerts are known by it"
+            self.report.add(at, message, Code.NO_ID, rule_id=rule_id, warning=True)
+        return self._spec(number, raw, form, kind, params, rule_id)
+
+    def _without_empty(self, number: int, raw: dict[str, Json], rule_id: str) -> dict[str, Json]:
+        for key, value in raw.items():
+            if value is None and key not in _PRIVATE:
+                message = f"{show(key)} has no value; give it one, or leave the key out"
+                self.report.add(("rules", number, key), message, Code.WRONG_TYPE, rule_id=rule_id, on_key=True)
+        return {key: value for key, value in raw.items() if value is not None and key not in _PRIVATE}
+
+    def _shown_id(self, number: int, raw: dict[str, Json]) -> str:
+        """What to call the rule in messages and, when it has no id, from then on."""
+        given = raw.get("id")
+        return given if isinstance(given, str) and given.isprintable() and given.strip() else f"rule-{number}"
+
+    def _form(self, number: int, written: dict[str, Json], rule_id: str) -> tuple[RuleForm, bool]:
+        """Return what could be read of the rule, and whether that is all of it."""
+        try:
+            return RuleForm.model_validate(written), True
+        except ValidationError as error:
+            found = problems_of(error, written, RuleForm, "a rule")
+        self.report.add_flaws(("rules", number), found, rule_id)
+        # What is right is still judged as a whole: all problems at once.
+        bad = {flaw.at[0] for flaw in found if flaw.at}
+        sound = {key: value for key, value in written.items() if key not in bad}
+        try:
+            return RuleForm.model_validate({"kind": "", **sound}), False
+        except ValidationError:
+            return RuleForm(kind=""), False
+
+    def _kind(self, number: int, written: dict[str, Json], rule_id: str) -> RuleType | None:
+        name = written.get("kind")
+        if not isinstance(name, str):
+            return None  # reported with the form
+        if name not in self.registry.kinds:
+            known = self.registry.kinds
+            advice = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none, no rule pack is loaded'}"
+            self.report.add(
+                ("rules", number, "kind"), f"unknown kind {show(name)}{advice}", Code.UNKNOWN_KIND, rule_id=rule_id
+            )
+            return None
+        return self.registry.kinds[name]
+
+    def _params(self, number: int, written: dict[str, Json], kind: RuleType, rule_id: str) -> Params | None:
+        raw = written.get("params", {})
+        at = ("rules", number, "params")
+        if not isinstance(raw, dict):
+            return None  # reported with the form
+        try:
+            params = kind.params_type.model_validate(raw, context=self.context)
+        except ValidationError as error:
+            self.report.add_flaws(at, problems_of(error, raw, kind.params_type, kind.kind), rule_id)
+            return None
+        except Exception as error:  # noqa: BLE001 - a stranger's validator may raise anything; lint must go on
+            self._kind_failed(at, kind, error, rule_id)
+            return None
+        dead = [flaw for name, value in params for flaw in _dead_ends(name, value)]
+        self.report.add_flaws(at, dead, rule_id)
+        return None if dead else params
+
+    def _kind_failed(self, at: tuple[str | int, ...], kind: RuleType, error: Exception, rule_id: str) -> None:
+        what = f"{type(error).__name__}: {show(str(error))}"
+        message = f"kind {kind.kind} failed on these parameters: {what}; report it to its author"
+        self.report.add(at, message, Code.KIND_FAILED, rule_id=rule_id)
+
+    def _sound(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
+        """Whether the rule, each part of which is right, can fire at all."""
+        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind)]
+        self.report.add_flaws(("rules", number), found, rule_id)
+        return not found
+
+    def _spec(
+        self, number: int, raw: dict[str, Json], form: RuleForm, kind: RuleType, params: Params, rule_id: str
+    ) -> RuleSpec | None:
+        try:
+            rule = kind(params)
+        except Exception as error:  # noqa: BLE001 - see _params
+            self._kind_failed(("rules", number), kind, error, rule_id)
+            return None
+        then = None if form.then is None else Action[form.then.upper()]
+        severity = SEVERITIES[form.severity]
+        return RuleSpec(
+            id=rule_id,
+            slot=str(raw.get("_slot") or rule_id),
+            rule=rule,
+            params=form.params,
+            severity=severity,
+            severity_word=form.severity if form.severity != severity.word else "",
+            when=form.when,
+            unless=form.unless,
+            scope=Scope(form.scope),
+            key=tuple(form.key),
+            then=then,
+            reason=form.reason,
+            shadow=form.mode == "shadow",
+            on_error=form.on_error or _on_error(then),
+            cooldown=form.cooldown,
+            hold=form.hold,
+            tags=tuple(form.tags),
+            tests=tuple(form.tests),
+            place=self.report.place(("rules", number)),
+        )
+
+
+def _on_error(then: Action | None) -> OnError:
+    # A gate that fails must not let through what it was put there to stop (spec of the guard).
+    return "closed" if then is not None and then is not Action.ALLOW else "open"
+
+
+def _dead_ends(name: str, value: object) -> list[Flaw]:
+    """Paths among the parameters that no event can have."""
+    if isinstance(value, Path) and (why := dead_end(value)):
+        return [Flaw((name,), why, Code.DEAD_PATH)]
+    if isinstance(value, Condition):
+        return list(flaws(value.source, (name,)))
+    return []
+
+
+def _gate_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
+    found: list[Flaw] = []
+    for name, condition in (("when", form.when), ("unless", form.unless)):
+        if condition is None:
+            continue
+        wrong = list(flaws(condition.source, (name,)))
+        found.extend(wrong)
+        if not wrong and (why := never_holds(condition.source)):
+            found.append(Flaw((name,), f"{show(name)}: {why}", Code.NEVER_FIRES))
+            return found
+    if found:
+        return found
+    if form.unless is not None and always_holds(form.unless.source):
+        found.append(Flaw(("unless",), '"unless" is always true, so the rule would never fire', Code.NEVER_FIRES))
+    handled = events_handled(kind)
+    if form.when is not None and handled and not handled & events_holding(form.when.source):
+        message = (
+            f'"when" asks for what only a tool event has; {kind.kind} looks at {_words(handled)} and would never fire'
+        )
+        found.append(Flaw(("when",), message, Code.NEVER_FIRES))
+    return found
+
+
+def _key_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
+    found: list[Flaw] = []
+    if form.scope != "trace" and "session" not in form.key:
+        message = (
+            f'scope {form.scope} lies inside a session, but the key leaves "session" out; add it, or use scope: trace'
+        )
+        found.append(Flaw(("key",), message, Code.KEY))
+    handled = events_handled(kind)
+    for number, part in enumerate(form.key):
+        if part in form.key[:number]:
+            found.append(Flaw(("key", number), f"{show(part)} is in the key twice", Code.KEY))
+        elif handled and not handled & events_with_key(part):
+            message = f"{kind.kind} looks at {_words(handled)}, which has no {show(part)}, and would never fire"
+            found.append(Flaw(("key", number), message, Code.KEY))
+    return found
+
+
+def _words(events: frozenset[str]) -> str:
+    return listed(sorted(events)).replace('"', "").replace("_", " ")

@@ -1,0 +1,57 @@
+"""The version of a policy: a digest of everything that decides, and of nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final
+
+from stream_guard.model import Json
+from stream_guard.policy.spec import RuleSpec
+
+LENGTH: Final = 16
+
+
+def version_of(
+    rules: Iterable[RuleSpec], idle: float, max_out_of_orderness: float, tool_classes: Mapping[str, Sequence[str]]
+) -> str:
+    """Return the version; the same rules have the same one, whatever the file's name, comments and order of keys."""
+    decides = {
+        "rules": [_rule(rule) for rule in rules],
+        "idle": idle,
+        "max_out_of_orderness": max_out_of_orderness,
+        "tool_classes": {name: list(members) for name, members in tool_classes.items()},
+    }
+    text = json.dumps(_plain(decides), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+
+
+def _rule(rule: RuleSpec) -> dict[str, Json]:
+    return {
+        "slot": rule.slot,
+        "kind": rule.kind,
+        # Read back from the checked parameters: another spelling, or a default written out, decides nothing.
+        "params": rule.rule.params.model_dump(mode="json"),
+        "when": rule.when.source if rule.when is not None else None,
+        "unless": rule.unless.source if rule.unless is not None else None,
+        "scope": rule.scope.value,
+        "key": list(rule.key),
+        "severity": rule.severity.word,
+        "then": rule.then.word if rule.then is not None else None,
+        "reason": rule.reason,
+        "shadow": rule.shadow,
+        "on_error": rule.on_error,
+        "cooldown": rule.cooldown,
+        "for": rule.hold,
+        "tags": list(rule.tags),
+    }
+
+
+def _plain(value: Json) -> Json:
+    """The value with 5.0 written as 5: JSON has one sort of number."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,164 @@
+"""The native form of a policy, as pydantic checks it and as the JSON Schema describes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from stream_guard.conditions import ROOTS, Condition
+from stream_guard.durations import Duration, parse_duration
+from stream_guard.model import Json, Severity
+from stream_guard.policy.spec import DEFAULT_IDLE, OnError
+from stream_guard.policy.wording import did_you_mean, show
+
+MAX_ID: Final = 200
+MAX_REASON: Final = 2000
+KEY_WORDS: Final = ("session", "agent", "run", "tool", "args.", "labels.")
+
+SEVERITIES: Final = {
+    "info": Severity.INFO,
+    "warning": Severity.WARNING,
+    "error": Severity.ERROR,
+    "critical": Severity.CRITICAL,
+    "low": Severity.INFO,
+    "medium": Severity.WARNING,
+    "high": Severity.ERROR,
+}
+"""The four levels, and the words other systems use for them."""
+
+SeverityWord: TypeAlias = Literal["info", "warning", "error", "critical", "low", "medium", "high"]
+
+
+def check_id(value: str) -> str:
+    """Return the id; refuse one that could not be printed, searched for or told from another."""
+    if not value.strip() or len(value) > MAX_ID or not value.isprintable() or value != value.strip():
+        message = "{shown} is not a usable id; write 1 to {most} printable characters without spaces around them"
+        raise PydanticCustomError("rule_id", message, {"shown": show(value), "most": MAX_ID})
+    return value
+
+
+def check_key_part(value: str) -> str:
+    """Return the part; refuse one that no event could ever give a value for."""
+    root, dot, rest = value.partition(".")
+    if value in ("session", "agent", "run", "tool") or (root in ("args", "labels") and dot and all(rest.split("."))):
+        return value
+    if dot and root in ROOTS and all(rest.split(".")):
+        return value
+    near = did_you_mean(value, ("session", "agent", "run", "tool"))
+    advice = near or (f"; for a label write {show('labels.' + value)}" if value.isidentifier() else "")
+    message = "{shown} is not a key; it takes session, agent, run, tool, args.NAME or labels.NAME{advice}"
+    raise PydanticCustomError("state_key", message, {"shown": show(value), "advice": advice})
+
+
+def _in_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _lateness(value: Any) -> float:
+    if value == 0 and isinstance(value, int | float) and not isinstance(value, bool):
+        return 0.0
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{why}", {"why": str(error)}) from None
+
+
+_TEXTS: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+RuleId: TypeAlias = Annotated[
+    str, AfterValidator(check_id), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_ID})
+]
+Key: TypeAlias = Annotated[
+    list[Annotated[str, AfterValidator(check_key_part)]],
+    BeforeValidator(_in_list),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
+]
+ToolNames: TypeAlias = Annotated[
+    list[Text], BeforeValidator(_in_list), Field(min_length=1), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
+]
+Lateness: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_lateness),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^\d"}]}),
+]
+
+
+class Form(BaseModel):
+    """What a part of a policy file may hold; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SessionsForm(Form):
+    """When a session is over, and how late its events may come."""
+
+    idle: Duration = Field(
+        default=DEFAULT_IDLE, description="a session that has been silent this long, in event time, is over"
+    )
+    max_out_of_orderness: Lateness = Field(
+        default=0.0, description="how late an event may come and still be put in its place"
+    )
+
+
+class RuleForm(Form):
+    """One rule: a kind with parameters, and what the engine adds to every kind."""
+
+    id: RuleId | SkipJsonSchema[None] = Field(
+        default=None, description="names the rule in alerts; unique in the policy, and best never changed"
+    )
+    kind: str = Field(description="what the rule asks for")
+    params: dict[str, Json] = Field(default={}, description="the parameters of the kind")
+    when: Condition | SkipJsonSchema[None] = Field(
+        default=None, description="the rule fires only at events for which this holds"
+    )
+    unless: Condition | SkipJsonSchema[None] = Field(
+        default=None, description="exceptions: the rule does not fire at events for which this holds"
+    )
+    scope: Literal["trace", "session", "run"] = Field(
+        default="trace",
+        description="over what it is judged: the recording, each part a user began, or each agent's run",
+    )
+    key: Key = Field(
+        default=["session"], description="one state per value of: session, agent, run, tool, args.X, labels.X"
+    )
+    severity: SeverityWord = Field(
+        default="error", description="how bad a finding is; low, medium and high are read too"
+    )
+    then: Literal["allow", "pause", "block", "terminate_session"] | SkipJsonSchema[None] = Field(
+        default=None, description="what the inline gate does about an attempt at which the rule fires"
+    )
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = Field(
+        default="",
+        validation_alias=AliasChoices("reason", "description"),
+        description="why the rule exists, for those who read the alert",
+    )
+    mode: Literal["enforce", "shadow"] = Field(default="enforce", description="shadow: found and counted, never sent")
+    on_error: OnError | SkipJsonSchema[None] = Field(
+        default=None,
+        description="what the inline gate does when the rule itself fails; closed where `then` is pause, block or "
+        "terminate_session, else open",
+    )
+    cooldown: Duration | SkipJsonSchema[None] = Field(
+        default=None, description="after a finding, hold further ones back this long and count them"
+    )
+    hold: Duration | SkipJsonSchema[None] = Field(
+        default=None, alias="for", description="the rule must keep firing this long before it counts"
+    )
+    tags: list[Text] = Field(default=[], description="words for searching and routing")
+    tests: list[dict[str, Json]] = Field(default=[], description="events and the findings expected of them")
+
+
+class PolicyForm(Form):
+    """A policy: rules that are in force together."""
+
+    name: Text | SkipJsonSchema[None] = Field(default=None, description="what people call the policy")
+    version: Literal[1] = Field(default=1, description="version of the policy language")
+    sessions: SessionsForm = Field(default=SessionsForm(), description="when a session is over")
+    tool_classes: dict[str, ToolNames] = Field(
+        default={}, description="names for groups of tools; a rule says @name where it takes a tool"
+    )
+    rules: list[Any] = Field(description="the rules")

@@ -1,0 +1,194 @@
+"""What is wrong with a condition: every mistake in it, not the first, and gates that could never open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from stream_guard.conditions import GROUPS, LEAF_KEYS, OPERATORS, Condition, ConditionError, Path, json_equal
+from stream_guard.model import Json
+from stream_guard.policy.codes import Code
+from stream_guard.policy.paths import ALL_EVENTS, Events, dead_end, events_with
+from stream_guard.policy.wording import did_you_mean, show
+
+Steps: TypeAlias = tuple[str | int, ...]
+
+
+class Flaw(NamedTuple):
+    """One mistake inside a condition, and the way to it."""
+
+    at: Steps
+    message: str
+    code: Code
+    on_key: bool = False
+    word: str = ""  # the key that is missing, or that a misspelt one may have meant
+
+
+def flaws(source: Json, at: Steps = ()) -> Iterator[Flaw]:
+    """Yield everything that is wrong with a condition as it was written."""
+    if isinstance(source, list):
+        for number, item in enumerate(source):
+            yield from flaws(item, (*at, number))
+        return
+    groups = [key for key in GROUPS if key in source] if isinstance(source, dict) else []
+    if not groups:
+        yield from _leaf_flaws(source, at)
+    elif len(source) > 1:
+        yield Flaw(
+            (*at, groups[0]),
+            f'"{groups[0]}" stands alone; put what is beside it into a list',
+            Code.CONDITION,
+            on_key=True,
+        )
+    elif groups[0] != "not" and not isinstance(source[groups[0]], list | dict):
+        yield Flaw((*at, groups[0]), f'"{groups[0]}" takes a list of conditions', Code.CONDITION)
+    else:
+        yield from flaws(source[groups[0]], (*at, groups[0]))
+
+
+def _leaf_flaws(source: Json, at: Steps) -> Iterator[Flaw]:
+    if not isinstance(source, dict):
+        yield Flaw(
+            at, f"a condition is a mapping of path, op and value, or a list of them, not {show(source)}", Code.CONDITION
+        )
+        return
+    unknown = [key for key in source if key not in LEAF_KEYS]
+    for key in unknown:
+        advice = did_you_mean(key, (*LEAF_KEYS, *GROUPS)) or "; it takes path, op and value, or all_of, any_of, not"
+        yield Flaw((*at, key), f"unknown key {show(key)} in a condition{advice}", Code.UNKNOWN_KEY, on_key=True)
+    known = list(_known_flaws(source, at))
+    yield from known
+    if not unknown and not known:
+        yield from _rest(source, at)
+
+
+def _known_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
+    """The path and the operator, each judged alone."""
+    path, op = source.get("path"), source.get("op")
+    if isinstance(path, str):
+        try:
+            why = dead_end(Path(path))
+        except ValueError as error:
+            why = str(error) + did_you_mean(path.split(".")[0], _ROOT_NAMES)
+        if why:
+            yield Flaw((*at, "path"), why, Code.DEAD_PATH)
+    if isinstance(op, str) and op not in OPERATORS:
+        advice = _OTHER_SPELLINGS.get(op, "")
+        hint = f"; write {show(advice)}" if advice else did_you_mean(op, OPERATORS)
+        known = hint or f"; known: {', '.join(OPERATORS)}"
+        yield Flaw((*at, "op"), f"unknown operator {show(op)}{known}", Code.CONDITION)
+
+
+_OTHER_SPELLINGS: Final = {
+    "=": "==", "eq": "==", "equals": "==", "is": "==", "ne": "!=", "<>": "!=", "neq": "!=",
+    "gt": ">", "gte": ">=", "ge": ">=", "=>": ">=", "lt": "<", "lte": "<=", "le": "<=", "=<": "<=",
+    "=~": "matches", "~": "matches", "regex": "matches", "not in": "not_in", "nin": "not_in",
+    "includes": "contains", "has": "contains", "present": "exists",
+}  # fmt: skip
+_ROOT_NAMES: Final = (
+    "request",
+    "response",
+    "model",
+    "stop_reason",
+    "user",
+    "tool",
+    "labels",
+    "agent",
+    "run_id",
+    "session",
+)
+
+
+def _rest(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
+    """What is missing, and a value that does not suit its operator."""
+    try:
+        Condition(source)
+    except ConditionError as error:
+        where = tuple(error.at.split(".")) if error.at else ()
+        code = Code.REGEX if source.get("op") == "matches" and where == ("value",) else Code.CONDITION
+        yield Flaw((*at, *where), str(error), code)
+
+
+def never_holds(source: Json) -> str:
+    """Return why a sound condition can never be true, or nothing when it may be."""
+    if _constant(source) is False:
+        return "it is never true: an empty any_of holds for nothing, and `not` of an empty list neither"
+    if not events_holding(source):
+        return "it is never true: tool.args is known at a call, tool.result at its result, and no event is both"
+    return _contradiction(list(_certain_leaves(source)))
+
+
+def always_holds(source: Json) -> bool:
+    """Whether a sound condition is true of everything."""
+    return _constant(source) is True
+
+
+def _constant(source: Json) -> bool | None:
+    """True or False when no event matters, else None."""
+    if isinstance(source, list):
+        values = [_constant(item) for item in source]
+        return False if False in values else (True if all(value is True for value in values) else None)
+    group = next((key for key in GROUPS if key in source), None)
+    if group is None:
+        return None
+    inner = source[group]
+    if group == "not":
+        value = _constant(inner)
+        return None if value is None else not value
+    if group == "all_of" or isinstance(inner, dict):
+        return _constant(inner)
+    values = [_constant(item) for item in inner]
+    return True if True in values else (False if all(value is False for value in values) else None)
+
+
+def events_holding(source: Json) -> Events:
+    """Return the events at which a sound condition can be true, going by its paths alone."""
+    if isinstance(source, list):
+        return ALL_EVENTS.intersection(*map(events_holding, source))
+    group = next((key for key in GROUPS if key in source), None)
+    if group is None:
+        asks_absence = source["op"] == "exists" and source.get("value") is False
+        return ALL_EVENTS if asks_absence else events_with(Path(source["path"]))
+    inner = source[group]
+    if group == "not":
+        return ALL_EVENTS
+    if group == "any_of" and isinstance(inner, list):
+        return frozenset().union(*map(events_holding, inner))
+    return events_holding(inner)
+
+
+def _certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
+    """Yield the leaves that must all be true for the whole to be true."""
+    if isinstance(source, list):
+        for item in source:
+            yield from _certain_leaves(item)
+    elif "all_of" in source:
+        yield from _certain_leaves(source["all_of"])
+    elif "path" in source:
+        yield source
+
+
+def _contradiction(leaves: list[dict[str, Json]]) -> str:
+    """Two leaves on one path that exclude each other; turn, message and event are each one value at a time."""
+    for number, one in enumerate(leaves[:50]):
+        for other in leaves[number + 1 : 50]:
+            if one["path"] == other["path"] and (_excludes(one, other) or _excludes(other, one)):
+                first, second = (f"{leaf['op']} {show(leaf['value'])}" for leaf in (one, other))
+                return f"it is never true: {show(one['path'])} cannot be {first} and {second} at once"
+    return ""
+
+
+def _excludes(one: dict[str, Json], other: dict[str, Json]) -> bool:
+    op, other_op = one["op"], other["op"]
+    value: Json = one.get("value")
+    other_value: Json = other.get("value")
+    if op == "==":
+        if other_op == "==":
+            return not json_equal(value, other_value)
+        if other_op == "in":
+            return not any(json_equal(value, item) for item in other_value)
+        return other_op == "!=" and json_equal(value, other_value)
+    if op in (">", ">=") and other_op in ("<", "<="):
+        strict = op == ">" or other_op == "<"
+        return bool(value > other_value or (strict and value == other_value))
+    return False

@@ -1,0 +1,158 @@
+"""Load policy files: recognise the dialect, check everything, and return rules or every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from stream_guard.errors import PolicyError, Problem
+from stream_guard.model import Json
+from stream_guard.patterns import TOOL_CLASSES
+from stream_guard.policy.build import RuleBuilder
+from stream_guard.policy.classes import check_classes
+from stream_guard.policy.codes import Code
+from stream_guard.policy.digest import version_of
+from stream_guard.policy.document import read_document
+from stream_guard.policy.forms import PolicyForm
+from stream_guard.policy.nodes import Document
+from stream_guard.policy.report import Report
+from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.policy.translation import problems_of
+from stream_guard.policy.wording import listed, show
+from stream_guard.registry import Registry
+
+POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def load_policy(
+    source: Path | str | bytes, registry: Registry, *, file: str = "", folder: Path | None = None
+) -> Policy:
+    """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
+
+    ``file`` is what problems call it; ``folder`` is where the files that rules name are looked for, by
+    default the policy file's own. Raises PolicyError with everything that is wrong, in file order;
+    warnings are in the policy.
+    """
+    document = read_document(source, file)
+    if folder is None and isinstance(source, Path):
+        folder = source.parent
+    native, told = _to_native(document, registry)
+    report = Report(document, [*document.problems, *told])
+    form, rules = _read_form(native, report)
+    if form is None:
+        raise PolicyError(report.in_order())
+    classes = check_classes(form.tool_classes, report)
+    context: dict[str, Any] = {TOOL_CLASSES: classes, POLICY_FOLDER: None if folder is None else str(folder)}
+    builder = RuleBuilder(registry, report, context)
+    specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
+    _check_together(rules, report)
+    if report.failed:
+        raise PolicyError(report.in_order())
+    return _policy(form, specs, report, document.file)
+
+
+def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
+    """Return the policies of several files; PolicyError holds the problems of all of them."""
+    policies: list[Policy] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            policies.append(load_policy(path, registry))
+        except PolicyError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise PolicyError(problems)
+    return policies
+
+
+def _to_native(document: Document, registry: Registry) -> tuple[Json, list[Problem]]:
+    """Let the dialect that knows the file translate it; a file nobody claims is taken for the native form."""
+    dialects = [(name, dialect()) for name, dialect in registry.dialects.items()]
+    claimed = [(name, dialect) for name, dialect in dialects if dialect.recognises(document)]
+    if len(claimed) > 1:
+        names = listed(name for name, _ in claimed)
+        message = f"the file could be read as {names}; block one of these dialects with plugins.block"
+        raise PolicyError([*document.problems, Problem(document.place(), message, Code.NOT_A_POLICY)])
+    if claimed:
+        native, problems = claimed[0][1].translate(document)
+        return native, list(problems)
+    if isinstance(document.data, dict) and "apiVersion" in document.data:
+        readable = f"; dialects that can be read: {', '.join(registry.dialects)}" if registry.dialects else ""
+        message = f"unknown apiVersion {show(document.data['apiVersion'])}{readable}; the native form has none"
+        problem = Problem(document.place("apiVersion"), message, Code.NOT_A_POLICY)
+        return {key: value for key, value in document.data.items() if key != "apiVersion"}, [problem]
+    return document.data, []
+
+
+def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Json]]:
+    """Check all but the rules; return the form with what could be read, and the rules as written."""
+    if not isinstance(native, dict):
+        message = f"a policy is a mapping with `rules:`, not {show(native)}"
+        report.add((), message, Code.NOT_A_POLICY)
+        return None, []
+    for key in [key for key, value in native.items() if value is None]:
+        report.add((key,), f"{show(key)} has no value; give it one, or leave the key out", Code.WRONG_TYPE, on_key=True)
+    written = {key: value for key, value in native.items() if value is not None}
+    rules = written.get("rules")
+    listed_rules = rules if isinstance(rules, list) else []
+    try:
+        form = PolicyForm.model_validate(written)
+    except ValidationError as error:
+        if "rules" not in native or "rules" in written:
+            report.add_flaws((), problems_of(error, written, PolicyForm, "a policy"))
+        # The rules are judged even so: all problems at once.
+        form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written))
+    for number, rule in enumerate(listed_rules):
+        if isinstance(rule, dict) and isinstance(origin := rule.get("_from"), list | tuple):
+            report.set_origin(number, origin)
+    if rules == []:
+        report.add(("rules",), "the policy has no rules, so it finds nothing", Code.NO_RULES, warning=True)
+    return form, listed_rules
+
+
+def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:
+    """The tool classes of a form that is broken elsewhere, so that rules which use them are not blamed."""
+    classes = written.get("tool_classes")
+    if not isinstance(classes, dict):
+        return {}
+    texts = {name: [members] if isinstance(members, str) else members for name, members in classes.items()}
+    return {
+        name: [member for member in members if isinstance(member, str) and member] or ["*"]
+        for name, members in texts.items()
+        if isinstance(members, list)
+    }
+
+
+def _check_together(rules: list[Json], report: Report) -> None:
+    """Two rules of one id would share their memory and their alerts; a dialect that allows it gives them slots."""
+    first: dict[str, int] = {}
+    for number, rule in enumerate(rules):
+        if not isinstance(rule, dict):
+            continue
+        rule_id = rule.get("id") or f"rule-{number}"
+        slot = rule.get("_slot") or rule_id
+        if not isinstance(slot, str):
+            continue
+        if slot in first:
+            line = report.place(("rules", first[slot], "id")).line
+            message = f"id {show(rule_id)} is taken by the rule in line {line}; ids are unique in a policy"
+            report.add(("rules", number, "id"), message, Code.DUPLICATE_ID)
+        first.setdefault(slot, number)
+
+
+def _policy(form: PolicyForm, specs: list[RuleSpec], report: Report, file: str) -> Policy:
+    idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
+    return Policy(
+        rules=tuple(specs),
+        version=version_of(specs, idle, late, form.tool_classes),
+        name=form.name or "",
+        idle=idle,
+        max_out_of_orderness=late,
+        tool_classes=form.tool_classes,
+        warnings=tuple(report.in_order()),
+        file=file,
+    )

@@ -1,0 +1,93 @@
+"""Which events a path can have a value in: a rule that waits for another event would never fire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from stream_guard.conditions import Path
+from stream_guard.rule import Rule, RuleType
+
+Events: TypeAlias = frozenset[str]
+
+ALL_EVENTS: Final[Events] = frozenset(("user_message", "turn", "tool_call", "decision", "tool_result"))
+_CALL: Final[Events] = frozenset(("tool_call",))
+_RESULT: Final[Events] = frozenset(("tool_result",))
+_HANDLERS: Final = {
+    "on_user_message": "user_message",
+    "on_turn": "turn",
+    "on_tool_call": "tool_call",
+    "on_decision": "decision",
+    "on_tool_result": "tool_result",
+}
+# What each root holds below it; a root that is not here holds whatever the agent sent.
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "user": ("text",),
+    "tool": ("name", "args", "result"),
+    "session": ("id", "turn", "part"),
+    "agent": (),
+    "run_id": (),
+    "model": (),
+    "stop_reason": (),
+}
+_RESULT_FIELDS: Final = ("status", "output", "latency_ms")
+
+
+def dead_end(path: Path) -> str:
+    """Return why the path can never have a value, or nothing when it can."""
+    root, steps = path.text.split(".")[0], path.steps
+    if not steps:
+        return ""
+    if root in _FIELDS and steps[0] not in _FIELDS[root]:
+        known = _FIELDS[root]
+        holds = (
+            f"has only {', '.join(f'{root}.{name}' for name in known)}" if known else "is a text, with nothing below it"
+        )
+        return f'path "{path.text}" can never resolve: {root} {holds}'
+    if root == "labels" and len(steps) > 1:
+        return f'path "{path.text}" can never resolve: labels.{steps[0]} is a text, with nothing below it'
+    if root == "tool":
+        return _dead_end_in_tool(path.text, steps)
+    if len(steps) > 1 and root in ("user", "session"):
+        return f'path "{path.text}" can never resolve: {root}.{steps[0]} has nothing below it'
+    return ""
+
+
+def _dead_end_in_tool(text: str, steps: Sequence[str]) -> str:
+    if steps[0] == "name" and len(steps) > 1:
+        return f'path "{text}" can never resolve: tool.name is a text, with nothing below it'
+    if steps[0] == "result" and len(steps) > 1 and steps[1] not in _RESULT_FIELDS:
+        known = "tool.result has status, output and latency_ms"
+        return f'path "{text}" can never resolve: {known}; write tool.result.output.{steps[1]}'
+    return ""
+
+
+def events_with(path: Path) -> Events:
+    """Return the events at which a condition on the path can hold; the engine remembers turns and user messages."""
+    if path.text.split(".")[0] != "tool":
+        return ALL_EVENTS
+    if not path.steps or path.steps[0] == "name":
+        return _CALL | _RESULT
+    return _CALL if path.steps[0] == "args" else _RESULT
+
+
+def events_with_key(part: str) -> Events:
+    """Return the events that have a value for one part of a rule's key; nothing is remembered for keys."""
+    root, _, _ = part.partition(".")
+    if part in ("session", "agent", "run") or root in ("labels", "agent", "run_id", "session"):
+        return ALL_EVENTS
+    if root == "tool":
+        return events_with(Path("tool.name" if part == "tool" else part))
+    if root == "args":
+        return _CALL
+    return frozenset(("user_message",)) if root == "user" else frozenset(("turn",))
+
+
+def events_handled(kind: RuleType) -> Events:
+    """Return the events a kind has handlers for."""
+    return frozenset(event for handler, event in _HANDLERS.items() if _overrides(kind, handler))
+
+
+def _overrides(kind: RuleType, handler: str) -> bool:
+    mine: Any = getattr(kind, handler)
+    return mine is not getattr(Rule, handler)

@@ -1,0 +1,68 @@
+"""Everything that is wrong with one policy, gathered while it is loaded and put in file order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from stream_guard.errors import Place, Problem
+from stream_guard.policy.codes import Code
+from stream_guard.policy.gates import Flaw, Steps
+from stream_guard.ports import Document
+
+MAX_PROBLEMS: Final = 1000
+
+
+class Report:
+    """Collects problems by their path in the native form and knows where that stands in the file."""
+
+    def __init__(self, document: Document, already: Iterable[Problem] = ()) -> None:
+        self._document = document
+        self._already = list(already)
+        self._problems: list[Problem] = []
+        self._origins: dict[int, Steps] = {}
+
+    def set_origin(self, number: int, origin: Sequence[str | int]) -> None:
+        """Say where in the file the rule with this number comes from, when a dialect moved it."""
+        self._origins[number] = tuple(origin)
+
+    def place(self, path: Steps, *, on_key: bool = False) -> Place:
+        """Return the place of a value of the native form, or of its key."""
+        source = self._source(path)
+        return self._document.key_place(*source) if on_key else self._document.place(*source)
+
+    def _source(self, path: Steps) -> Steps:
+        match path:
+            case ("rules", int(number), *rest):
+                if number in self._origins:
+                    return (*self._origins[number], *rest)
+                # A bare list of rules has no key above it.
+                return (number, *rest) if isinstance(self._document.data, list) else path
+            case _:
+                return path
+
+    def add(
+        self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False
+    ) -> None:
+        """Note a problem."""
+        self._problems.append(Problem(self.place(path, on_key=on_key), message, code.value, rule_id, warning))
+
+    def add_flaws(self, path: Steps, flaws: Iterable[Flaw], rule_id: str = "") -> None:
+        """Note what is wrong inside the value at the path."""
+        for flaw in flaws:
+            self.add((*path, *flaw.at), flaw.message, flaw.code, rule_id=rule_id, on_key=flaw.on_key)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong that is more than a warning."""
+        return any(not problem.warning for problem in (*self._already, *self._problems))
+
+    def in_order(self) -> list[Problem]:
+        """Return all problems in file order; a value that could not even be read is not judged again."""
+        unread = {problem.place for problem in self._already}
+        fresh = [problem for problem in self._problems if problem.place not in unread]
+        listed = sorted(dict.fromkeys([*self._already, *fresh]), key=lambda problem: problem.place)
+        if len(listed) <= MAX_PROBLEMS:
+            return listed
+        rest = f"{len(listed) - MAX_PROBLEMS} more problems are not listed; mend these first"
+        return [*listed[:MAX_PROBLEMS], Problem(listed[MAX_PROBLEMS].place, rest, Code.TOO_BIG.value)]

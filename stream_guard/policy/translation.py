@@ -1,0 +1,221 @@
+"""What pydantic says about a form or about parameters, in plain words and at its place in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from stream_guard.model import Json
+from stream_guard.policy.codes import Code
+from stream_guard.policy.gates import Flaw, Steps, flaws
+from stream_guard.policy.names import names_at, spellings
+from stream_guard.policy.wording import did_you_mean, listed, nearest, show
+
+_WANTS: Final = {
+    "string_type": "text",
+    "string_sub_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "none_required": "nothing",
+}
+_LIMITS: Final = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+_CODES: Final = {
+    "condition": Code.CONDITION,
+    "path": Code.DEAD_PATH,
+    "regex": Code.REGEX,
+    "tool_pattern": Code.TOOLS,
+    "duration": Code.DURATION,
+    "rule_id": Code.BAD_ID,
+    "state_key": Code.KEY,
+}
+_QUOTED: Final = re.compile(r"'([^']*)'")
+
+
+class _Fault(NamedTuple):
+    """An error of pydantic's with its way through the data; ``branch`` names the union member it comes from."""
+
+    error: ErrorDetails
+    at: Steps
+    union_at: Steps | None
+    branch: str
+
+
+def problems_of(error: ValidationError, raw: Json, model: type[BaseModel], owner: str) -> list[Flaw]:
+    """Return what is wrong with ``raw``, which ``model`` refused; ``owner`` is what takes the keys."""
+    faults = [_locate(item, raw) for item in error.errors(include_url=False)]
+    found: list[Flaw] = []
+    for fault in _settle_unions(faults):
+        found.extend([fault] if isinstance(fault, Flaw) else _explain(fault, raw, model, owner))
+    return _without_echoes(found)
+
+
+def _locate(error: ErrorDetails, raw: Json) -> _Fault:
+    """Follow the error's location through the data; steps that are not in the data name members of a union."""
+    at: list[str | int] = []
+    value, union_at, branch = raw, None, ""
+    *inner, last = error["loc"] or ("",)
+    for step in [*inner, last] if error["type"] != "missing" else inner:
+        is_item = isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
+        if is_item or (isinstance(value, Mapping) and step in value):
+            at.append(step)
+            value = value[step]
+        elif isinstance(step, str) and step:
+            union_at, branch = union_at if union_at is not None else tuple(at), f"{branch}/{step}"
+    return _Fault(error, tuple(at), union_at, branch)
+
+
+def _settle_unions(faults: Sequence[_Fault]) -> Iterator[_Fault | Flaw]:
+    """Where every member of a union complains, let the one that fits best speak for all."""
+    seen: set[Steps] = set()
+    for fault in faults:
+        if fault.union_at is None:
+            yield fault
+            continue
+        if fault.union_at in seen:
+            continue
+        seen.add(fault.union_at)
+        branches: dict[str, list[_Fault]] = {}
+        for other in faults:
+            if other.union_at == fault.union_at:
+                branches.setdefault(other.branch.split("/")[1], []).append(other)
+        yield from _best_branch(list(branches.values()), fault.union_at)
+
+
+def _best_branch(branches: list[list[_Fault]], at: Steps) -> Iterable[_Fault | Flaw]:
+    def misfit(branch: list[_Fault]) -> tuple[bool, bool, int]:
+        wrong_type = any(fault.error["type"] in _WANTS and fault.at == at for fault in branch)
+        other_member = any(fault.error["type"] == "literal_error" for fault in branch)
+        return wrong_type, other_member, len(branch)
+
+    best = min(branches, key=misfit)
+    if not misfit(best)[0] or len(branches) == 1:
+        return best
+    wants = dict.fromkeys(_WANTS[branch[0].error["type"]] for branch in branches if branch[0].error["type"] in _WANTS)
+    message = f"{_name(at)} must be {' or '.join(wants)}, not {show(best[0].error['input'])}"
+    return [Flaw(at, message, Code.WRONG_TYPE)]
+
+
+def _name(at: Steps) -> str:
+    """What a value is called: its key, or its place in a list."""
+    if at and isinstance(at[-1], int):
+        key = next((step for step in reversed(at) if isinstance(step, str)), None)
+        return f"item {at[-1] + 1} of {show(key)}" if key else f"item {at[-1] + 1}"
+    return show(at[-1]) if at else "it"
+
+
+def _explain(fault: _Fault, raw: Json, model: type[BaseModel], owner: str) -> Iterable[Flaw]:
+    error, at = fault.error, fault.at
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "condition":
+        found = list(flaws(_value_at(raw, at), at))
+        return found or [Flaw(at, error["msg"], Code.CONDITION)]
+    if kind in _CODES:
+        name = f"{_name(at)}: " if kind in ("regex", "duration") else ""
+        return [Flaw(at, f"{name}{error['msg']}", _CODES[kind])]
+    special: dict[str, Callable[[], Flaw]] = {
+        "missing": lambda: _missing(fault, model, owner),
+        "extra_forbidden": lambda: _unknown_key(fault, model, owner),
+        "literal_error": lambda: _not_one_of(fault, context),
+        "enum": lambda: _not_one_of(fault, context),
+        "union_tag_invalid": lambda: _wrong_tag(fault, context),
+        "union_tag_not_found": lambda: Flaw(at, f"{_name(at)} needs {show(_tag_name(context))}", Code.MISSING_KEY),
+    }
+    return [special[kind]() if kind in special else _value_flaw(fault, context)]
+
+
+def _value_at(raw: Json, at: Steps) -> Json:
+    for step in at:
+        raw = raw[step]
+    return raw
+
+
+def _value_flaw(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
+    """A value of the right or the wrong type that will not do."""
+    kind, name, value = fault.error["type"], _name(fault.at), fault.error["input"]
+    if kind in _WANTS:
+        return Flaw(fault.at, f"{name} must be {_WANTS[kind]}, not {show(value)}", Code.WRONG_TYPE)
+    if kind in _LIMITS:
+        word, key = _LIMITS[kind]
+        return Flaw(fault.at, f"{name} must be {word} {context[key]}, not {show(value)}", Code.NOT_ALLOWED)
+    if kind in ("string_too_short", "too_short"):
+        least = context.get("min_length")
+        wants = "must not be empty" if least == 1 else f"is too short; at least {least}"
+        return Flaw(fault.at, f"{name} {wants}", Code.NOT_ALLOWED)
+    if kind in ("string_too_long", "too_long"):
+        return Flaw(fault.at, f"{name} is too long; at most {context.get('max_length')}", Code.NOT_ALLOWED)
+    message = fault.error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return Flaw(fault.at, f"{name}: {message}" if fault.at else message, Code.REFUSED)
+
+
+def _missing(fault: _Fault, model: type[BaseModel], owner: str) -> Flaw:
+    name = _first_spelling(str(fault.error["loc"][-1]), fault.at, model)
+    where = owner if not fault.at else _name(fault.at)
+    return Flaw(fault.at, f"{where} needs {show(name)}", Code.MISSING_KEY, word=name)
+
+
+def _first_spelling(word: str, container: Steps, model: type[BaseModel]) -> str:
+    if container:
+        return word
+    return next((names[0] for names in spellings(model).values() if word in names), word)
+
+
+def _unknown_key(fault: _Fault, model: type[BaseModel], owner: str) -> Flaw:
+    key, container = str(fault.at[-1]) if fault.at else "", fault.at[:-1]
+    same = next((names for names in spellings(model).values() if key in names), ()) if not container else ()
+    if same:
+        others = listed(name for name in same if name != key)
+        return Flaw(fault.at, f"{show(key)} is another name of {others}; give one of them", Code.TWICE, on_key=True)
+    known = names_at(model, container)
+    where = f"for {owner}" if not container else f"in {_name(container)}"
+    near = nearest(key, known)
+    advice = f"; did you mean {show(near)}?" if near else (f"; it takes {listed(known)}" if known else "")
+    word = _first_spelling(near, container, model)
+    return Flaw(fault.at, f"unknown key {show(key)} {where}{advice}", Code.UNKNOWN_KEY, on_key=True, word=word)
+
+
+def _not_one_of(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
+    expected = str(context.get("expected", ""))
+    words = _QUOTED.findall(expected)
+    value = fault.error["input"]
+    known = listed(words, "or") if words else expected
+    near = did_you_mean(value, words) if isinstance(value, str) else ""
+    return Flaw(fault.at, f"{_name(fault.at)} must be {known}, not {show(value)}{near}", Code.NOT_ALLOWED)
+
+
+def _tag_name(context: Mapping[str, Any]) -> str:
+    return str(context.get("discriminator", "")).strip("'")
+
+
+def _wrong_tag(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
+    tag, words = _tag_name(context), _QUOTED.findall(str(context.get("expected_tags", "")))
+    value = str(context.get("tag", ""))
+    message = f"{show(tag)} must be {listed(words, 'or')}, not {show(value)}{did_you_mean(value, words)}"
+    return Flaw((*fault.at, tag), message, Code.NOT_ALLOWED)
+
+
+def _without_echoes(found: list[Flaw]) -> list[Flaw]:
+    """Drop "needs X" where a misspelt X is listed already: one slip is one problem."""
+    meant = {(flaw.at[:-1], flaw.word) for flaw in found if flaw.code == Code.UNKNOWN_KEY}
+    return [flaw for flaw in found if flaw.code != Code.MISSING_KEY or (flaw.at, flaw.word) not in meant]
