@@ -1,13 +1,16 @@
 """stream_guard: one rule, the same verdict inline, on the stream and in batch.
 
-These names are all a rule pack needs; everything else is reached through its own module.
+These names are all a pack of rules, decoders or sinks needs; everything else is reached through its own module.
 """
 
+from stream_guard.arguments import parse_arguments, parse_json
 from stream_guard.conditions import MISSING, Condition, Path, json_equal
 from stream_guard.durations import Duration
-from stream_guard.errors import DecodeError
+from stream_guard.errors import DecodeError, Place, Problem, SinkError
 from stream_guard.hookspecs import hookimpl
 from stream_guard.model import (
+    EVENT_KINDS,
+    Alert,
     Event,
     GateDecision,
     Hit,
@@ -19,12 +22,17 @@ from stream_guard.model import (
     UserMessage,
 )
 from stream_guard.patterns import Regex, ToolPattern, literal
+from stream_guard.ports import Dialect, Document, Record
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
 
 __all__ = [
+    "EVENT_KINDS",
     "MISSING",
+    "Alert",
     "Condition",
     "DecodeError",
+    "Dialect",
+    "Document",
     "Duration",
     "Event",
     "Example",
@@ -35,10 +43,14 @@ __all__ = [
     "NoState",
     "Params",
     "Path",
+    "Place",
+    "Problem",
+    "Record",
     "Regex",
     "Rule",
     "RuleType",
     "SessionEnd",
+    "SinkError",
     "State",
     "TextPattern",
     "ToolCall",
@@ -49,4 +61,6 @@ __all__ = [
     "hookimpl",
     "json_equal",
     "literal",
+    "parse_arguments",
+    "parse_json",
 ]

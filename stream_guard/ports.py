@@ -37,7 +37,10 @@ class Source(Protocol):
 
 
 class Decoder(Protocol):
-    """A way to read one format."""
+    """A way to read one format; made once per run, from the ``decode`` settings."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        """Make a decoder; with ``strict_keys`` it refuses an object that gives a key twice."""
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the record's events in order; raise DecodeError, and nothing else, whatever the bytes."""

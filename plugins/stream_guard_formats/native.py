@@ -1,0 +1,120 @@
+"""The native format: one canonical event as one JSON object."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final
+
+import jiter
+import msgspec
+import xxhash
+
+from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, parse_json
+from stream_guard_formats.reasons import check_kind, say_shape, say_syntax, say_too_large
+
+# Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
+MAX_ID: Final = 512
+# The year 10000. Mostly it means milliseconds where seconds were wanted.
+LATEST: Final = 253_402_300_800.0
+# No object or array can be nested deeper than this many opening brackets; see MAX_NESTING.
+_SURELY_SHALLOW: Final = 200
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+# Written by the session tracker: whatever stands there on the wire, even nonsense, does not matter.
+_STAMPED: Final = ("index", "attempt")
+_STAMPED_OF_A_TURN: Final = ("text", "tools")
+
+_REFUSALS: Final = (ValueError, RecursionError)
+_from_json = jiter.from_json
+_replace = msgspec.structs.replace
+
+
+class NativeDecoder:
+    """Reads the native format; an empty line is no event and no error."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._decode = msgspec.json.Decoder(Event).decode
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> list[Event]:
+        """Return the record's event in a list of one, or raise DecodeError with the reason in plain words."""
+        value = record.value
+        if record.truncated:
+            raise DecodeError(say_too_large(record))
+        try:
+            # msgspec lets the last of two equal keys win, and nests as deep as the interpreter allows.
+            if self._strict or value.count(b"{") + value.count(b"[") > _SURELY_SHALLOW:
+                _from_json(value, catch_duplicate_keys=self._strict, allow_inf_nan=False, cache_mode="keys")
+            event: Event = self._decode(value)
+        except _REFUSALS:
+            return self._look_closer(record)
+        time = event.time
+        if (
+            event.event_id
+            and event.session_id
+            and len(event.session_id) + len(event.event_id) <= MAX_ID
+            and (time is None or 0.0 <= time < LATEST)
+            and not (type(event) is ToolCall and type(event.args) is str)
+        ):
+            return [event]
+        return [self._complete(event, value)]
+
+    def _look_closer(self, record: Record) -> list[Event]:
+        """Read what the quick path refused: repair what can be repaired, and say what cannot."""
+        value = record.value.removeprefix(_BYTE_ORDER_MARK)
+        if not value.strip():
+            return []
+        try:
+            data = parse_json(value, strict_keys=self._strict)
+        except _REFUSALS as error:
+            raise DecodeError(say_syntax(value, error)) from None
+        check_kind(data)
+        _repair(data)
+        try:
+            event = msgspec.convert(data, Event)
+        except _REFUSALS as error:
+            raise DecodeError(say_shape(data, error)) from None
+        return [self._complete(event, value)]
+
+    def _complete(self, event: Event, value: bytes) -> Event:
+        _check_id("session_id", event.session_id)
+        _check_id("event_id", event.event_id or "~")
+        if event.time is not None and not 0.0 <= event.time < LATEST:
+            raise DecodeError(
+                f"time is {event.time!r}; it must be seconds since 1970-01-01 UTC, before the year 10000"
+                + ("; divide milliseconds by 1000" if event.time >= LATEST else "")
+            )
+        changes: dict[str, Any] = {}
+        if not event.event_id:
+            # Derived from the bytes, never random: redelivery and replay must give the same id.
+            changes["event_id"] = f"~{xxhash.xxh3_64_hexdigest(value)}"
+        if isinstance(event, ToolCall) and isinstance(event.args, str) and not event.parse_error:
+            changes["args"], changes["parse_error"] = parse_arguments(event.args, strict_keys=self._strict)
+        completed: Event = _replace(event, **changes)
+        return completed
+
+
+def _check_id(field: str, found: str) -> None:
+    if not found:
+        raise DecodeError(f'"{field}" is empty; every event needs the id of its session')
+    if len(found) > MAX_ID:
+        raise DecodeError(f'"{field}" has {len(found)} characters; the longest allowed has {MAX_ID}')
+
+
+def _repair(data: dict[str, Json]) -> None:
+    """Take out what does not matter, and turn a written time into seconds."""
+    stamped = _STAMPED + _STAMPED_OF_A_TURN if data["kind"] == Turn.__struct_config__.tag else _STAMPED
+    for field in stamped:
+        data.pop(field, None)
+    time = data.get("time")
+    if not isinstance(time, str):
+        return
+    if not _RFC_3339.fullmatch(time):
+        raise DecodeError(
+            f'time is the string {time[:40]!r}; write seconds since 1970, or RFC 3339 like "2026-01-31T12:00:00Z"'
+        )
+    try:
+        data["time"] = datetime.fromisoformat(time.upper()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(f"time {time!r} is no date that exists: {error}") from None
