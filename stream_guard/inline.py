@@ -39,6 +39,13 @@ class Guard:
             self._table.feed(event, found)
         return found
 
+    def end_all(self) -> list[Finding]:
+        """Tell the guard that no more events will come: every open session is judged."""
+        found: list[Finding] = []
+        with self._lock:
+            self._table.end_all(found)
+        return found
+
     def check(self, attempt: ToolCall) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for."""
         found: list[Finding] = []

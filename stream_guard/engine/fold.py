@@ -329,7 +329,7 @@ class Engine:
         event_id = event.event_id if event is not None else cell.last_event_id
         index = hit.index if hit.index is not None else event.index if event is not None else None
         part = _part(bound, address, cell)
-        moment = f"{time}" if at == "deadline" else at
+        moment = f"{float(time or 0.0)}" if at == "deadline" else at
         return Finding(
             alert_id=digest(spec.slot, cell.id, part, event_id if at != "deadline" else "", moment),
             rule_id=spec.id,

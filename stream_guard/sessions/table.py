@@ -185,12 +185,13 @@ class SessionTable:
     def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
         """Let an event move the stream's clock, and wake the sessions whose time has come."""
         watermark = self.watermark
-        if watermark is None or time > watermark:
-            self.watermark = watermark = time
+        if watermark is None or time - self._lateness > watermark:
+            self.watermark = watermark = time - self._lateness
         session = self._touched.get(session_id)
         if session is not None:
-            if session.now is not None:
-                session.lag = watermark - session.now
+            newest = session.buffer[-1][0] if session.buffer else session.now
+            if newest is not None:
+                session.lag = watermark - newest + self._lateness
             if session.scheduled is None or session.timers or session.buffer:
                 self._schedule(session)
         if self._heap and self._heap[0][0] <= watermark:
@@ -204,17 +205,18 @@ class SessionTable:
 
     def _deadline(self, session: Session) -> float | None:
         """When the session next wants to be looked at, on the stream's clock."""
-        if session.now is None:
-            return None
-        wanted = session.now + self._idle
+        wanted = inf if session.now is None else session.now + self._idle
         if session.timers:
             wanted = min(wanted, *session.timers.values())
         if session.buffer:
-            wanted = min(wanted, session.buffer[0][0] + self._lateness)
-        return wanted + session.lag
+            wanted = min(wanted, session.buffer[0][0])
+        return None if wanted == inf else wanted + session.lag
 
     def advance(self, watermark: float, out: Found) -> None:
-        """Move the stream's clock: fire the deadlines and close the silent sessions it has passed."""
+        """Move the stream's clock: fire the deadlines and close the silent sessions it has passed.
+
+        Whoever calls this promises that nothing earlier than ``watermark`` is still expected.
+        """
         self.watermark = watermark
         while self._heap and self._heap[0][0] <= watermark:
             _, session_id = heapq.heappop(self._heap)
@@ -240,7 +242,7 @@ class SessionTable:
 
     def _wind(self, session: Session, now: float, out: Found) -> None:
         """Bring one session's clock to ``now``."""
-        self._release(session, now - self._lateness, out)
+        self._release(session, now, out)
         current = self._touched.get(session.id)
         if current is None:
             return

@@ -31,6 +31,8 @@ def events(trace: Iterable[Mapping[str, Json]], session: str = "s") -> list[Even
         header: dict[str, Any] = {"session_id": session, "event_id": f"{session}-{position}"}
         header |= {name: rest.pop(key) for key, name in _HEADER.items() if key in rest}
         header |= {key: rest.pop(key) for key in _SAME if key in rest}
+        if header.get("time") is not None:
+            header["time"] = float(header["time"])
         event = _MAKERS[kind](item[kind], rest, header)
         if rest:
             raise ValueError(f"item {position} of the trace: unknown keys {', '.join(sorted(rest))}")

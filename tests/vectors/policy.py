@@ -12,7 +12,7 @@ from stream_guard.analysis.regressions import compare
 from stream_guard.batch import evaluate, open_table
 from stream_guard.errors import PolicyError
 from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
-from stream_guard.policy import load_policy
+from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from tests.vectors.case import LeftOut, Mismatch, expect

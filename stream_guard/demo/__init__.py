@@ -1,0 +1,1 @@
+"""A refund agent's day: sample sessions, good and bad, and the policy that tells them apart."""
