@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WRITTEN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?(ms|s|m|h|d)?")
+_WRITTEN: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)?")
 
 
 def parse_duration(value: object) -> float:
@@ -18,7 +18,7 @@ def parse_duration(value: object) -> float:
     seconds = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
-    elif isinstance(value, str) and (match := _WRITTEN.fullmatch(value.strip())):
+    elif isinstance(value, str) and (match := _WRITTEN.fullmatch(value)):
         seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not (seconds > 0 and math.isfinite(seconds)):
         raise ValueError(f"{value!r} is not a span of time; write seconds, or a number with ms, s, m, h or d")

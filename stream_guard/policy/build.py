@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from stream_guard.conditions import Condition, Path
 from stream_guard.model import Action, Json, Scope
 from stream_guard.policy.codes import Code
-from stream_guard.policy.forms import SEVERITIES, RuleForm
+from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
 from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import Report
@@ -61,7 +61,9 @@ class RuleBuilder:
     def _shown_id(self, number: int, raw: dict[str, Json]) -> str:
         """What to call the rule in messages and, when it has no id, from then on."""
         given = raw.get("id")
-        return given if isinstance(given, str) and given.isprintable() and given.strip() else f"rule-{number}"
+        if isinstance(given, str) and given.strip() and given.isprintable() and len(given) <= MAX_ID:
+            return given
+        return f"rule-{number}"
 
     def _form(self, number: int, written: dict[str, Json], rule_id: str) -> tuple[RuleForm, bool]:
         """Return what could be read of the rule, and whether that is all of it."""

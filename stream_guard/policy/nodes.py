@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from stream_guard.errors import Place, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
-from stream_guard.policy.wording import show
+from stream_guard.policy.wording import printable, show
 
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 500_000
@@ -113,7 +113,7 @@ class Builder:
         return Stop(self._problem(mark, message, code))
 
     def _problem(self, mark: Mark, message: str, code: Code) -> Problem:
-        return Problem(Place(self.file, *mark), message, code.value)
+        return Problem(Place(self.file, *mark), printable(message), code.value)
 
     def begin(self, node: Node) -> None:
         """Open a mapping or a list; what comes next goes into it."""

@@ -8,6 +8,7 @@ from typing import Final
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps
+from stream_guard.policy.wording import printable
 from stream_guard.ports import Document
 
 MAX_PROBLEMS: Final = 1000
@@ -45,7 +46,8 @@ class Report:
         self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False
     ) -> None:
         """Note a problem."""
-        self._problems.append(Problem(self.place(path, on_key=on_key), message, code.value, rule_id, warning))
+        place = self.place(path, on_key=on_key)
+        self._problems.append(Problem(place, printable(message), code.value, rule_id, warning))
 
     def add_flaws(self, path: Steps, flaws: Iterable[Flaw], rule_id: str = "") -> None:
         """Note what is wrong inside the value at the path."""

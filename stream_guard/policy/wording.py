@@ -23,8 +23,14 @@ def show(value: Json) -> str:
         text = json.dumps(value[: SHOWN + 1] if isinstance(value, str) else value, ensure_ascii=False)
     except (TypeError, ValueError):
         return f"a {type(value).__name__}"
-    text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    text = printable(text)
     return text if len(text) <= SHOWN + 2 else f'{text[:SHOWN]}..."'
+
+
+def printable(text: str, most: int = 1000) -> str:
+    """Return the text on one line, cut, and without characters that a terminal would obey."""
+    cut = text if len(text) <= most else f"{text[:most]}..."
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
 def listed(names: Iterable[str], word: str = "and") -> str:

@@ -1,0 +1,159 @@
+"""Commands for those who write policies: lint, schema, policy convert."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stream_guard.errors import Place, PolicyError, Problem
+from stream_guard.policy.codes import Code
+from stream_guard.policy.convert import to_yaml
+from stream_guard.policy.load import SUFFIXES, load_policy
+from stream_guard.policy.schema import policy_schema
+from stream_guard.registry import Registry, build_registry
+from stream_guard.settings import load_settings
+
+WRONG = 2
+
+
+class ProblemFormat(StrEnum):
+    """How problems are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    GITHUB = "github"
+
+
+class Described(StrEnum):
+    """What there is a schema of."""
+
+    POLICY = "policy"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the application."""
+    app.command("lint")(lint)
+    app.command("schema")(schema)
+    group = typer.Typer(help="Work with policy files.", no_args_is_help=True)
+    group.callback()(_policy_group)
+    group.command("convert")(convert)
+    app.add_typer(group, name="policy")
+
+
+def _policy_group() -> None:
+    """Work with policy files."""
+
+
+def lint(
+    files: Annotated[list[Path], typer.Argument(help="Policy files, or folders of them.", show_default=False)],
+    form: Annotated[ProblemFormat, typer.Option("--format", help="How to print the problems.")] = ProblemFormat.TABLE,
+) -> None:
+    """List everything that is wrong with policy files; exit 2 when something is."""
+    registry = _registry()
+    problems: list[Problem] = []
+    checked = 0
+    for file in _expand(files):
+        checked += 1
+        problems.extend(_problems(file, registry))
+    problems.extend(_empty_folders(files))
+    for line in _print(problems, checked, form):
+        typer.echo(line)
+    errors = sum(not problem.warning for problem in problems)
+    said = (
+        f"{checked} checked, {errors} wrong, {len(problems) - errors} to look at"
+        if problems
+        else f"{checked} checked, all well"
+    )
+    typer.echo(said, err=True)
+    if errors:
+        raise typer.Exit(WRONG)
+
+
+def schema(
+    what: Annotated[Described, typer.Argument(help="What to describe.")] = Described.POLICY,
+) -> None:
+    """Print the JSON Schema of policies with the kinds that are installed, for editors."""
+    del what  # there is one so far
+    typer.echo(json.dumps(policy_schema(_registry()), indent=2, ensure_ascii=False))
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(help="A policy in any dialect.", show_default=False)],
+) -> None:
+    """Print a policy of any dialect in the native form."""
+    try:
+        policy = load_policy(file, _registry())
+    except PolicyError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(WRONG) from None
+    typer.echo(to_yaml(policy), nl=False)
+    renamed = [rule for rule in policy.rules if rule.slot != rule.id]
+    for rule in renamed:
+        typer.echo(f'{rule.place}: id "{rule.id}" is taken; this rule is now "{rule.slot}"', err=True)
+
+
+def _registry() -> Registry:
+    return build_registry(load_settings().plugins)
+
+
+def _expand(files: Sequence[Path]) -> Iterator[Path]:
+    for file in files:
+        if file.is_dir():
+            yield from sorted(path for path in file.iterdir() if path.suffix in SUFFIXES and path.is_file())
+        else:
+            yield file
+
+
+def _empty_folders(files: Sequence[Path]) -> Iterator[Problem]:
+    """A folder without policies is a slip in the path, not a success."""
+    for file in files:
+        if file.is_dir() and not list(_expand([file])):
+            yield Problem(Place(str(file)), f"no file in this folder ends in {', '.join(SUFFIXES)}", Code.UNREADABLE)
+
+
+def _problems(file: Path, registry: Registry) -> Sequence[Problem]:
+    try:
+        return load_policy(file, registry).warnings
+    except PolicyError as error:
+        return error.problems
+
+
+def _print(problems: Sequence[Problem], checked: int, form: ProblemFormat) -> Iterator[str]:
+    if form is ProblemFormat.JSON:
+        yield json.dumps({"checked": checked, "problems": list(map(_as_data, problems))}, indent=2, ensure_ascii=False)
+    elif form is ProblemFormat.GITHUB:
+        yield from map(_as_annotation, problems)
+    else:
+        yield from map(str, problems)
+
+
+def _as_data(problem: Problem) -> dict[str, Any]:
+    return {
+        "file": problem.place.file,
+        "line": problem.place.line,
+        "column": problem.place.column,
+        "level": "warning" if problem.warning else "error",
+        "code": str(problem.code),
+        "rule": problem.rule_id,
+        "message": problem.message,
+    }
+
+
+def _as_annotation(problem: Problem) -> str:
+    """The line that GitHub shows beside the code; its commands have their own escapes."""
+
+    def escape(text: str, *more: str) -> str:
+        for char in ("%", "\r", "\n", *more):
+            text = text.replace(char, f"%{ord(char):02X}")
+        return text
+
+    place = problem.place
+    where = f"file={escape(place.file, ':', ',')}" + (f",line={place.line},col={place.column}" if place.line else "")
+    rule = f'rule "{problem.rule_id}": ' if problem.rule_id else ""
+    level = "warning" if problem.warning else "error"
+    return f"::{level} {where},title={problem.code}::{escape(rule + problem.message)}"

@@ -1,0 +1,96 @@
+"""The JSON Schema of the native form, for editors: which keys there are, what each kind takes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from pydantic.json_schema import JsonSchemaValue
+
+from stream_guard.conditions import CONDITION_DEFINITION
+from stream_guard.policy.forms import PolicyForm, RuleForm
+from stream_guard.policy.names import describe
+from stream_guard.registry import Registry
+from stream_guard.rule import RuleType
+
+# Draft 7 is the newest that the language server of the editors reads in full (tests/editor).
+DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+
+
+def policy_schema(registry: Registry) -> JsonSchemaValue:
+    """Return the schema of a policy that may use the kinds of the registry; whatever loads is valid in it."""
+    definitions: dict[str, JsonSchemaValue] = {"condition": CONDITION_DEFINITION}
+    policy = _adopt(describe(PolicyForm), "policy", definitions)
+    definitions["rule"] = _rule(registry.kinds, definitions)
+    policy["properties"]["rules"] = {
+        "type": "array",
+        "items": {"$ref": "#/$defs/rule"},
+        "description": "the rules; all are in force together",
+    }
+    return {"$schema": DIALECT, **policy, "title": "stream_guard policy", "$defs": definitions}
+
+
+def _rule(kinds: Mapping[str, RuleType], definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
+    rule = _adopt(describe(RuleForm), "rule", definitions)
+    rule["properties"]["kind"] = {
+        "type": "string",
+        "enum": list(kinds),
+        "enumDescriptions": [_summary(kind) for kind in kinds.values()],
+        "description": "what the rule asks for",
+    }
+    rule["properties"]["params"] = {"type": "object", "description": "the parameters of the kind"}
+    rule["allOf"] = [*rule.get("allOf", ()), *(_branch(name, kind, definitions) for name, kind in kinds.items())]
+    return rule
+
+
+def _branch(name: str, kind: RuleType, definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
+    """What holds for a rule of one kind."""
+    try:
+        described = describe(kind.params_type)
+    except Exception:  # noqa: BLE001 - a stranger's type may have no schema; the other kinds still have theirs
+        described = {"type": "object"}
+    params = _adopt(described, name, definitions)
+    definitions[f"params.{name}"] = {**params, "description": _summary(kind)}
+    needs_params = bool(params.get("required") or params.get("allOf"))
+    return {
+        "if": {"properties": {"kind": {"const": name}}, "required": ["kind"]},
+        "then": {
+            "properties": {"params": {"$ref": f"#/$defs/params.{name}"}},
+            **({"required": ["params"]} if needs_params else {}),
+        },
+    }
+
+
+def _summary(kind: RuleType) -> str:
+    """The first line of the kind's docstring."""
+    return (kind.__doc__ or kind.kind).strip().partition("\n")[0]
+
+
+def _adopt(schema: JsonSchemaValue, owner: str, definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
+    """Return a copy whose own definitions have moved up, under names that say whose they are."""
+    copied: JsonSchemaValue = _rewrite(deepcopy(schema), owner)
+    for name, definition in copied.pop("$defs", {}).items():
+        definitions[f"{owner}.{name}"] = definition
+    return copied
+
+
+def _is_noise(key: str, item: Any) -> bool:
+    if key == "discriminator":
+        return isinstance(item, dict) and "propertyName" in item
+    return (key == "title" and isinstance(item, str)) or (key == "default" and item is None)
+
+
+def _rewrite(value: Any, owner: str) -> Any:
+    if isinstance(value, list):
+        return [_rewrite(item, owner) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("format") == "condition":
+        return {"$ref": "#/$defs/condition", **{key: value[key] for key in ("description",) if key in value}}
+    # Titles made from names say nothing that the keys do not; the rest is for other readers of schemas.
+    noise = [key for key, item in value.items() if _is_noise(key, item)]
+    kept = {key: item for key, item in value.items() if key not in noise}
+    if isinstance(reference := kept.get("$ref"), str):
+        kept["$ref"] = f"#/$defs/{owner}.{reference.rpartition('/')[2]}"
+    return {key: item if key in ("default", "const", "enum") else _rewrite(item, owner) for key, item in kept.items()}
