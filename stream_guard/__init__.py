@@ -8,6 +8,7 @@ from stream_guard.conditions import MISSING, Condition, Path, json_equal
 from stream_guard.durations import Duration
 from stream_guard.errors import DecodeError, Place, Problem, SinkError
 from stream_guard.hookspecs import hookimpl
+from stream_guard.line_log import LineLog
 from stream_guard.model import (
     EVENT_KINDS,
     Alert,
@@ -39,6 +40,7 @@ __all__ = [
     "GateDecision",
     "Hit",
     "Json",
+    "LineLog",
     "Need",
     "NoState",
     "Params",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -63,10 +63,24 @@ class Store(Protocol):
 
 
 class Sink(Protocol):
-    """A place to send alerts."""
+    """A place to send alerts; opened once per run, from what the user wrote behind its name."""
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None) -> Self:
+        """Return the sink for a target, which only the sink understands, or raise SinkError.
+
+        ``position`` is what ``flush`` returned before the last checkpoint, None without a checkpoint. Alerts
+        that were sent after it will be sent again; a sink that can tell drops the repeats.
+        """
 
     def send(self, alerts: Sequence[Alert]) -> None:
         """Deliver all of them or raise SinkError; sending an alert again with the same id is harmless."""
+
+    def flush(self) -> int:
+        """Make what was sent durable, and return the position for the checkpoint, 0 where there is none.
+
+        Called before every checkpoint: a state on disk proves that its alerts are out.
+        """
 
     def close(self) -> None:
         """Deliver what is buffered and release what is open."""

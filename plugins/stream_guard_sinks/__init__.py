@@ -1,0 +1,13 @@
+"""Sinks: the places that alerts go to."""
+
+from __future__ import annotations
+
+from stream_guard import hookimpl
+from stream_guard_sinks.console import ConsoleSink
+from stream_guard_sinks.jsonl import JsonLinesSink
+
+
+@hookimpl
+def stream_guard_sinks() -> dict[str, type[ConsoleSink | JsonLinesSink]]:
+    """Return the sinks of this pack, by name."""
+    return {"console": ConsoleSink, "jsonl": JsonLinesSink}

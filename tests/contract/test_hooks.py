@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -31,8 +31,15 @@ class Plain:
 class Shelf:
     """Keeps alerts."""
 
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None) -> Self:
+        return cls()
+
     def send(self, alerts: Sequence[Alert]) -> None:
         self.kept = list(alerts)
+
+    def flush(self) -> int:
+        return 0
 
     def close(self) -> None:
         self.kept = []

@@ -1,0 +1,124 @@
+"""The sink ``console``: alerts for people, as table rows on a terminal and as plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Final, Self
+
+from stream_guard import Alert, SinkError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STREAMS: Final = {"": "stdout", "-": "stdout", "stdout": "stdout", "stderr": "stderr"}
+_STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan"}
+_COLUMNS: Final = ("time", "severity", "rule", "session", "turn", "what")
+
+
+class ConsoleSink:
+    """Prints each alert once; agent text is made visible, never obeyed.
+
+    Colours follow the terminal and ``NO_COLOR``.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._headed = False
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None) -> Self:
+        """Return the sink for ``stdout`` (also ``-`` and nothing) or ``stderr``."""
+        del position  # what was printed cannot be looked up
+        # Slow to import, and only this sink needs it.
+        from rich.console import Console  # noqa: PLC0415  (the line above says why)
+
+        if target not in _STREAMS:
+            raise SinkError(f'the sink "console" writes to stdout or stderr, not to {target!r}', retryable=False)
+        stream = getattr(sys, _STREAMS[target])
+        if isinstance(stream, TextIOWrapper):
+            # On a terminal that knows only ASCII an alert must come out spelled, not as a crash.
+            stream.reconfigure(errors="backslashreplace")
+        return cls(Console(file=stream, highlight=False))
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        """Print all alerts."""
+        if not alerts:
+            return
+        try:
+            if self._console.is_terminal:
+                self._print_rows(alerts)
+            else:
+                self._console.file.writelines(f"{_plain_line(alert)}\n" for alert in alerts)
+            self._console.file.flush()
+        except BrokenPipeError as error:
+            raise SinkError("whoever read the alerts has gone away", retryable=False) from error
+        except OSError as error:
+            raise SinkError(f"alerts could not be printed: {error}", retryable=True) from error
+
+    def flush(self) -> int:
+        """Return 0: there is nothing to come back to."""
+        return 0
+
+    def close(self) -> None:
+        """Leave the stream open; it belongs to the process."""
+
+    def _print_rows(self, alerts: Sequence[Alert]) -> None:
+        from rich.table import Table  # noqa: PLC0415  (slow to import, see open)
+        from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
+
+        wide = self._console.width >= 110
+        table = Table(box=None, show_header=not self._headed, pad_edge=False, expand=True)
+        self._headed = True
+        # Fixed widths: rows that are printed later must stand under the same headings.
+        widths = (19, 8, 24, 16, 4) if wide else (8, 8, 16, 10, 4)
+        for name, width in zip(_COLUMNS, widths, strict=False):
+            table.add_column(name, width=width, no_wrap=True, overflow="ellipsis")
+        table.add_column(_COLUMNS[-1], ratio=1, overflow="fold")
+        for alert in alerts:
+            clock, severity, *others = _cells(alert)
+            # Text, not str: square brackets in agent text would be markup.
+            table.add_row(
+                Text(clock if wide else clock[-8:]), Text(severity, style=_STYLES.get(severity, "")), *map(Text, others)
+            )
+        self._console.print(table)
+
+
+def make_visible(text: str) -> str:
+    """Return the text on one line, with every character that could move a cursor or turn the text spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _spell(char) for char in text)
+
+
+def _spell(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _cells(alert: Alert) -> tuple[str, ...]:
+    what = alert.detail
+    if alert.reason:
+        what = f"{what} ({alert.reason})"
+    if alert.suppressed:
+        what = f"{what} [{alert.suppressed} suppressed before it]"
+    turn = "" if alert.index is None else str(alert.index)
+    return tuple(map(make_visible, (_clock(alert.time), alert.severity, alert.rule_id, alert.session_id, turn, what)))
+
+
+def _plain_line(alert: Alert) -> str:
+    clock, severity, rule, session, turn, what = _cells(alert)
+    return f"{clock or '-'} {severity.upper()} {rule} session={session} turn={turn or '-'}: {what}"
+
+
+def _clock(time: float | None) -> str:
+    if time is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # in-process callers may say anything
+        return str(time)

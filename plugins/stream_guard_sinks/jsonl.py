@@ -1,0 +1,106 @@
+"""The sink ``jsonl``: alerts as JSON lines, in a file or on standard output."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from stream_guard import Alert, LineLog, SinkError
+
+STDOUT: Final = "-"
+
+
+class _Written(msgspec.Struct):
+    alert_id: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_read_back = msgspec.json.Decoder(_Written).decode
+
+
+class JsonLinesSink:
+    """Appends each alert to a file as one line of JSON; ``-`` is standard output.
+
+    What was sent survives the death of the process at once, and the loss of power from the next ``flush``.
+    """
+
+    def __init__(self, target: str, log: LineLog | None) -> None:
+        self._target = target
+        self._log = log
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None) -> Self:
+        """Return the sink for a path, or for ``-``."""
+        if not target:
+            raise SinkError(
+                'the sink "jsonl" needs a file: write jsonl:alerts.jsonl, or jsonl:- for stdout', retryable=False
+            )
+        if target == STDOUT:
+            return cls(target, None)
+        try:
+            return cls(target, LineLog(Path(target), _identify, position=position))
+        except OSError as error:
+            raise _explain(target, error) from error
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        """Write all alerts that are not in the file yet, or none and raise SinkError."""
+        lines = [(alert.alert_id, _line(alert)) for alert in alerts]
+        try:
+            if self._log is not None:
+                self._log.append(lines)
+            else:
+                sys.stdout.buffer.write(b"".join([line + b"\n" for _, line in lines]))
+                sys.stdout.buffer.flush()
+        except OSError as error:
+            raise _explain(self._target, error) from error
+
+    def flush(self) -> int:
+        """Bring the file to the disk, and return its length."""
+        try:
+            return 0 if self._log is None else self._log.flush()
+        except OSError as error:
+            raise _explain(self._target, error) from error
+
+    def close(self) -> None:
+        """Flush, and close the file."""
+        try:
+            if self._log is not None:
+                self._log.close()
+        except OSError as error:
+            raise _explain(self._target, error) from error
+
+
+def _identify(line: bytes) -> str:
+    try:
+        return _read_back(line).alert_id
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _line(alert: Alert) -> bytes:
+    try:
+        return _encode(alert)
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):
+        # A plugin's evidence, or a lone surrogate in an id: an odd alert is better than none.
+        shown = {field: getattr(alert, field) for field in alert.__struct_fields__}
+        return json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8", "replace")
+
+
+def _explain(target: str, error: OSError) -> SinkError:
+    if isinstance(error, BlockingIOError):
+        return SinkError(f"{target}: another process writes alerts to this file; give each its own", retryable=False)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SinkError(
+            f"{target}: no space left for alerts; none of this batch was written, free some", retryable=True
+        )
+    if isinstance(error, FileNotFoundError):
+        return SinkError(f"{target}: the folder does not exist; create it", retryable=False)
+    if isinstance(error, PermissionError | IsADirectoryError):
+        return SinkError(f"{target}: cannot be written: {error.strerror}; choose another file", retryable=False)
+    return SinkError(f"{target}: alerts could not be written: {error}", retryable=True)

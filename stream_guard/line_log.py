@@ -1,0 +1,125 @@
+"""Files of JSON lines that only grow, and after a crash hold no line twice and none in half."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+Identify: TypeAlias = Callable[[bytes], str]
+
+_CHUNK: Final = 1 << 20
+
+
+class LineLog:
+    """Appends lines to a file, each under an id that the line itself carries.
+
+    ``position`` is what ``flush`` returned before the last checkpoint. What stands behind it was written by
+    a run that died before its next checkpoint, and will be appended again by the run that repeats that work:
+    those ids are read back and passed over, and a last line without its end is cut off. Without a position
+    nothing is known of the file, so nothing in it is touched. Raises OSError.
+    """
+
+    def __init__(self, path: Path, identify: Identify, *, position: int | None = None, mode: int = 0o644) -> None:
+        self.path = path
+        self._mode = mode
+        self._identify = identify
+        self._fd = self._open()
+        self._written: set[str] = set()
+        self._durable = True
+        if self._regular and (size := os.fstat(self._fd).st_size):
+            known = position is not None and position <= size and self._ends_line(position)
+            if position is not None:
+                # A file that ends before the position, or has no line end there, was replaced: look at all of it.
+                self._written.update(self._ids(position if known else 0, size))
+            if not self._ends_line(size):
+                self._mend(size, cut=known)
+
+    def append(self, lines: Sequence[tuple[str, bytes]]) -> None:
+        """Write the lines whose ids are not there yet: all of them, or none and OSError."""
+        data = b"".join([line + b"\n" for identity, line in lines if identity not in self._written])
+        if not data:
+            return
+        self._follow_rotation()
+        start = os.fstat(self._fd).st_size
+        self._durable = False
+        try:
+            _write_all(self._fd, data)
+        except OSError:
+            with suppress(OSError):  # the first error says what is wrong
+                os.ftruncate(self._fd, start)
+            raise
+
+    def flush(self) -> int:
+        """Bring everything to the disk, and return the position for the checkpoint."""
+        if not self._regular:
+            return 0
+        if not self._durable:
+            os.fsync(self._fd)
+            self._durable = True
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Flush, and let another process have the file."""
+        if self._fd >= 0:
+            try:
+                self.flush()
+            finally:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _open(self) -> int:
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
+        self._regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        if self._regular:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                raise
+        return fd
+
+    def _follow_rotation(self) -> None:
+        """Go on in a new file when somebody moved this one away."""
+        if not self._regular:
+            return
+        if self._fd >= 0:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(self.path.stat(), os.fstat(self._fd)):
+                    return
+            self.close()
+        self._fd = self._open()
+
+    def _ends_line(self, position: int) -> bool:
+        return position == 0 or os.pread(self._fd, 1, position - 1) == b"\n"
+
+    def _ids(self, start: int, end: int) -> Iterator[str]:
+        rest = b""
+        while start < end and (chunk := os.pread(self._fd, min(_CHUNK, end - start), start)):
+            start += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from map(self._identify, lines)
+
+    def _mend(self, size: int, *, cut: bool) -> None:
+        if not cut:
+            _write_all(self._fd, b"\n")
+            return
+        end = size
+        while end > 0:
+            start = max(0, end - _CHUNK)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        os.ftruncate(self._fd, end)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
