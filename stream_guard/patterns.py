@@ -119,14 +119,14 @@ def literal(text: str) -> str:
 class ToolPattern:
     """Which tools a rule speaks of: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``)."""
 
-    __slots__ = ("_globs", "_memo", "names", "text")
+    __slots__ = ("_globs", "_memo", "expanded", "names", "text")
 
     def __init__(self, patterns: str | Iterable[str], classes: Mapping[str, Sequence[str]] | None = None) -> None:
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
         self.text = "|".join(listed)
-        expanded = list(_expand(listed, classes or {}, ()))
-        self.names = frozenset(name for name in expanded if not _GLOB & set(name))
-        globs = [name for name in expanded if _GLOB & set(name)]
+        self.expanded = tuple(_expand(listed, classes or {}, ()))  # without classes: patterns can be joined
+        self.names = frozenset(name for name in self.expanded if not _GLOB & set(name))
+        globs = [name for name in self.expanded if _GLOB & set(name)]
         self._globs = [Regex(f"^(?:{_glob_to_regex(glob)})$") for glob in globs]
         self._memo: dict[str, bool] = {}
 
