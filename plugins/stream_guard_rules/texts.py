@@ -1,0 +1,43 @@
+"""Texts that a policy asks for, and texts cut short to stand in evidence."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+
+EVIDENCE_CHARS = 200
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError(
+            "text", "this text has half of a surrogate pair and can occur nowhere; write the character itself"
+        ) from None
+    return text
+
+
+# An empty text occurs in everything: a rule about it would always fire or never.
+Text = Annotated[str, Field(min_length=1), AfterValidator(_encodable)]
+"""A text to look for: not empty, and able to occur."""
+
+
+def cut(text: str) -> str:
+    """Return the text, or its beginning when it is too long for evidence."""
+    return text if len(text) <= EVIDENCE_CHARS else text[: EVIDENCE_CHARS - 3] + "..."
+
+
+def shown(value: sg.Json) -> str:
+    """Return a value as evidence shows it: a text as it is, anything else as JSON, long ones cut."""
+    if isinstance(value, str):
+        return cut(value)
+    try:
+        return cut(msgspec.json.encode(value).decode())
+    except (ValueError, RecursionError):  # half of a surrogate pair, or too deep
+        return f"a {type(value).__name__} that cannot be written"
