@@ -1,0 +1,244 @@
+"""Rules about the order of tool calls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AliasChoices, Field
+
+import stream_guard as sg
+from stream_guard_rules.attempts import attempt_id
+from stream_guard_rules.digests import digest
+from stream_guard_rules.texts import shown
+
+_MOST_FIRSTS = 128
+_MOST_WAITING = 32
+
+# How far an attempt at `first` has come.
+_HELD, _TRIED, _RAN = 0, 1, 2
+
+
+class MustCallBeforeParams(sg.Params):
+    """Parameters of ``must_call_before``."""
+
+    first: sg.ToolPattern = Field(description="the tool that must come first: a name, a glob, or a list of them")
+    second: sg.ToolPattern = Field(
+        validation_alias=AliasChoices("second", "then"), description="the tool that must wait for it (or `then`)"
+    )
+    if_first_absent: Literal["fire", "ignore"] = Field(
+        default="fire",
+        description="`fire`: `second` without `first` is a hit at once; `ignore`: only when `first` comes too late",
+    )
+    same_arg: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a dotted path into the arguments whose value must be the same in both calls, such as order_id",
+    )
+    first_must_succeed: bool = Field(
+        default=False, description="`first` counts when its result is ok, not when it is tried"
+    )
+    within_seconds: sg.Duration | None = Field(
+        default=None,
+        description="how long `first` is good for, counted from its call (from its ok result, if that is asked)",
+    )
+    reset_on: sg.ToolPattern | None = Field(
+        default=None,
+        description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time",
+    )
+
+
+class First(sg.State):
+    """One attempt at ``first``."""
+
+    attempt: int
+    standing: int
+    time: float | None
+    value: str
+
+
+class Waiting(sg.State):
+    """One call of ``second`` that came too early."""
+
+    attempt: int
+    index: int
+    value: str
+
+
+class OrderState(sg.State):
+    """The attempts at ``first`` that may unlock ``second``, and the early calls of ``second``."""
+
+    firsts: list[First] = []
+    waiting: list[Waiting] = []
+
+
+class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
+    """``second`` must not be called until ``first`` has been.
+
+    An attempt at ``first`` counts unless a gate stopped it: what was blocked never unlocks anything. With
+    a ``when``, ``first`` and ``reset_on`` count wherever they stand. The last 128 attempts at ``first`` are
+    remembered; with ``same_arg``, an older one is forgotten and its ``second`` fires.
+    """
+
+    kind = "must_call_before"
+    state_limit = 8192
+    examples = (
+        sg.Example(
+            claim="a refund before the confirmation is a hit",
+            params={"first": "confirm_amount", "second": "issue_refund"},
+            trace=[{"call": "issue_refund"}, {"call": "confirm_amount"}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="a blocked confirmation unlocks nothing",
+            params={"first": "confirm_amount", "second": "issue_refund"},
+            trace=[
+                {"call": "confirm_amount", "id": "a"},
+                {"result": "confirm_amount", "id": "a", "status": "blocked"},
+                {"call": "issue_refund"},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="the right order is silent",
+            params={"first": "confirm_amount", "second": "issue_refund"},
+            trace=[{"call": "confirm_amount"}, {"call": "issue_refund"}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: MustCallBeforeParams) -> None:
+        super().__init__(params)
+        self._argument = sg.Path(f"tool.args.{params.same_arg}") if params.same_arg else None
+        self._enough = _RAN if params.first_must_succeed else _TRIED
+        self._ignores_absence = params.if_first_absent == "ignore"
+        self._complaint = _complaint(params)
+
+    def tools(self) -> sg.ToolPattern:
+        """Whatever the rule names."""
+        named = (self.params.first, self.params.second, self.params.reset_on)
+        return sg.ToolPattern([name for pattern in named if pattern is not None for name in pattern.expanded])
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Arguments to compare, and a clock to measure with, where those are asked for."""
+        content: frozenset[sg.Need] = frozenset(("content",) if self._argument else ())
+        return content | frozenset(("clock",) if self.params.within_seconds else ())
+
+    def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+        """Judge ``second`` by what came before it, then remember ``first``."""
+        hit = self._judge(call, state) if self.params.second.matches(call.tool) else None
+        late = self._note(call, state)
+        return hit or late
+
+    def on_decision(self, decision: sg.GateDecision, state: OrderState) -> None:
+        """Hold, release or forget the attempt."""
+        if decision.action in {"block", "terminate_session"}:
+            self._forget(attempt_id(decision), state)
+            return
+        first = _find(attempt_id(decision), state)
+        if first is not None and first.standing != _RAN:
+            first.standing = _HELD if decision.action == "pause" else _TRIED
+
+    def on_tool_result(self, result: sg.ToolResult, state: OrderState) -> sg.Hit | None:
+        """Settle whether the attempt ran, and whether it went well."""
+        must_succeed = self.params.first_must_succeed
+        if result.status == "blocked" or (result.status == "error" and must_succeed):
+            self._forget(attempt_id(result), state)
+            return None
+        first = _find(attempt_id(result), state)
+        if first is None:
+            return None
+        first.standing = _RAN
+        if must_succeed:
+            first.time = result.time
+        if self.params.within_seconds is None:
+            self._drop_older(first, state)
+        return self._late(first, result.tool, state) if must_succeed else None
+
+    def on_ungated(self, event: sg.Event, state: OrderState) -> sg.Hit | None:
+        """Let ``first`` satisfy, and be stopped or forgotten, wherever it stands."""
+        if isinstance(event, sg.ToolCall):
+            return self._note(event, state)
+        if isinstance(event, sg.GateDecision):
+            self.on_decision(event, state)
+        elif isinstance(event, sg.ToolResult):
+            return self.on_tool_result(event, state)
+        return None
+
+    def _value(self, call: sg.ToolCall) -> str | None:
+        """Return what stands for the argument to compare; None, which is equal to nothing, when it is absent."""
+        if self._argument is None:
+            return ""
+        value = self._argument.find(call)
+        return None if value is sg.MISSING or value is None else digest(value)
+
+    def _judge(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+        value = self._value(call)
+        if any(self._unlocks(first, value, call.time) for first in state.firsts):
+            return None
+        if not self._ignores_absence:
+            return sg.Hit(f"{call.tool} was called before {self._complaint}", self._evidence(call))
+        if value is not None:
+            del state.waiting[: 1 - _MOST_WAITING]
+            state.waiting.append(Waiting(attempt_id(call), call.index, value))
+        return None
+
+    def _evidence(self, call: sg.ToolCall) -> dict[str, sg.Json]:
+        evidence: dict[str, sg.Json] = {"tool": call.tool, "first": str(self.params.first)}
+        if self._argument is not None:
+            value = self._argument.find(call)
+            evidence["same_arg"] = self.params.same_arg
+            evidence["value"] = None if value is sg.MISSING else shown(value)
+        return evidence
+
+    def _unlocks(self, first: First, value: str | None, now: float | None) -> bool:
+        if first.value != value or first.standing < self._enough:
+            return False
+        within = self.params.within_seconds
+        # Half-open: a `first` exactly that old is no longer good.
+        return within is None or (now is not None and first.time is not None and now - first.time < within)
+
+    def _note(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+        """Remember an attempt at ``first``, after forgetting the earlier ones where the call says so."""
+        reset_on = self.params.reset_on
+        if reset_on is not None and reset_on.matches(call.tool):
+            state.firsts.clear()
+        if not self.params.first.matches(call.tool) or (value := self._value(call)) is None:
+            return None
+        first = First(attempt_id(call), _TRIED, call.time, value)
+        del state.firsts[: 1 - _MOST_FIRSTS]
+        state.firsts.append(first)
+        return None if self.params.first_must_succeed else self._late(first, call.tool, state)
+
+    def _late(self, first: First, tool: str, state: OrderState) -> sg.Hit | None:
+        """Fire when ``second`` is already waiting, at the turn of its earliest call."""
+        early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
+        if not early:
+            return None
+        state.waiting = [call for call in state.waiting if call not in early]
+        return sg.Hit(
+            f"{tool} came after {self.params.second}, which must wait for it",
+            {"tool": tool, "second": str(self.params.second), "early_calls": len(early)},
+            early[0].index,
+        )
+
+    def _drop_older(self, first: First, state: OrderState) -> None:
+        """Forget what a settled attempt makes superfluous: it can no longer be taken back."""
+        place = state.firsts.index(first)
+        older = state.firsts[:place]
+        state.firsts[:place] = [other for other in older if other.value != first.value]
+
+    def _forget(self, attempt: int, state: OrderState) -> None:
+        state.firsts = [first for first in state.firsts if first.attempt != attempt]
+        state.waiting = [call for call in state.waiting if call.attempt != attempt]
+
+
+def _find(attempt: int, state: OrderState) -> First | None:
+    return next((first for first in state.firsts if first.attempt == attempt and attempt >= 0), None)
+
+
+def _complaint(params: MustCallBeforeParams) -> str:
+    """Say what was wanted, after "... was called before"."""
+    wanted = f"{params.first} succeeded" if params.first_must_succeed else str(params.first)
+    same = f" with the same {params.same_arg}" if params.same_arg else ""
+    within = f" in the last {params.within_seconds:g} s" if params.within_seconds else ""
+    return f"{wanted}{same}{within}"
