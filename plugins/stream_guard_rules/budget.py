@@ -1,0 +1,145 @@
+"""Rules about how much a session may use: turns and tokens."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from pydantic import AliasChoices, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+
+_MOST: Final = 2**53
+"""Sums stop here, so that a source that counts in absurd numbers cannot break the stored state."""
+
+
+class MaxTurnsParams(sg.Params):
+    """Parameters of ``max_turns``."""
+
+    n: int = Field(
+        validation_alias=AliasChoices("n", "limit"),
+        ge=0,
+        le=_MOST,
+        description="turns that are still fine (or `limit`)",
+    )
+
+
+class TurnCount(sg.State):
+    """How many turns there were."""
+
+    turns: int = 0
+
+
+class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
+    """A session must not have more than ``n`` turns; it fires once, at turn n + 1."""
+
+    kind = "max_turns"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="the turn after the last allowed one is a hit, once",
+            params={"n": 1},
+            trace=[{"turn": "a"}, {"turn": "b"}, {"turn": "c"}],
+            hits=[1],
+        ),
+        sg.Example(claim="as many as allowed are fine", params={"n": 2}, trace=[{"turn": "a"}, {"turn": "b"}], hits=[]),
+    )
+
+    def on_turn(self, _turn: sg.Turn, state: TurnCount) -> sg.Hit | None:
+        """Count the turn."""
+        state.turns += 1
+        if state.turns != self.params.n + 1:
+            return None
+        return sg.Hit(f"more than {self.params.n} turns", {"turns": state.turns, "limit": self.params.n})
+
+
+class MaxTotalTokensParams(sg.Params):
+    """Parameters of ``max_total_tokens``."""
+
+    n: int = Field(
+        validation_alias=AliasChoices("n", "limit"),
+        ge=0,
+        le=_MOST,
+        description="tokens that are still fine (or `limit`)",
+    )
+    warn_at: int | None = Field(
+        default=None, ge=0, description="a soft threshold below n: passing it is a hit whose evidence says `soft`"
+    )
+
+    @model_validator(mode="after")
+    def _warns_first(self) -> MaxTotalTokensParams:
+        if self.warn_at is not None and self.warn_at >= self.n:
+            raise PydanticCustomError(
+                "warn_at",
+                "warn_at is {warn_at} and n is {n}; the warning must come first, so write a smaller warn_at",
+                {"warn_at": self.warn_at, "n": self.n},
+            )
+        return self
+
+
+class TokenSum(sg.State):
+    """How many tokens were used."""
+
+    total: int = 0
+
+
+class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
+    """Input, output and thinking tokens together must not pass ``n``; it fires once, when they do."""
+
+    kind = "max_total_tokens"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="the turn that passes the limit is a hit, once",
+            params={"n": 100},
+            trace=[
+                {"turn": "a", "usage": {"input_tokens": 90, "output_tokens": 10}},
+                {"turn": "b", "usage": {"input_tokens": 1, "output_tokens": 0}},
+                {"turn": "c", "usage": {"input_tokens": 50, "output_tokens": 50}},
+            ],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="the soft threshold is a hit of its own",
+            params={"n": 100, "warn_at": 80},
+            trace=[{"turn": "a", "usage": {"input_tokens": 90}}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="exactly the limit is fine",
+            params={"n": 100},
+            trace=[{"turn": "a", "usage": {"input_tokens": 60, "thinking_tokens": 40}}],
+            hits=[],
+        ),
+    )
+
+    def on_turn(self, turn: sg.Turn, state: TokenSum) -> sg.Hit | None:
+        """Add what the turn used; the sum only grows, so each threshold is passed once."""
+        usage = turn.response.get("usage")
+        if not isinstance(usage, dict):
+            return None
+        used = _count(usage.get("input_tokens")) + _count(usage.get("output_tokens"))
+        before, limit, warn_at = state.total, self.params.n, self.params.warn_at
+        state.total = total = min(before + used + _count(usage.get("thinking_tokens")), _MOST)
+        if before <= limit < total:
+            return sg.Hit(f"{total} tokens used, {limit} allowed", {"total": total, "limit": limit})
+        if warn_at is not None and before <= warn_at < total <= limit:
+            return sg.Hit(
+                f"{total} tokens used of {limit}", {"total": total, "limit": limit, "warn_at": warn_at, "soft": True}
+            )
+        return None
+
+
+def _count(value: sg.Json) -> int:
+    """Return a number of tokens, however a source writes it; what is no number counts nothing."""
+    if type(value) is int:
+        return max(value, 0)
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return 0
+    if isinstance(value, float) and isfinite(value):
+        return max(int(value), 0)
+    return 0

@@ -1,0 +1,250 @@
+"""Rules about what a response says, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+from stream_guard_rules.texts import Text, cut
+
+
+class RequiredStopReasonParams(sg.Params):
+    """Parameters of ``required_stop_reason``."""
+
+    allowed: list[str] = Field(min_length=1, description="the stop reasons a response may end with, as a list")
+
+
+class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
+    """Every response must end with one of the ``allowed`` stop reasons; a missing one is not allowed."""
+
+    kind = "required_stop_reason"
+    examples = (
+        sg.Example(
+            claim="every response with another reason is a hit, not only the last",
+            params={"allowed": ["end_turn"]},
+            trace=[{"turn": "a", "stop": "max_tokens"}, {"turn": "b"}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="allowed reasons are silent",
+            params={"allowed": ["end_turn", "tool_use"]},
+            trace=[{"turn": None, "calls": ["get_order"]}, {"turn": "done"}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: RequiredStopReasonParams) -> None:
+        super().__init__(params)
+        self._allowed = frozenset(params.allowed)
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look at the reason."""
+        reason = turn.response.get("stop_reason")
+        if isinstance(reason, str):
+            if reason in self._allowed:
+                return None
+            found = f'stop_reason "{cut(reason)}"'
+        else:
+            found = "a missing stop_reason" if reason is None else "a stop_reason that is no text"
+        evidence = {"stop_reason": cut(reason) if isinstance(reason, str) else None, "allowed": self.params.allowed}
+        return sg.Hit(f"{found} is not one of {', '.join(self.params.allowed)}", evidence)
+
+
+class IncludeParams(sg.Params):
+    """Parameters of ``must_include_text`` and ``must_include_text_each``."""
+
+    text: Text = Field(description="the text to be found, letter for letter")
+
+
+class IncludeState(sg.State):
+    """Whether there was a response, and whether one had the text."""
+
+    responded: bool = False
+    found: bool = False
+
+
+class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
+    """At least one response must have ``text`` in it; a session without any response is not judged.
+
+    With a ``when``, the text may stand in a response outside the gate.
+    """
+
+    kind = "must_include_text"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="a text in no response is a hit at the end",
+            params={"text": "not financial advice"},
+            trace=[{"turn": "Buy gold."}, {"turn": "Buy more."}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="one response with the text is enough",
+            params={"text": "not financial advice"},
+            trace=[{"turn": "This is not financial advice."}, {"turn": "Buy gold."}, {"end": "closed"}],
+            hits=[],
+        ),
+    )
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, state: IncludeState) -> None:
+        """Look for the text until it was found."""
+        if not state.found:
+            state.responded = True
+            state.found = self.params.text in turn.text
+
+    def on_ungated(self, event: sg.Event, state: IncludeState) -> None:
+        """Look outside the gate too."""
+        if isinstance(event, sg.Turn):
+            self.on_turn(event, state)
+
+    def on_session_end(self, _end: sg.SessionEnd, state: IncludeState) -> sg.Hit | None:
+        """Fire when there were responses and none had it."""
+        if state.found or not state.responded:
+            return None
+        return sg.Hit(f'no response has the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
+
+
+class MustIncludeTextEach(sg.Rule[IncludeParams, sg.NoState]):
+    """Every response must have ``text`` in it; one that only calls tools has no text."""
+
+    kind = "must_include_text_each"
+    examples = (
+        sg.Example(
+            claim="each response without the text is a hit",
+            params={"text": "[source]"},
+            trace=[{"turn": "42 [source]"}, {"turn": "43"}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="responses with the text are silent",
+            params={"text": "[source]"},
+            trace=[{"turn": "42 [source]"}],
+            hits=[],
+        ),
+    )
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look for the text."""
+        if self.params.text in turn.text:
+            return None
+        return sg.Hit(f'the response does not have the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
+
+
+class ForbiddenTextParams(sg.Params):
+    """Parameters of ``forbidden_text``."""
+
+    text: Text | None = Field(default=None, description="the text that must not occur, letter for letter")
+    pattern: sg.Regex | None = Field(default=None, description="or a regular expression (RE2) for it")
+    where: Literal["response", "tool_args", "tool_result", "user"] = Field(
+        default="response", description="where to look: in payloads, every string and every key is read"
+    )
+
+    @model_validator(mode="after")
+    def _says_what(self) -> ForbiddenTextParams:
+        if (self.text is None) == (self.pattern is None):
+            raise PydanticCustomError("forbidden_text", 'write either "text" or "pattern", and only one of them')
+        return self
+
+
+class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
+    """A text must not occur in any response, or in any tool call, tool result or user message."""
+
+    kind = "forbidden_text"
+    examples = (
+        sg.Example(
+            claim="each response with the text is a hit",
+            params={"text": "guaranteed"},
+            trace=[{"turn": "It is guaranteed."}, {"turn": "It is likely."}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="a pattern looks into the arguments of calls",
+            params={"pattern": r"(?i)drop\s+table", "where": "tool_args"},
+            trace=[{"call": "run_sql", "args": {"query": "DROP  TABLE users"}}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="letters count: another case is another text",
+            params={"text": "guaranteed"},
+            trace=[{"turn": "Guaranteed."}],
+            hits=[],
+        ),
+    )
+
+    def __new__(cls, params: ForbiddenTextParams) -> ForbiddenText:  # noqa: PYI034  # one of its subclasses
+        """Return a rule with a handler for its place alone, so that no other event costs it anything."""
+        return super().__new__(_BY_PLACE[params.where])
+
+    def __init__(self, params: ForbiddenTextParams) -> None:
+        super().__init__(params)
+        self._regex = params.pattern or sg.Regex(sg.literal(params.text or ""))
+        self._wanted = cut(params.text or (params.pattern.pattern if params.pattern else ""))
+
+    def texts(self) -> Sequence[sg.TextPattern]:
+        """The text itself: the engine looks for it together with all others."""
+        return (sg.TextPattern(self.params.where, self._regex.pattern),)
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The text of whatever it looks into."""
+        return frozenset(("content",))
+
+    def _hit(self, strings: Iterator[str], said_in: str) -> sg.Hit:
+        evidence = {"where": self.params.where, "wanted": self._wanted}
+        # A pattern may match across two strings of a payload; then there is no one place to show.
+        found = next((found for found in map(self._regex.search, strings) if found is not None), None)
+        if found is not None:
+            evidence["found"] = cut(found)
+        return sg.Hit(f'"{self._wanted}" occurs in {said_in}', evidence)
+
+
+class _InResponse(ForbiddenText):
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit:
+        return self._hit(iter((turn.text,)), "the response")
+
+
+class _InToolArgs(ForbiddenText):
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
+        return self._hit(_strings(call.args), f"the arguments of {call.tool}")
+
+
+class _InToolResult(ForbiddenText):
+    def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit:
+        return self._hit(_strings(result.output), f"the result of {result.tool}")
+
+
+class _InUserMessage(ForbiddenText):
+    def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit:
+        return self._hit(iter((message.text,)), "the user's message")
+
+
+_BY_PLACE: dict[str, type[ForbiddenText]] = {
+    "response": _InResponse,
+    "tool_args": _InToolArgs,
+    "tool_result": _InToolResult,
+    "user": _InUserMessage,
+}
+
+
+def _strings(payload: sg.Json) -> Iterator[str]:
+    """Yield every string and key of a payload."""
+    waiting = [payload]
+    for item in waiting:  # grows while it is walked: no recursion, so depth cannot hurt
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from item
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
