@@ -1,0 +1,130 @@
+"""Rules about values that must not change."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+from stream_guard_rules.digests import digest
+from stream_guard_rules.paths import needs_content
+from stream_guard_rules.texts import shown
+
+_SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one only a digest is
+
+_Seen: TypeAlias = sg.Turn | sg.ToolCall | sg.ToolResult
+
+
+class MustRemainConsistentParams(sg.Params):
+    """Parameters of ``must_remain_consistent``."""
+
+    path: sg.Path = Field(
+        description="where the value stands: request.*, response.*, model, labels.* in turns; "
+        "tool.args.* in calls; tool.result.* in results"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _can_change(cls, path: sg.Path) -> sg.Path:
+        root = path.text.split(".")[0]
+        about_tools = root == "tool" and path.steps[:1] in {("name",), ("args",), ("result",)}
+        if root in {"user", "session"} or (root == "tool" and not about_tools):
+            raise PydanticCustomError(
+                "path",
+                'no value at "{path}" is meant to stay the same; name one of request, response, model, '
+                "stop_reason, labels, tool.name, tool.args or tool.result",
+                {"path": path.text},
+            )
+        return path
+
+
+class Anchor(sg.State):
+    """The first value, or a digest of it, and the turn it was seen in."""
+
+    seen: bool = False
+    value: sg.Json = None
+    digest: str = ""
+    index: int = -1
+
+
+class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
+    """Once a value was seen at ``path``, every later one must equal it; absence and null are no change."""
+
+    kind = "must_remain_consistent"
+    state_limit = 512
+    examples = (
+        sg.Example(
+            claim="an amount that changes after it was agreed is a hit",
+            params={"path": "tool.args.amount"},
+            trace=[
+                {"call": "confirm_amount", "args": {"amount": 20}},
+                {"call": "issue_refund", "args": {"amount": 200}},
+            ],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="absence is no change, and 5 is 5.0",
+            params={"path": "request.params.amount"},
+            trace=[
+                {"turn": "a", "request": {"params": {"amount": 5}}},
+                {"turn": "b", "request": {"params": {}}},
+                {"turn": "c", "request": {"params": {"amount": 5.0}}},
+            ],
+            hits=[],
+        ),
+    )
+
+    def __new__(cls, params: MustRemainConsistentParams) -> MustRemainConsistent:  # noqa: PYI034  # one of its subclasses
+        """Return a rule with a handler for the events its path is about, so that no other costs it anything."""
+        if not params.path.text.startswith("tool."):
+            return super().__new__(_InTurns)
+        return super().__new__(_InResults if params.path.steps[0] == "result" else _InCalls)
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Content, unless the path is about what every source tells."""
+        return frozenset(("content",) if needs_content(self.params.path) else ())
+
+    def _compare(self, event: _Seen, anchor: Anchor) -> sg.Hit | None:
+        value = self.params.path.find(event)
+        if value is sg.MISSING or value is None:
+            return None
+        if not anchor.seen:
+            _drop(anchor, value, event.index)
+            return None
+        if digest(value) == anchor.digest if anchor.digest else sg.json_equal(value, anchor.value):
+            return None
+        first = "a long value" if anchor.digest else shown(anchor.value)
+        evidence = {"path": self.params.path.text, "first": first, "now": shown(value), "first_turn": anchor.index}
+        return sg.Hit(f"{self.params.path.text} changed from {first} to {shown(value)}", evidence)
+
+
+class _InTurns(MustRemainConsistent):
+    def on_turn(self, turn: sg.Turn, state: Anchor) -> sg.Hit | None:
+        return self._compare(turn, state)
+
+
+class _InCalls(MustRemainConsistent):
+    def on_tool_call(self, call: sg.ToolCall, state: Anchor) -> sg.Hit | None:
+        return self._compare(call, state)
+
+
+class _InResults(MustRemainConsistent):
+    def on_tool_result(self, result: sg.ToolResult, state: Anchor) -> sg.Hit | None:
+        return self._compare(result, state)
+
+
+def _drop(anchor: Anchor, value: sg.Json, index: int) -> None:
+    """Fix the first value."""
+    anchor.seen, anchor.index = True, index
+    try:
+        written = msgspec.msgpack.encode(value)
+        kept = msgspec.msgpack.decode(written) if len(written) <= _SMALL else None
+    except (ValueError, RecursionError, OverflowError):  # half of a surrogate pair, too deep, too many digits
+        kept = None
+    if kept is not None and sg.json_equal(kept, value):
+        anchor.value = kept
+    else:
+        anchor.digest = digest(value)

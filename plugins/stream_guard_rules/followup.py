@@ -1,0 +1,204 @@
+"""Rules about what must come next."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+from stream_guard_rules.attempts import awaits_calls
+from stream_guard_rules.paths import needs_content
+from stream_guard_rules.texts import Text, cut
+
+_MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
+
+
+class CallsTool(sg.Params):
+    """A tool that must be called."""
+
+    kind: Literal["tool_call"] = Field(description="the follow-up is a tool call")
+    tool_name: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of them")
+
+
+class IncludesText(sg.Params):
+    """A text that must be said."""
+
+    kind: Literal["text_includes"] = Field(description="the follow-up is a text")
+    text: Text = Field(description="the text to be said, letter for letter")
+
+
+class MustFollowupParams(sg.Params):
+    """Parameters of ``must_followup``."""
+
+    trigger: sg.Condition = Field(
+        description="conditions over a turn that ask for the follow-up; an empty list is every turn"
+    )
+    must: CallsTool | IncludesText = Field(
+        discriminator="kind", description="the follow-up: {kind: tool_call, tool_name} or {kind: text_includes, text}"
+    )
+    within_turns: int = Field(default=1, ge=1, le=_MOST_TURNS, description="in how many of the next turns it may come")
+    within_seconds: sg.Duration | None = Field(
+        default=None, description="how long it may take at most; an answer exactly that late is too late"
+    )
+
+    @field_validator("trigger")
+    @classmethod
+    def _is_about_turns(cls, trigger: sg.Condition) -> sg.Condition:
+        for leaf in trigger.leaves:
+            if leaf.path.text.split(".")[0] in {"tool", "user"}:
+                raise PydanticCustomError(
+                    "trigger",
+                    'a trigger looks at a turn, where "{path}" never resolves; to look for a tool, '
+                    "write response.content contains its name",
+                    {"path": leaf.path.text},
+                )
+        return trigger
+
+
+class Pending(sg.State):
+    """A trigger that waits for its follow-up."""
+
+    index: int
+    left: int  # turns that may still answer
+    deadline: float | None
+
+
+class FollowupState(sg.State):
+    """The triggers that wait, oldest first, and the turn whose calls are still coming in."""
+
+    pending: list[Pending] = []
+    open_turn: int = -1
+
+
+class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
+    """A turn that meets ``trigger`` must be followed by ``must`` in the next turn, or within what is allowed.
+
+    An attempt at the tool is a follow-up even when a gate blocks it: the agent did what it had to. With a
+    ``when``, the follow-up is the next turn, inside the gate or not. A tool called in the triggering turn
+    itself is none.
+    """
+
+    kind = "must_followup"
+    state_limit = 2048
+    examples = (
+        sg.Example(
+            claim="a quote that is not confirmed in the next turn is a hit there",
+            params={
+                "trigger": [{"path": "response.content", "op": "contains", "value": "quote_total"}],
+                "must": {"kind": "tool_call", "tool_name": "confirm_with_user"},
+            },
+            trace=[{"turn": None, "calls": ["quote_total"]}, {"turn": "That is 20."}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="a trigger in the last turn is a hit at the end",
+            params={
+                "trigger": {"path": "stop_reason", "op": "==", "value": "max_tokens"},
+                "must": {"kind": "text_includes", "text": "sorry"},
+            },
+            trace=[{"turn": "and then", "stop": "max_tokens"}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="the follow-up in time is silent",
+            params={
+                "trigger": [{"path": "response.content", "op": "contains", "value": "quote_total"}],
+                "must": {"kind": "tool_call", "tool_name": "confirm_with_user"},
+            },
+            trace=[{"turn": None, "calls": ["quote_total"]}, {"turn": None, "calls": ["confirm_with_user"]}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: MustFollowupParams) -> None:
+        super().__init__(params)
+        self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
+        self._text = params.must.text if isinstance(params.must, IncludesText) else ""
+        self._wanted = f"a call of {self._tool}" if self._tool else f'the text "{cut(self._text)}"'
+
+    def tools(self) -> sg.ToolPattern:
+        """The follow-up, when it is a tool."""
+        return self._tool or sg.ToolPattern(())
+
+    def needs(self) -> frozenset[sg.Need]:
+        """What the trigger and the follow-up look at, and a clock where seconds count."""
+        reads = self._tool is None or any(needs_content(leaf.path) for leaf in self.params.trigger.leaves)
+        content: frozenset[sg.Need] = frozenset(("content",) if reads else ())
+        return content | frozenset(("clock",) if self.params.within_seconds else ())
+
+    def on_turn(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
+        """Judge the turn as an answer, then as a trigger."""
+        hit = self._answer(turn, state)
+        if self.params.trigger.holds(turn):
+            within = self.params.within_seconds
+            deadline = turn.time + within if within is not None and turn.time is not None else None
+            del state.pending[: 1 - _MOST_TURNS]
+            state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
+        return hit
+
+    def on_tool_call(self, call: sg.ToolCall, state: FollowupState) -> None:
+        """Count a call that its turn announced without naming it."""
+        if call.index == state.open_turn and self._tool is not None and self._tool.matches(call.tool):
+            state.pending = [trigger for trigger in state.pending if trigger.index >= state.open_turn]
+
+    def on_ungated(self, event: sg.Event, state: FollowupState) -> sg.Hit | None:
+        """Take the answer from the next turn, inside the gate or not."""
+        if isinstance(event, sg.Turn):
+            return self._answer(event, state)
+        if isinstance(event, sg.ToolCall):
+            self.on_tool_call(event, state)
+        return None
+
+    def deadline(self, state: FollowupState) -> float | None:
+        """The first moment at which a trigger's time is up."""
+        return min((trigger.deadline for trigger in state.pending if trigger.deadline is not None), default=None)
+
+    def on_deadline(self, time: float, state: FollowupState) -> sg.Hit | None:
+        """Fire for what did not come in time, pointing at the trigger."""
+        due = [trigger for trigger in state.pending if trigger.deadline is not None and trigger.deadline <= time]
+        state.pending = [trigger for trigger in state.pending if trigger not in due]
+        return self._hit(due, f"{self._wanted} did not follow within {self.params.within_seconds:g} s")
+
+    def on_session_end(self, _end: sg.SessionEnd, state: FollowupState) -> sg.Hit | None:
+        """Fire once for everything that still waits, at the first trigger or at the turn that failed it."""
+        announced = any(trigger.left == 0 for trigger in state.pending)
+        place = state.open_turn if announced else None
+        return self._hit(state.pending, f"{self._wanted} did not follow before the end", place)
+
+    def _answer(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
+        """Hold the turn against what is pending; fire for what ran out, at the turn that failed it."""
+        if not state.pending:
+            state.open_turn = -1
+            return None
+        detail = f"{self._wanted} did not follow"
+        # The calls that the turn before announced never came: it has failed, and is the place of the hit.
+        overdue = [trigger for trigger in state.pending if trigger.left == 0]
+        place = state.open_turn if overdue else turn.index
+        state.open_turn = -1
+        if self._is_followup(turn):
+            state.pending = []
+            return self._hit(overdue, detail, place)
+        waiting = [trigger for trigger in state.pending if trigger.left > 0]
+        for trigger in waiting:
+            trigger.left -= 1
+        if self._tool is not None and awaits_calls(turn):
+            state.open_turn = turn.index
+        else:
+            overdue += [trigger for trigger in waiting if trigger.left == 0]
+            waiting = [trigger for trigger in waiting if trigger.left > 0]
+        state.pending = waiting
+        return self._hit(overdue, detail, place)
+
+    def _is_followup(self, turn: sg.Turn) -> bool:
+        if self._tool is None:
+            return self._text in turn.text
+        return any(map(self._tool.matches, turn.tools))
+
+    def _hit(self, triggers: list[Pending], detail: str, index: int | None = None) -> sg.Hit | None:
+        """Say that these triggers found no follow-up; several at once are one hit."""
+        if not triggers:
+            return None
+        evidence = {"trigger_turns": [trigger.index for trigger in triggers], "wanted": self._wanted}
+        return sg.Hit(detail, evidence, triggers[0].index if index is None else index)

@@ -1,0 +1,184 @@
+"""Rules about answers that must rest on what was retrieved."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+
+# A run of letters and digits of any script; the underscore separates, as a blank does.
+_TOKEN: Final = re.compile(r"[^\W_]{2,}")
+
+# Words that any two English texts share. An answer of nothing else says nothing that could be grounded;
+# beside other words they count like all words.
+STOPWORDS: Final = frozenset(
+    (
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "he",
+        "her",
+        "his",
+        "if",
+        "in",
+        "is",
+        "it",
+        "its",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "she",
+        "so",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "was",
+        "we",
+        "were",
+        "will",
+        "with",
+        "you",
+        "your",
+    )
+)
+
+
+def tokens(text: str) -> set[str]:
+    """Return the distinct words of a text: lowercased, of two letters or digits at least."""
+    if not text.isascii():
+        # A letter with its accent written apart is the same letter.
+        text = unicodedata.normalize("NFC", text)
+    return set(_TOKEN.findall(text.lower()))
+
+
+class MustBeGroundedParams(sg.Params):
+    """Parameters of ``must_be_grounded``."""
+
+    retrieval_path: sg.Path = Field(
+        description="where the retrieved chunks stand in the turn: a text, an object with `text`, or a list of either"
+    )
+    min_unigram_precision: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="the share of the answer's words that must occur in the chunks; equal is enough",
+    )
+
+    @field_validator("retrieval_path")
+    @classmethod
+    def _is_in_the_turn(cls, path: sg.Path) -> sg.Path:
+        if path.text.split(".")[0] not in {"request", "response"}:
+            raise PydanticCustomError(
+                "path",
+                'chunks stand in a turn\'s request or response; "{path}" leads elsewhere',
+                {"path": path.text},
+            )
+        return path
+
+
+class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
+    """Enough of the words of every answer must occur in the chunks that were retrieved for it.
+
+    A turn without chunks or without text is not judged. An answer with no words, or with stopwords only,
+    is never grounded. This is overlap of words, not of meaning; in scripts without blanks between words a
+    whole run of letters is one word.
+    """
+
+    kind = "must_be_grounded"
+    examples = (
+        sg.Example(
+            claim="an answer about something else is a hit",
+            params={"retrieval_path": "request.metadata.chunks"},
+            trace=[
+                {
+                    "turn": "Bananas grow in clusters.",
+                    "request": {"metadata": {"chunks": ["The parcel arrives on Friday."]}},
+                }
+            ],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="an answer in the words of the chunks is silent",
+            params={"retrieval_path": "request.metadata.chunks"},
+            trace=[
+                {
+                    "turn": "Your parcel arrives on Friday.",
+                    "request": {"metadata": {"chunks": [{"text": "The parcel arrives on Friday."}]}},
+                }
+            ],
+            hits=[],
+        ),
+    )
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The answer and the chunks."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Compare the words."""
+        retrieved = self.params.retrieval_path.find(turn)
+        if retrieved is sg.MISSING or retrieved is None or retrieved == [] or not turn.text.strip():
+            return None
+        words = tokens(turn.text)
+        if words <= STOPWORDS:
+            return self._hit("the answer has no words that could be grounded", 0.0, sorted(words))
+        chunks = list(_chunks(retrieved))
+        if not chunks:
+            return self._hit(
+                f"the chunks at {self.params.retrieval_path.text} have no text to read", 0.0, sorted(words)
+            )
+        precision, missing = 0.0, words
+        for chunk in chunks:
+            missing = missing - tokens(chunk)
+            precision = 1 - len(missing) / len(words)
+            if precision >= self.params.min_unigram_precision:
+                return None
+        return self._hit(f"only {precision:.0%} of the answer's words occur in the chunks", precision, sorted(missing))
+
+    def _hit(self, detail: str, precision: float, missing: list[str]) -> sg.Hit:
+        evidence = {
+            "precision": round(precision, 4),
+            "wanted": self.params.min_unigram_precision,
+            "not_in_chunks": [word[:40] for word in missing[:10]],
+        }
+        return sg.Hit(detail, evidence)
+
+
+def _chunks(retrieved: sg.Json) -> Iterator[str]:
+    """Yield the texts: of a string, of an object with ``text``, or of a list of them."""
+    for chunk in retrieved if isinstance(retrieved, list) else [retrieved]:
+        text = chunk.get("text") if isinstance(chunk, dict) else chunk
+        if isinstance(text, str):
+            yield text
