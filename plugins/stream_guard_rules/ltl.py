@@ -1,0 +1,152 @@
+"""Formulas of linear temporal logic over finite traces: reading them.
+
+From tight to loose: ``! G F X``, then ``U`` and ``W`` (which do not chain), ``&``, ``|``, ``->``
+(which groups to the right). An atom is a word such as ``tool_call:refund``; a part in double
+quotes may have blanks in it: ``text_contains:"thank you"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast
+
+MAX_CHARS: Final = 2000
+_MAX_OPERATORS: Final = 80
+
+UnaryOperator: TypeAlias = Literal["!", "G", "F", "X"]
+BinaryOperator: TypeAlias = Literal["U", "W", "&", "|", "->"]
+
+_TOKEN: Final = re.compile(r'\s*(->|[()!&|]|(?:[^\s()!&|"-]|-(?!>)|"[^"]*")+)')
+_UNARY: Final = frozenset("!GFX")
+_NO_ATOM: Final = frozenset((")", "&", "|", "->", "U", "W"))
+
+
+class FormulaError(ValueError):
+    """A formula cannot be read or watched; the text says where and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Something that is true of a turn, or not."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """Not, always, eventually, or next."""
+
+    operator: UnaryOperator
+    operand: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Until, weak until, and, or, implies."""
+
+    operator: BinaryOperator
+    left: Formula
+    right: Formula
+
+
+Formula: TypeAlias = Atom | Unary | Binary
+
+
+def parse(text: str) -> Formula:
+    """Return the formula, or raise FormulaError with the column of what is wrong."""
+    if len(text) > MAX_CHARS:
+        raise FormulaError(f"the formula has {len(text)} characters and {MAX_CHARS} are allowed; write several rules")
+    reader = _Reader(text)
+    formula = reader.implication()
+    reader.expect_end()
+    return formula
+
+
+class _Reader:
+    """Reads a formula from left to right, one method for each level of binding."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._place = 0
+        self._operators = 0
+        self._end = len(text) + 1
+
+    def implication(self) -> Formula:
+        left = self._disjunction()
+        if self._take("->"):
+            return Binary("->", left, self.implication())
+        return left
+
+    def expect_end(self) -> None:
+        if self._place == len(self._tokens):
+            return
+        token, column = self._tokens[self._place]
+        if token in {"U", "W"}:
+            raise FormulaError(f"column {column}: {token} does not chain; write parentheses around one of the two")
+        raise FormulaError(f'column {column}: expected an operator or the end of the formula, found "{token}"')
+
+    def _disjunction(self) -> Formula:
+        formula = self._conjunction()
+        while self._take("|"):
+            formula = Binary("|", formula, self._conjunction())
+        return formula
+
+    def _conjunction(self) -> Formula:
+        formula = self._until()
+        while self._take("&"):
+            formula = Binary("&", formula, self._until())
+        return formula
+
+    def _until(self) -> Formula:
+        left = self._unary()
+        if self._take("U"):
+            return Binary("U", left, self._unary())
+        if self._take("W"):
+            return Binary("W", left, self._unary())
+        return left
+
+    def _unary(self) -> Formula:
+        if self._place == len(self._tokens):
+            raise FormulaError(f"column {self._end}: the formula ends where an atom was expected")
+        token, column = self._tokens[self._place]
+        self._place += 1
+        if token in _UNARY:
+            self._count()
+            return Unary(cast("UnaryOperator", token), self._unary())
+        if token == "(":  # noqa: S105  # not a password
+            self._count()
+            formula = self.implication()
+            if not self._take(")"):
+                raise FormulaError(f'column {column}: this "(" is never closed')
+            return formula
+        if token in _NO_ATOM:
+            raise FormulaError(f'column {column}: expected an atom, one of ! G F X, or "(", found "{token}"')
+        return Atom(token.replace('"', ""))
+
+    def _take(self, token: str) -> bool:
+        found = self._place < len(self._tokens) and self._tokens[self._place][0] == token
+        if found:
+            self._place += 1
+            self._count()
+        return found
+
+    def _count(self) -> None:
+        """Bound the number of operators, and so the depth of the formula and of whatever walks it."""
+        self._operators += 1
+        if self._operators > _MAX_OPERATORS:
+            raise FormulaError(
+                f"the formula has more than {_MAX_OPERATORS} operators and brackets; write several rules"
+            )
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    place, end = 0, len(text.rstrip())
+    while place < end:
+        match = _TOKEN.match(text, place)
+        if match is None:
+            column = place + len(text[place:]) - len(text[place:].lstrip()) + 1
+            raise FormulaError(f"column {column}: a double quote is never closed")
+        yield match[1], match.start(1) + 1
+        place = match.end()

@@ -1,0 +1,165 @@
+"""Rules written in temporal logic."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+from stream_guard_rules.attempts import awaits_calls
+from stream_guard_rules.ltl import MAX_CHARS, FormulaError, parse
+from stream_guard_rules.monitor import START, Monitor
+from stream_guard_rules.texts import cut
+
+_KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
+
+
+def _is_known(atom: str) -> bool:
+    return atom.startswith(_KNOWN) and (not atom.startswith("extra:") or "=" in atom)
+
+
+@lru_cache(maxsize=64)
+def _monitor(formula: str) -> Monitor:
+    return Monitor(parse(formula), _is_known)
+
+
+class LtlFormulaParams(sg.Params):
+    """Parameters of ``ltl_formula``."""
+
+    formula: str = Field(
+        max_length=MAX_CHARS,
+        description="a formula over the turns; atoms tool_call:X, stop_reason:X, text_contains:X, extra:label=value, "
+        "true, false; operators ! G F X, U W, &, |, ->",
+    )
+
+    @field_validator("formula")
+    @classmethod
+    def _can_be_watched(cls, formula: str) -> str:
+        try:
+            _monitor(formula)
+        except FormulaError as error:
+            raise PydanticCustomError("formula", "not a usable formula: {why}", {"why": str(error)}) from None
+        return formula
+
+
+class FormulaState(sg.State):
+    """Where the monitor stands, before the latest turn and after it, and what is known of that turn."""
+
+    before: int = START
+    after: int = START
+    facts: int = 0
+    index: int = -1
+    open: bool = False  # the turn announced calls that it did not list
+    over: bool = False  # it has fired, or can never fire
+
+
+class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
+    """The turns of a session must make a formula of linear temporal logic true.
+
+    It fires once: at the turn that makes the formula false for good, or at the end if it did not come
+    true. The end is an end: ``X`` is false in the last turn, and ``a U b`` needs its ``b``. An atom that is
+    not known is false. With a ``when``, only the turns inside the gate count.
+    """
+
+    kind = "ltl_formula"
+    state_limit = 64
+    examples = (
+        sg.Example(
+            claim="the turn that makes it false is a hit",
+            params={"formula": "!tool_call:refund U tool_call:confirm"},
+            trace=[{"turn": "hello"}, {"turn": None, "calls": ["refund"]}, {"turn": None, "calls": ["confirm"]}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="what did not come true is a hit at the end",
+            params={"formula": "G (tool_call:quote -> F tool_call:confirm)"},
+            trace=[{"turn": None, "calls": ["quote"]}, {"turn": "bye"}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="a formula that holds is silent",
+            params={"formula": "G (tool_call:quote -> F tool_call:confirm)"},
+            trace=[{"turn": None, "calls": ["quote"]}, {"turn": None, "calls": ["confirm"]}, {"end": "closed"}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: LtlFormulaParams) -> None:
+        super().__init__(params)
+        self._monitor = monitor = _monitor(params.formula)
+        parts = [atom.partition(":") for atom in monitor.atoms]
+        self._facts = [(1 << number, what, value) for number, (what, _, value) in enumerate(parts)]
+        self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
+        self._unknown = sum(self._tool_bits.values())
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools the formula names."""
+        return sg.ToolPattern(list(self._tool_bits))
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Text, when the formula looks for one."""
+        return frozenset(("content",) if any(what == "text_contains" for _, what, _ in self._facts) else ())
+
+    def on_turn(self, turn: sg.Turn, state: FormulaState) -> sg.Hit | None:
+        """Take a step."""
+        if state.over:
+            return None
+        if state.open and state.after in self._monitor.lost:
+            # The calls that the turn before announced did not come: now it is settled.
+            return self._fire(state)
+        if state.after in self._monitor.won:
+            state.over = True
+            return None
+        state.before, state.index, state.facts = state.after, turn.index, self._facts_of(turn)
+        state.open = self._unknown != 0 and awaits_calls(turn)
+        return self._step(state)
+
+    def on_tool_call(self, call: sg.ToolCall, state: FormulaState) -> sg.Hit | None:
+        """Add a call that its turn did not list to the facts of the turn."""
+        bit = self._tool_bits.get(call.tool, 0)
+        if state.over or call.index != state.index or state.index < 0 or state.facts & bit == bit:
+            return None
+        state.facts |= bit
+        return self._step(state)
+
+    def on_session_end(self, _end: sg.SessionEnd, state: FormulaState) -> sg.Hit | None:
+        """Fire when what the formula asks for did not come; a session without turns is not judged."""
+        if state.over or state.index < 0 or state.after in self._monitor.accepting:
+            return None
+        formula = cut(self.params.formula)
+        return sg.Hit("the session ended before the formula came true", {"formula": formula}, state.index)
+
+    def _facts_of(self, turn: sg.Turn) -> int:
+        facts = 0
+        for bit, what, value in self._facts:
+            if what == "tool_call":
+                holds = value in turn.tools
+            elif what == "stop_reason":
+                holds = turn.response.get("stop_reason") == value
+            elif what == "text_contains":
+                holds = value in turn.text
+            else:
+                label, _, wanted = value.partition("=")
+                holds = turn.labels.get(label) == wanted
+            if holds:
+                facts |= bit
+        return facts
+
+    def _step(self, state: FormulaState) -> sg.Hit | None:
+        """Move by what is known of the turn; fire when no call that may still come can save the formula."""
+        monitor = self._monitor
+        state.after = monitor.step(state.before, state.facts)
+        if state.after not in monitor.lost:
+            return None
+        if state.open:
+            unknown = self._unknown & ~state.facts
+            if not all(after in monitor.lost for after in monitor.outcomes(state.before, state.facts, unknown)):
+                return None
+        return self._fire(state)
+
+    def _fire(self, state: FormulaState) -> sg.Hit:
+        state.over = True
+        return sg.Hit("the formula is false from here on", {"formula": cut(self.params.formula)}, state.index)
