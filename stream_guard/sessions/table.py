@@ -145,10 +145,8 @@ class SessionTable:
         """Hold the event back until nothing earlier is expected any more."""
         self._arrivals += 1
         insort(session.buffer, (event.time or 0.0, self._arrivals, event), key=itemgetter(0, 1))
-        newest = session.buffer[-1][0]
-        if session.now is not None:
-            newest = max(newest, session.now + self._lateness)
-        self._release(session, newest - self._lateness, out)
+        settled = session.buffer[-1][0] - self._lateness
+        self._wind(session, settled if session.now is None else max(settled, session.now), out)
 
     def _release(self, session: Session, until: float, out: Found) -> None:
         """Apply the buffered events up to a time; one of them may end the session, or renew it."""
@@ -248,15 +246,20 @@ class SessionTable:
             return
         self.engine.fire(current, now, out)
         if current.now is not None and now - current.now >= self._idle:
-            self._end(current, "idle", out, time=current.now + self._idle)
+            if current.buffer:  # what waits there came after the silence
+                self._renew(current, current.now, out)
+            else:
+                self._end(current, "idle", out, time=current.now + self._idle)
 
     def _end(self, session: Session, reason: CloseReason, out: Found, *, time: float | None) -> None:
         """Close a session: what is buffered is judged first, then what never came."""
         if session.buffer:
             self._touched[session.id] = session
             self._release(session, inf, out)
-            if self._touched.get(session.id) is not session:
+            current = self._touched.get(session.id)
+            if current is None:
                 return  # one of the buffered events ended it
+            session = current
         if time is None:
             time = session.now
         if time is not None:
@@ -295,6 +298,11 @@ class SessionTable:
         """Return the rules' states of a session, for tests and for explanations."""
         session = self._at_hand(session_id)
         return list(session.states.values()) if session is not None else []
+
+    def relieve(self) -> None:
+        """Pack sessions away when there are more in memory than the limit says."""
+        if len(self._touched) > self.limits.in_memory:
+            self.commit()
 
     def commit(self) -> None:
         """Hand every session that changed to the store, and let go of what is too much for the memory."""

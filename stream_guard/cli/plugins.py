@@ -1,0 +1,54 @@
+"""``plugins``: what is loaded, and from where."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_guard.registry import PluginInfo, build_registry
+from stream_guard.settings import load_settings
+
+
+class ListFormat(StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("plugins")(plugins)
+
+
+def plugins(
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print the list.")] = ListFormat.TABLE,
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Show the plugins that are loaded, the package each came in, and what it provides."""
+    infos = build_registry(load_settings(settings_file).plugins).plugins
+    if form is ListFormat.JSON:
+        typer.echo(msgspec.json.encode([_row(info) for info in infos]).decode())
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("plugin", "package", "version", "provides"):
+        table.add_column(heading, overflow="fold")
+    for info in infos:
+        provided = "\n".join(f"{what}: {', '.join(names)}" for what, names in info.provides.items())
+        table.add_row(info.name, info.distribution, info.version, provided)
+    Console().print(table)
+
+
+def _row(info: PluginInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "distribution": info.distribution,
+        "version": info.version,
+        "provides": {what: list(names) for what, names in info.provides.items()},
+    }
