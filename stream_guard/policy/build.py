@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from stream_guard.model import Action, Json, Scope
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
 from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
+from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import Report
 from stream_guard.policy.spec import OnError, RuleSpec
@@ -106,7 +108,7 @@ class RuleBuilder:
         except Exception as error:  # noqa: BLE001 - a stranger's validator may raise anything; lint must go on
             self._kind_failed(at, kind, error, rule_id)
             return None
-        dead = [flaw for name, value in params for flaw in _dead_ends(name, value)]
+        dead = list(_dead_ends(params, raw))
         self.report.add_flaws(at, dead, rule_id)
         return None if dead else params
 
@@ -159,13 +161,14 @@ def _on_error(then: Action | None) -> OnError:
     return "closed" if then is not None and then is not Action.ALLOW else "open"
 
 
-def _dead_ends(name: str, value: object) -> list[Flaw]:
-    """Paths among the parameters that no event can have."""
-    if isinstance(value, Path) and (why := dead_end(value)):
-        return [Flaw((name,), why, Code.DEAD_PATH)]
-    if isinstance(value, Condition):
-        return list(flaws(value.source, (name,)))
-    return []
+def _dead_ends(params: Params, raw: dict[str, Json]) -> Iterator[Flaw]:
+    """Yield the paths among the parameters that no event can have."""
+    for field, names in spellings(type(params)).items():
+        value, name = getattr(params, field), next((name for name in names if name in raw), field)
+        if isinstance(value, Path) and (why := dead_end(value)):
+            yield Flaw((name,), why, Code.DEAD_PATH)
+        elif isinstance(value, Condition):
+            yield from flaws(value.source, (name,))
 
 
 def _gate_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:

@@ -11,6 +11,7 @@ from stream_guard.policy.report import Report
 from stream_guard.policy.wording import did_you_mean, show
 
 MAX_EXPANDED: Final = 10_000
+MAX_DEPTH: Final = 16
 
 
 def check_classes(classes: Mapping[str, Sequence[str]], report: Report) -> dict[str, Sequence[str]]:
@@ -43,8 +44,9 @@ def _check_member(
     if member[1:] not in classes:
         near = did_you_mean(member, [f"@{known}" for known in classes if known != name]) or "; it is not declared here"
         report.add(at, f"unknown tool class {show(member)}{near}", Code.TOOLS)
-    elif (size := _size(member[1:], classes, sizes, (name,))) == 0:
-        report.add(at, f"tool class {show('@' + name)} contains itself", Code.TOOLS)
+    elif (size := _size(member[1:], classes, sizes, (name,))) is None:
+        message = f"tool class {show('@' + name)} contains itself, or classes nest more than {MAX_DEPTH} deep"
+        report.add(at, message, Code.TOOLS)
     elif size > MAX_EXPANDED:
         report.add(at, f"tool class {show(member)} stands for more than {MAX_EXPANDED:,} tools", Code.TOO_BIG)
     else:
@@ -52,16 +54,18 @@ def _check_member(
     return False
 
 
-def _size(name: str, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Return how many patterns the class stands for; 0 when it contains itself."""
-    if name in inside or len(inside) > len(classes):
-        return 0
+def _size(
+    name: str, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], inside: tuple[str, ...]
+) -> int | None:
+    """Return how many patterns the class stands for; None when it contains itself or nests too deep."""
+    if name in inside or len(inside) > MAX_DEPTH:
+        return None
     if name not in sizes:
         total = 0
         for member in classes.get(name, ()):
             part = _size(member[1:], classes, sizes, (*inside, name)) if member.startswith("@") else 1
-            if part == 0 and member[1:] in classes:
-                return 0
+            if part is None:
+                return None
             total = min(total + part, MAX_EXPANDED + 1)
         sizes[name] = total
     return sizes[name]

@@ -31,8 +31,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
     return {
         "slot": rule.slot,
         "kind": rule.kind,
-        # Read back from the checked parameters: another spelling, or a default written out, decides nothing.
-        "params": rule.rule.params.model_dump(mode="json"),
+        "params": _params(rule),
         "when": rule.when.source if rule.when is not None else None,
         "unless": rule.unless.source if rule.unless is not None else None,
         "scope": rule.scope.value,
@@ -46,6 +45,14 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
         "for": rule.hold,
         "tags": list(rule.tags),
     }
+
+
+def _params(rule: RuleSpec) -> Json:
+    """The checked parameters, read back: another spelling, or a default written out, decides nothing."""
+    try:
+        return rule.rule.params.model_dump(mode="json")
+    except Exception:  # noqa: BLE001 - a stranger's type may not know how; then what was written must do
+        return dict(rule.params)
 
 
 def _plain(value: Json) -> Json:

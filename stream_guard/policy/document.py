@@ -27,19 +27,24 @@ def read_document(source: Path | str | bytes, file: str = "") -> Document:
         text = _decode(source if isinstance(source, bytes) else source.encode("utf-8", "surrogatepass"), file)
     if file.lower().endswith(".json"):
         return _parse(text, file, is_json=True)
-    looks_like_json = text.lstrip(" \t\r\n")[:1] in ("{", "[")
-    if looks_like_json:
-        try:
-            return _parse(text, file, is_json=True)
-        except PolicyError as error:
-            # Flow-style YAML starts with the same brackets; a file that is neither is told what it looks like.
-            try:
-                return _parse(text, file, is_json=False)
-            except PolicyError:
-                if not file.lower().endswith((".yaml", ".yml")):
-                    raise error from None
-                raise
-    return _parse(text, file, is_json=False)
+    if text.lstrip(" \t\r\n")[:1] not in ("{", "["):
+        return _parse(text, file, is_json=False)
+    try:
+        return _parse(text, file, is_json=True)
+    except PolicyError as error:
+        if error.problems[-1].code != Code.SYNTAX:
+            raise
+        return _parse_flow_style(text, file, error)
+
+
+def _parse_flow_style(text: str, file: str, not_json: PolicyError) -> Document:
+    """YAML may start with the same brackets; a file that is neither is told what it looks like."""
+    try:
+        return _parse(text, file, is_json=False)
+    except PolicyError as error:
+        if file.lower().endswith((".yaml", ".yml")) or error.problems[-1].code != Code.SYNTAX:
+            raise
+        raise not_json from None
 
 
 def _parse(text: str, file: str, *, is_json: bool) -> Document:

@@ -12,7 +12,7 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.wording import printable, show
 
 MAX_DEPTH: Final = 64
-MAX_NODES: Final = 500_000
+MAX_NODES: Final = 250_000
 MAX_ALIASED: Final = 100_000
 
 Mark: TypeAlias = tuple[int, int]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps
+from stream_guard.policy.translation import MAX_PROBLEMS
 from stream_guard.policy.wording import printable
 from stream_guard.ports import Document
-
-MAX_PROBLEMS: Final = 1000
 
 
 class Report:

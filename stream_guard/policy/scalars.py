@@ -21,6 +21,7 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _NUMBER_START: Final = frozenset("-+.0123456789")
 _LARGEST: Final = 2**63
+MAX_TEXT: Final = 32_768
 
 
 def is_plain_text(text: str) -> bool:
@@ -69,7 +70,10 @@ def _in_range(number: int, mark: Mark, builder: Builder) -> int | None:
 
 
 def check_text(text: str, mark: Mark, builder: Builder) -> str:
-    """Return the text; half of a surrogate pair, which is no character, is a problem."""
+    """Return the text; one that is too long, or has half a surrogate pair in it, is a problem."""
+    if len(text) > MAX_TEXT:
+        builder.report(mark, f"a text of {len(text):,} characters; at most {MAX_TEXT:,}", Code.TOO_BIG)
+        return ""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         builder.report(mark, "an escape (\\ud800 to \\udfff) in this text is half a character", Code.NOT_PLAIN)
         return text.encode("utf-8", "replace").decode()

@@ -50,6 +50,7 @@ _CODES: Final = {
     "rule_id": Code.BAD_ID,
     "state_key": Code.KEY,
 }
+MAX_PROBLEMS: Final = 1000
 _QUOTED: Final = re.compile(r"'([^']*)'")
 
 
@@ -64,10 +65,14 @@ class _Fault(NamedTuple):
 
 def problems_of(error: ValidationError, raw: Json, model: type[BaseModel], owner: str) -> list[Flaw]:
     """Return what is wrong with ``raw``, which ``model`` refused; ``owner`` is what takes the keys."""
-    faults = [_locate(item, raw) for item in error.errors(include_url=False)]
+    errors = error.errors(include_url=False)
+    # A hostile file can be wrong a million times; nobody reads that far.
+    faults = [_locate(item, raw) for item in errors[:MAX_PROBLEMS]]
     found: list[Flaw] = []
     for fault in _settle_unions(faults):
         found.extend([fault] if isinstance(fault, Flaw) else _explain(fault, raw, model, owner))
+    if len(errors) > MAX_PROBLEMS:
+        found.append(Flaw((), f"{owner} has {len(errors) - MAX_PROBLEMS} more problems", Code.TOO_BIG))
     return _without_echoes(found)
 
 
