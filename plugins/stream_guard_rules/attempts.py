@@ -7,7 +7,7 @@ from zlib import crc32
 
 import stream_guard as sg
 
-_WAITS: Final = frozenset(("tool_use", "tool_calls"))
+_WAITS: Final = ("tool_use", "tool_calls")  # a tuple: a stop_reason may be any JSON, and a list has no hash
 
 
 def attempt_id(event: sg.ToolCall | sg.ToolResult | sg.GateDecision) -> int:
