@@ -14,7 +14,7 @@ from stream_guard.model import Alert, Event, Json
 class Record(msgspec.Struct, frozen=True, gc=False):
     """Raw bytes as they came, and where they came from."""
 
-    value: bytes
+    value: bytes  # a line of a file has its line end with it
     origin: str = ""  # the file, or the topic and partition
     position: int = 0  # byte offset in the file, or offset in the partition
     line: int = 0  # 1 for the first line of a file, 0 where there are no lines

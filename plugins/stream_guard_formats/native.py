@@ -87,8 +87,9 @@ class NativeDecoder:
             )
         changes: dict[str, Any] = {}
         if not event.event_id:
-            # Derived from the bytes, never random: redelivery and replay must give the same id.
-            changes["event_id"] = f"~{xxhash.xxh3_64_hexdigest(value)}"
+            # Derived from the bytes, never random: redelivery and replay must give the same id. Without the
+            # space around them: the same event has a line end in a file and none in a topic.
+            changes["event_id"] = f"~{xxhash.xxh3_64_hexdigest(value.strip())}"
         if isinstance(event, ToolCall) and isinstance(event.args, str) and not event.parse_error:
             changes["args"], changes["parse_error"] = parse_arguments(event.args, strict_keys=self._strict)
         completed: Event = _replace(event, **changes)

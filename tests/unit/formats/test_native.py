@@ -133,7 +133,8 @@ def test_an_event_without_an_id_gets_one_from_its_bytes() -> None:
     value = b'{"kind":"turn","session_id":"s"}'
     event_id = decode(value).event_id
     assert event_id == decode(value).event_id
-    assert event_id != decode(value + b" ").event_id
+    assert event_id == decode(value + b"\r\n").event_id
+    assert event_id != decode(value.replace(b",", b", ")).event_id
     assert len(event_id) == 17
     assert event_id.startswith("~")
 

@@ -1,0 +1,59 @@
+"""Where records come from: a file, a folder, standard input."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event as Flag
+
+from stream_guard.errors import SourceError
+from stream_guard.ports import Source
+from stream_guard.settings import Decode
+from stream_guard.sources.folder import FolderSource
+from stream_guard.sources.lines import FileSource
+from stream_guard.sources.stdin import PipeSource
+
+__all__ = ["open_source"]
+
+
+def open_source(
+    target: str,
+    *,
+    follow: bool = False,
+    limits: Decode | None = None,
+    positions: Mapping[str, int] | None = None,
+    stop: Flag | None = None,
+) -> Source:
+    """Return the source for a file, a folder, or ``-`` for standard input; SourceError when there is none.
+
+    Iterating ends at the end of the input, which never comes when following. ``stop`` only cuts waiting
+    short: the next thing that is yielded is None, and whoever iterates decides to leave. ``positions`` is
+    what an earlier run's ``positions()`` returned.
+    """
+    limit = (limits or Decode()).max_record_bytes
+    if target == "-":
+        return _open_stdin(limit)
+    # Absolute, because positions are kept by name and the next run may start in another folder.
+    path = Path(target).absolute()
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise SourceError(f"{target}: {error.strerror}; give a file, a folder, or - for standard input") from error
+    if stat.S_ISDIR(mode):
+        return FolderSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag())
+    if stat.S_ISREG(mode):
+        return FileSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag())
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return PipeSource(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path), limit=limit, owned=True)
+    raise SourceError(f"{target}: neither a file, a folder nor a pipe")
+
+
+def _open_stdin(limit: int) -> PipeSource:
+    try:
+        fd = sys.stdin.fileno()
+    except (AttributeError, ValueError, OSError) as error:  # None, closed, or replaced by something without a file
+        raise SourceError("standard input is closed; give a file or a folder") from error
+    return PipeSource(fd, "stdin", limit=limit, owned=False)

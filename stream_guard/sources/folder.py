@@ -1,0 +1,149 @@
+"""JSON lines from a folder that files are added to and appended to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event as Flag
+from typing import Final, TypeAlias
+
+from stream_guard.errors import SourceError
+from stream_guard.ports import Record
+from stream_guard.sources.lines import POLL, LineFile
+
+SUFFIXES: Final = (".jsonl", ".jsonl.gz")
+
+Identity: TypeAlias = tuple[int, int]  # device and inode: a file keeps it when it gets another name
+
+_logger = logging.getLogger(__name__)
+
+
+class FolderSource:
+    """The records of every ``*.jsonl`` and ``*.jsonl.gz`` in a folder, by file name.
+
+    When following, new files and new lines are found by looking again. A file that got another name is
+    read on where it was left; one that became shorter, from its beginning. One bad file does not keep the
+    others from being read: ``problems`` says what is wrong with it. Links that lead out of the folder are
+    refused, hidden files and folders inside are ignored.
+    """
+
+    def __init__(self, folder: Path, *, follow: bool, limit: int, positions: Mapping[str, int], stop: Flag) -> None:
+        self.problems: dict[str, str] = {}  # by path
+        self._folder = folder
+        self._real_folder = folder.resolve()
+        self._follow = follow
+        self._limit = limit
+        self._stop = stop
+        self._unseen = dict(positions)  # of files that have not turned up yet
+        self._files: dict[Identity, LineFile] = {}
+        self._sizes: dict[Identity, int] = {}  # when last looked at
+        if not self._look()[0] and not follow:
+            raise SourceError(
+                f"{folder}: no file in it ends in {' or '.join(SUFFIXES)}; name another folder, or follow it"
+            )
+
+    def __iter__(self) -> Iterator[Record | None]:
+        while True:
+            found = False
+            known, gone = self._look()
+            for file in gone:
+                if file.path.exists():
+                    yield from self._read(file, None)
+                yield from file.lines.last()
+            for identity, (file, size) in known.items():
+                if self._sizes.get(identity) != size:
+                    self._sizes[identity] = size
+                    before = file.lines.position
+                    yield from self._read(file, size if self._follow and not file.packed else None)
+                    found = found or file.lines.position != before
+                    if not self._follow:
+                        yield from file.lines.last()
+            if not self._follow:
+                return
+            if not found:
+                yield None
+                self._stop.wait(POLL)
+
+    def positions(self) -> Mapping[str, int]:
+        """Where the next record starts, by file."""
+        return self._unseen | {file.lines.origin: file.lines.position for file in self._files.values()}
+
+    def close(self) -> None:
+        """Close what is open."""
+        for file in self._files.values():
+            file.close()
+
+    def _read(self, file: LineFile, until: int | None) -> Iterator[Record]:
+        try:
+            yield from file.read(until)
+        except SourceError as error:
+            self._report(file.path, str(error))
+        finally:
+            file.close()  # thousands of files must not mean thousands of open ones
+
+    def _look(self) -> tuple[dict[Identity, tuple[LineFile, int]], list[LineFile]]:
+        """Return the files there are, with their sizes, and those that gave up their place among them."""
+        there: dict[Identity, tuple[Path, int]] = {}
+        for identity, path, size in self._matching():
+            there.setdefault(identity, (path, size))  # a file with two names is one file
+        gone = [self._forget(identity) for identity in list(self._files) if identity not in there]
+        for identity, (path, size) in there.items():
+            file = self._files.get(identity)
+            if file is None:
+                origin = str(path)
+                file = LineFile(self._target(path), origin, limit=self._limit, position=self._unseen.pop(origin, 0))
+                self._files[identity] = file
+            elif file.lines.origin != str(path):
+                _logger.warning("%s is now called %s; it is read on", file.lines.origin, path.name)
+                file.path, file.lines.origin = self._target(path), str(path)
+            if size < self._sizes.get(identity, 0):
+                file.start_over("became shorter")
+        return {identity: (self._files[identity], size) for identity, (_, size) in there.items()}, gone
+
+    def _matching(self) -> Iterator[tuple[Identity, Path, int]]:
+        for entry in self._entries():
+            if not entry.name.endswith(SUFFIXES) or entry.name.startswith("."):
+                continue
+            path = self._folder / entry.name
+            try:
+                status = entry.stat()
+                inside = not entry.is_symlink() or path.resolve().is_relative_to(self._real_folder)
+            except OSError as error:  # it was there a moment ago, or is a link to nothing
+                self._report(path, f"{path}: cannot be read: {error.strerror}")
+                continue
+            if not inside:
+                self._report(path, f"{path}: refused, it is a link that leads out of the folder")
+            elif not stat.S_ISREG(status.st_mode):
+                self._report(path, f"{path}: ignored, it is not a regular file")
+            else:
+                yield (status.st_dev, status.st_ino), path, status.st_size
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceError(f"{self._folder}: cannot be listed: {error.strerror}") from error
+
+    def _target(self, path: Path) -> Path:
+        return path.resolve() if path.is_symlink() else path
+
+    def _forget(self, identity: Identity) -> LineFile:
+        """Let go of a file that is not there any more, at least not under a name that is read."""
+        file = self._files.pop(identity)
+        self._sizes.pop(identity, None)
+        for entry in self._entries():
+            # Rotation: lines may have been written after the last look and before it got this name.
+            if entry.inode() == identity[1] and entry.is_file(follow_symlinks=False):
+                file.path = Path(entry.path)
+                return file
+        _logger.warning("%s is gone; what was written to it after the last look is not read", file.path)
+        return file
+
+    def _report(self, path: Path, problem: str) -> None:
+        if self.problems.get(str(path)) != problem:
+            self.problems[str(path)] = problem
+            _logger.warning("%s", problem)

@@ -1,0 +1,87 @@
+"""Chunks of bytes into records, one per line, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Final
+
+from stream_guard.ports import Record
+
+HEAD: Final = 64 * 1024  # what is kept of a line over the limit: enough for a dead letter
+# Larger chunks leave the processor's cache, and smaller ones cost more calls; measured.
+CHUNK: Final = 128 * 1024
+
+
+class LineSplitter:
+    """Cuts what it is fed into records at newlines; ``position`` is where the next record starts.
+
+    A record keeps its line end: JSON ignores it, and cutting it off would cost more than splitting does.
+    A line over the limit is passed over to its end, whatever its size, and only its head is kept.
+    """
+
+    __slots__ = ("_held", "_limit", "_pieces", "_step", "chunk", "line", "origin", "position")
+
+    def __init__(self, origin: str, limit: int) -> None:
+        self.origin = origin
+        # No line inside one chunk is over the limit, so only lines across chunks have to be measured.
+        self.chunk = min(CHUNK, limit)
+        self._limit = limit
+        self.restart(0, 0)
+
+    def restart(self, position: int, lines_before: int | None) -> None:
+        """Go on at a position; None says that nobody counted the lines before it."""
+        self.position = position
+        self.line = lines_before or 0
+        self._step = 0 if lines_before is None else 1
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    @property
+    def offset(self) -> int:
+        """Where the bytes begin that it has not been fed."""
+        return self.position + self._held
+
+    def split(self, chunk: bytes) -> Iterator[Record]:
+        """Yield the records that end in this chunk; the rest waits for the next one."""
+        stream = BytesIO(chunk)
+        if self._held:
+            first = stream.readline()
+            if not first.endswith(b"\n"):
+                self._hold(first)
+                return
+            yield self._finish(first)
+        lines = stream.readlines()
+        if lines and not lines[-1].endswith(b"\n"):
+            self._hold(lines.pop())
+        origin, position, line, step = self.origin, self.position, self.line, self._step
+        for value in lines:
+            line += step
+            record = Record(value, origin, position, line)
+            position += len(value)
+            # Before the yield: a checkpoint taken now must not repeat this record.
+            self.position, self.line = position, line
+            yield record
+
+    def last(self) -> Iterator[Record]:
+        """Yield the line that has no end, when nothing will follow it."""
+        if self._held:
+            yield self._finish(b"")
+
+    def _hold(self, piece: bytes) -> None:
+        if self._held <= self._limit:
+            self._pieces.append(piece)
+        self._held += len(piece)
+        if self._held > self._limit + 1:  # 1 for a line end
+            self._pieces = [b"".join(self._pieces)[:HEAD]]
+
+    def _finish(self, piece: bytes) -> Record:
+        size = self._held + len(piece)
+        content = size - piece.endswith(b"\n")
+        value = b"".join([*self._pieces, piece])
+        self.line += self._step
+        start = self.position
+        self.position, self._pieces, self._held = start + size, [], 0
+        if content > self._limit:
+            return Record(value[: min(HEAD, self._limit)], self.origin, start, self.line, truncated=content)
+        return Record(value, self.origin, start, self.line)

@@ -1,0 +1,49 @@
+"""JSON lines from a pipe: standard input, or a named one."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator, Mapping
+
+from stream_guard.errors import SourceError
+from stream_guard.ports import Record
+from stream_guard.sources.lines import POLL
+from stream_guard.sources.splitting import LineSplitter
+
+
+class PipeSource:
+    """The records of a pipe as they come; its writer decides when they end.
+
+    What was read from a pipe is gone, so there is no position to come back to.
+    """
+
+    def __init__(self, fd: int, origin: str, *, limit: int, owned: bool) -> None:
+        self._fd = fd
+        self._owned = owned
+        self._lines = LineSplitter(origin, limit)
+
+    def __iter__(self) -> Iterator[Record | None]:
+        lines = self._lines
+        while True:
+            try:
+                if not select.select([self._fd], (), (), POLL)[0]:
+                    yield None
+                    continue
+                chunk = os.read(self._fd, lines.chunk)
+            except (OSError, ValueError) as error:
+                raise SourceError(f"{lines.origin}: cannot be read beyond byte {lines.offset}: {error}") from error
+            if not chunk:
+                yield from lines.last()
+                return
+            yield from lines.split(chunk)
+
+    def positions(self) -> Mapping[str, int]:
+        """Nothing: a pipe cannot be taken up again."""
+        return {}
+
+    def close(self) -> None:
+        """Close a named pipe; standard input belongs to the process."""
+        if self._owned:
+            os.close(self._fd)
+            self._owned = False
