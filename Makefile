@@ -26,7 +26,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 		"install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=..."; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
 		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
-	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
+	@echo "installing what requirements.lock names into $(VENV); the first time takes about a minute"
 	$(BIN)/python -m pip install --quiet --only-binary :all: --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
