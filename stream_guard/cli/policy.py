@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stream_guard.cli.exits import USAGE
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
@@ -18,7 +19,7 @@ from stream_guard.policy.schema import policy_schema
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import load_settings
 
-WRONG = 2
+SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
 
 
 class ProblemFormat(StrEnum):
@@ -52,9 +53,10 @@ def _policy_group() -> None:
 def lint(
     files: Annotated[list[Path], typer.Argument(help="Policy files, or folders of them.", show_default=False)],
     form: Annotated[ProblemFormat, typer.Option("--format", help="How to print the problems.")] = ProblemFormat.TABLE,
+    settings_file: SettingsFile = None,
 ) -> None:
     """List everything that is wrong with policy files; exit 2 when something is."""
-    registry = _registry()
+    registry = _registry(settings_file)
     problems: list[Problem] = []
     checked = 0
     for file in _expand(files):
@@ -64,41 +66,38 @@ def lint(
     for line in _print(problems, checked, form):
         typer.echo(line)
     errors = sum(not problem.warning for problem in problems)
-    said = (
-        f"{checked} checked, {errors} wrong, {len(problems) - errors} to look at"
-        if problems
-        else f"{checked} checked, all well"
-    )
-    typer.echo(said, err=True)
+    typer.echo(f"policies: {checked}, errors: {errors}, warnings: {len(problems) - errors}", err=True)
     if errors:
-        raise typer.Exit(WRONG)
+        raise typer.Exit(USAGE)
 
 
 def schema(
     what: Annotated[Described, typer.Argument(help="What to describe.")] = Described.POLICY,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Print the JSON Schema of policies with the kinds that are installed, for editors."""
     del what  # there is one so far
-    typer.echo(json.dumps(policy_schema(_registry()), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(policy_schema(_registry(settings_file)), indent=2, ensure_ascii=False))
 
 
 def convert(
     file: Annotated[Path, typer.Argument(help="A policy in any dialect.", show_default=False)],
+    settings_file: SettingsFile = None,
 ) -> None:
     """Print a policy of any dialect in the native form."""
     try:
-        policy = load_policy(file, _registry())
+        policy = load_policy(file, _registry(settings_file))
     except PolicyError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(USAGE) from None
     typer.echo(to_yaml(policy), nl=False)
     renamed = [rule for rule in policy.rules if rule.slot != rule.id]
     for rule in renamed:
         typer.echo(f'{rule.place}: id "{rule.id}" is taken; this rule is now "{rule.slot}"', err=True)
 
 
-def _registry() -> Registry:
-    return build_registry(load_settings().plugins)
+def _registry(settings_file: Path | None) -> Registry:
+    return build_registry(load_settings(settings_file).plugins)
 
 
 def _expand(files: Sequence[Path]) -> Iterator[Path]:

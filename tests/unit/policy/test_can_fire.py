@@ -1,0 +1,69 @@
+"""A rule that could never fire is refused when it is loaded; one that might is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_guard.errors import PolicyError
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import Registry
+
+CALL = {"path": "tool.args.n", "op": ">", "value": 1}
+RESULT = {"path": "tool.result.status", "op": "==", "value": "ok"}
+TURN = {"path": "request.model", "op": "==", "value": "m"}
+LABEL = {"path": "labels.env", "op": "==", "value": "prod"}
+NO_CALL = {"kind": "no_call", "params": {"tool": "x"}}
+MAX_TURNS = {"kind": "max_turns", "params": {"n": 3}}
+CONSISTENT = {"kind": "must_remain_consistent", "params": {"path": "tool.args.amount"}}
+
+
+def load(registry: Registry, rule: dict[str, Any]) -> None:
+    load_policy(json.dumps({"rules": [{"id": "r", **rule}]}), registry)
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ({**MAX_TURNS, "when": CALL}, "SG113"),
+        ({**MAX_TURNS, "when": [TURN, {"any_of": [CALL, RESULT]}]}, "SG113"),
+        ({**NO_CALL, "when": RESULT}, "SG113"),
+        ({**NO_CALL, "when": [CALL, RESULT]}, "SG113"),
+        ({**NO_CALL, "when": {"any_of": []}}, "SG113"),
+        ({**NO_CALL, "unless": []}, "SG113"),
+        ({**NO_CALL, "unless": {"not": {"any_of": []}}}, "SG113"),
+        ({**NO_CALL, "unless": {"any_of": []}}, "SG113"),
+        ({**MAX_TURNS, "key": ["session", "args.account"]}, "SG117"),
+        ({**MAX_TURNS, "key": ["session", "tool"]}, "SG117"),
+        ({**NO_CALL, "key": ["session", "request.model"]}, "SG117"),
+        ({**CONSISTENT, "params": {"path": "tool.arg.amount"}}, "SG112"),
+        ({**CONSISTENT, "params": {"path": "amount"}}, "SG112"),
+        ({"kind": "must_be_grounded", "params": {"retrieval_path": "labels.a.b"}}, "SG112"),
+    ],
+)
+def test_a_rule_that_could_never_fire_is_refused(registry: Registry, rule: dict[str, Any], code: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load(registry, rule)
+    assert [problem.code for problem in caught.value.problems] == [code]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {**MAX_TURNS, "when": [TURN, LABEL]},
+        {**MAX_TURNS, "when": {"any_of": [CALL, TURN]}},
+        {**MAX_TURNS, "when": {"not": CALL}},
+        {**MAX_TURNS, "key": ["session", "request.model"]},
+        {**MAX_TURNS, "when": []},
+        {**NO_CALL, "when": [CALL, TURN, LABEL, {"path": "user.text", "op": "contains", "value": "x"}]},
+        {**NO_CALL, "key": ["session", "args.account", "tool", "run", "agent", "labels.tenant"]},
+        {**NO_CALL, "key": ["labels.tenant"]},
+        {**NO_CALL, "scope": "run", "key": ["session", "tool"]},
+        CONSISTENT,
+        {**CONSISTENT, "params": {"path": "request.metadata.case.id"}},
+    ],
+)
+def test_a_rule_that_might_fire_is_loaded(registry: Registry, rule: dict[str, Any]) -> None:
+    load(registry, rule)
