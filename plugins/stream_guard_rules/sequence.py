@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.attempts import attempt_id
@@ -45,6 +46,13 @@ class MustCallBeforeParams(sg.Params):
         default=None,
         description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time",
     )
+
+    @field_validator("same_arg")
+    @classmethod
+    def _is_a_path(cls, same_arg: str | None) -> str | None:
+        if same_arg is not None and not all(same_arg.split(".")):
+            raise PydanticCustomError("same_arg", '"{path}" has an empty step', {"path": same_arg})
+        return same_arg
 
 
 class First(sg.State):

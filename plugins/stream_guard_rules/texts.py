@@ -5,27 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 import stream_guard as sg
 
 EVIDENCE_CHARS = 200
 
 
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError(
-            "text", "this text has half of a surrogate pair and can occur nowhere; write the character itself"
-        ) from None
-    return text
-
-
 # An empty text occurs in everything: a rule about it would always fire or never.
-Text = Annotated[str, Field(min_length=1), AfterValidator(_encodable)]
-"""A text to look for: not empty, and able to occur."""
+Text = Annotated[str, Field(min_length=1)]
+"""A text to look for."""
 
 
 def cut(text: str) -> str:
