@@ -73,7 +73,7 @@ class EmbeddedRunner:
         self._after_commit = after_commit
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(CLOCK_META)) is not None:
-            table.watermark = msgspec.json.decode(clock, type=float | None)
+            table.watermark = float(clock)
 
     def run(self, *, ends: Callable[[], bool] = lambda: True) -> None:
         """Judge everything the source gives; ``ends`` says whether its end is the end of all sessions."""
@@ -97,7 +97,7 @@ class EmbeddedRunner:
         self._found.clear()
         meta = {f"{SINK_META}{name}": msgspec.json.encode(sink.flush()) for name, sink in self._sinks.items()}
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
-        meta[CLOCK_META] = msgspec.json.encode(self._table.watermark)
+        meta[CLOCK_META] = repr(self._table.watermark).encode()
         self._dead_letters.flush()
         if self._checkpoint is not None:
             self._table.commit()

@@ -26,7 +26,10 @@ KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
 
 
 class Bound:
-    """One rule of a policy, compiled. ``plain`` says that nothing but its handler and state is involved."""
+    """One rule of a policy, compiled.
+
+    ``plain`` says that for an event with content and a time nothing but handler and state is involved.
+    """
 
     __slots__ = (
         "decoder",
@@ -67,7 +70,9 @@ class Bound:
             self.texts.setdefault(pattern.where, []).append(Regex(pattern.regex))
         self.ungated: Handler | None = rule.on_ungated if overrides(rule, "on_ungated") else None
         self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
-        self.timer: Callable[[Any], float | None] | None = rule.deadline if overrides(rule, "deadline") else None
+        # Without a clock there are no deadlines: a kind that has some only with certain params says so in `needs`.
+        timed = self.needs_clock and overrides(rule, "deadline")
+        self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
         self.stateless = issubclass(rule.state_type, NoState)
         self.default: State = rule.state_type()
         self.decoder = msgspec.msgpack.Decoder(rule.state_type)
@@ -77,8 +82,6 @@ class Bound:
             and self.key is None
             and self.timer is None
             and spec.hold is None
-            and not self.needs_content
-            and not self.needs_clock
         )
 
     def new_state(self) -> State:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from math import inf
+from typing import Literal, TypeAlias
 
+from stream_guard.model import Event, SessionEnd
 from stream_guard.rule import State
 
 Address: TypeAlias = int | tuple[int | str, ...]
@@ -14,20 +16,16 @@ class Cell:
     """The memory of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
-        "agent",
         "blind",
         "cooldowns",
         "holds",
         "id",
         "judged",
-        "labels",
-        "last_event_id",
+        "last",
         "memory",
         "now",
         "part",
         "part_active",
-        "run_id",
-        "session_id",
         "states",
         "timers",
         "turns",
@@ -35,12 +33,8 @@ class Cell:
 
     def __init__(self, cell_id: str) -> None:
         self.id = cell_id
-        self.session_id = cell_id  # whose event came last; differs from ``id`` for keys that span sessions
-        self.run_id = ""
-        self.agent = ""
-        self.labels: dict[str, str] = {}
-        self.last_event_id = ""
-        self.now: float | None = None  # the latest event time seen: the cell's own clock
+        self.last: Event | None = None  # what came last: whose agent, run and labels a late finding carries
+        self.now = -inf  # the latest event time seen: the cell's own clock
         self.turns = 0
         self.part = 0  # how many user-initiated parts came before the current one
         self.part_active = False  # a turn or a call came in the current part
@@ -51,3 +45,24 @@ class Cell:
         self.blind: set[int] = set()  # rules that met an event they could not judge
         self.cooldowns: dict[Address, tuple[float, int]] = {}  # last finding, findings held back since
         self.holds: dict[Address, float] = {}  # since when a rule with `for` has been hitting without a break
+
+    @property
+    def time(self) -> float | None:
+        """The cell's own clock, or None when no event had one."""
+        return None if self.now == -inf else self.now
+
+    def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
+        """Return the event that ends this cell, in the name of what came last."""
+        last = self.last
+        if last is None:
+            return SessionEnd(session_id=self.id, time=time, reason=reason)
+        return SessionEnd(
+            session_id=last.session_id,
+            event_id=last.event_id,
+            time=time,
+            run_id=last.run_id,
+            agent=last.agent,
+            labels=last.labels,
+            index=self.turns - 1,
+            reason=reason,
+        )

@@ -12,19 +12,16 @@ from stream_guard.conditions import Leaf
 from stream_guard.counts import Counts
 from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
 from stream_guard.engine.cell import Address, Cell
-from stream_guard.engine.index import Entries, Index
+from stream_guard.engine.index import Index, Plan
 from stream_guard.engine.spanning import Spanning
 from stream_guard.engine.texts import PLACES, text_of
 from stream_guard.errors import StreamGuardError
 from stream_guard.model import (
     Event,
     Finding,
-    GateDecision,
     Hit,
     SessionEnd,
     Severity,
-    ToolCall,
-    ToolResult,
     Turn,
     UserMessage,
 )
@@ -49,12 +46,16 @@ class Engine:
         if len(self.by_tag) < len(self.bounds):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
         self._active = [bound for bound in self.bounds if mode is None or mode in bound.rule.modes]
-        self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
-        self.spanning = tuple(self._spanning())
+        self._arrange()
         self._turn_leaves = self._leaves("turn")
         self._user_leaves = self._leaves("user")
+        self.remembers = bool(self._turn_leaves or self._user_leaves)
         self._failed: set[int] = set()
         self.raised: set[int] = set()  # rules that raised since a caller who cares emptied it
+
+    def _arrange(self) -> None:
+        self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
+        self.spanning = tuple(self._spanning())
 
     def _leaves(self, when: str) -> dict[int, Leaf]:
         leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
@@ -65,63 +66,54 @@ class Engine:
         for key in keys:
             yield Spanning(key, [bound for bound in self._active if bound.spec.key == key])
 
-    def observe(self, event: Event, cell: Cell, out: Found) -> None:
-        """Show the event to every rule of the session that may have something to say about it."""
-        kind = type(event)
-        if kind is Turn:
-            if self._turn_leaves:
-                self._remember(self._turn_leaves, event, cell.memory)
-        elif kind is UserMessage and self._user_leaves:
-            self._remember(self._user_leaves, event, cell.memory)
-        self.dispatch(self.local, event, cell, cell.memory, out)
-
-    def dispatch(self, index: Index, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
-        """Run the rules of one index over one cell."""
-        kind = type(event)
-        entries: Entries
-        if kind is Turn:
-            entries = index.turns
-        elif kind is ToolCall:
-            entries = index.calls.get(event.tool)  # type: ignore[union-attr]  # `kind` is exact, mypy cannot see it
-        elif kind is ToolResult:
-            entries = index.results.get(event.tool)  # type: ignore[union-attr]
-        elif kind is UserMessage:
-            entries = index.users
-        elif kind is GateDecision:
-            entries = index.decisions.get(event.tool)  # type: ignore[union-attr]
-        else:
-            return
-        states = cell.states
-        for bound, handle in entries:
-            if not bound.plain:
-                self._run(bound, handle, event, cell, memory, out)
-                continue
-            if bound.stateless:
-                state: State = NO_STATE
-            else:
-                known = states.get(bound.number)
-                if known is None:
-                    known = states[bound.number] = bound.new_state()
-                state = known
-            try:
-                hit = handle(event, state)
-            except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
-                self._fail(bound, error, event, cell, out)
-                continue
-            if hit is not None:
-                self._report(bound, hit, event, cell, bound.number, out)
-        texts = index.texts.get(kind)
-        if texts is not None:
-            waiting = texts.search(text_of(event)) if event.captured else texts.entries
-            for bound, handle in waiting:
-                self._run(bound, handle, event, cell, memory, out, text_found=True)
-
-    def _remember(self, leaves: dict[int, Leaf], event: Event, memory: set[int]) -> None:
+    def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
+        """Note which conditions over the turn, or over the user's words, hold from now on."""
+        leaves = self._turn_leaves if type(event) is Turn else self._user_leaves
         for tag, leaf in leaves.items():
             if leaf.holds(event):
                 memory.add(tag)
             else:
                 memory.discard(tag)
+
+    def run(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
+        """Show an event to the rules of a plan. This is the hot path: what it leaves out, ``_run`` does."""
+        if not event.captured or event.time is None:
+            self._run_all(plan, event, cell, memory, out)
+            return
+        bound: Bound
+        for handle, bound in plan.stateless:
+            try:
+                hit = handle(event, NO_STATE)
+            except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
+                self._fail(bound, error, event, cell, out)
+                continue
+            if hit is not None:
+                self._report(bound, hit, event, cell, bound.number, out)
+        states = cell.states
+        for number, handle, new_state, bound in plan.plain:
+            state = states.get(number)
+            if state is None:
+                state = states[number] = new_state()
+            try:
+                hit = handle(event, state)
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, event, cell, out)
+                continue
+            if hit is not None:
+                self._report(bound, hit, event, cell, number, out)
+        for bound, handle in plan.full:
+            self._run(bound, handle, event, cell, memory, out)
+        if plan.texts is not None:
+            for bound, handle in plan.texts.search(text_of(event)):
+                self._run(bound, handle, event, cell, memory, out, text_found=True)
+
+    def _run_all(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
+        """Run a plan over an event that lacks its content or its time: each rule says whether it can do without."""
+        for bound, handle in plan.entries:
+            self._run(bound, handle, event, cell, memory, out)
+        if plan.texts is not None:
+            for bound, handle in plan.texts.entries:
+                self._run(bound, handle, event, cell, memory, out)
 
     def _run(
         self,
@@ -326,7 +318,8 @@ class Engine:
         suppressed: int,
     ) -> Finding:
         spec = bound.spec
-        event_id = event.event_id if event is not None else cell.last_event_id
+        about = event if event is not None else cell.last or cell.make_end("closed", time)
+        event_id = about.event_id
         index = hit.index if hit.index is not None else event.index if event is not None else None
         part = _part(bound, address, cell)
         moment = f"{float(time or 0.0)}" if at == "deadline" else at
@@ -336,7 +329,7 @@ class Engine:
             slot=spec.slot,
             kind=spec.kind,
             severity=spec.severity,
-            session_id=cell.session_id,
+            session_id=about.session_id,
             event_id=event_id,
             index=None if index is None or index < 0 else index,
             time=time,
@@ -348,9 +341,9 @@ class Engine:
             reason=spec.reason,
             shadow=spec.shadow,
             tags=spec.tags,
-            run_id=cell.run_id,
-            agent=cell.agent,
-            labels=cell.labels,
+            run_id=about.run_id,
+            agent=about.agent,
+            labels=about.labels,
             suppressed=suppressed,
         )
 
@@ -358,11 +351,14 @@ class Engine:
         """Count a rule that raised, and say so once: the id does not depend on where it happened."""
         self.counts.rule_errors[bound.number] += 1
         self.raised.add(bound.number)
-        bound.mark_suspect()
+        if not bound.suspect:
+            bound.mark_suspect()
+            self._arrange()
         if bound.number in self._failed:
             return
         self._failed.add(bound.number)
         spec = bound.spec
+        about = event or cell.last or cell.make_end("closed", cell.time)
         out.append(
             Finding(
                 alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
@@ -370,10 +366,10 @@ class Engine:
                 slot=spec.slot,
                 kind="rule_error",
                 severity=Severity.ERROR,
-                session_id=cell.session_id,
-                event_id=event.event_id if event is not None else cell.last_event_id,
+                session_id=about.session_id,
+                event_id=about.event_id,
                 index=None,
-                time=event.time if event is not None else cell.now,
+                time=about.time,
                 detail=f"the rule raised {type(error).__name__} and skipped this event; further ones are only counted",
                 evidence={"error": str(error)[:200], "kind": spec.kind},
                 tags=spec.tags,

@@ -1,91 +1,115 @@
-"""Which rules can say something about an event: by its kind, its tool and its text."""
+"""Which rules can say something about an event: by its kind, its tool and its text.
+
+A plan lists them in three sorts, because most rules need little: a stateless rule only its handler, a
+plain one its state too, and a full one also a gate, a key, a timer or a `for`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import Bound, Handler, overrides
 from stream_guard.engine.texts import TextIndex
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.patterns import ToolPattern
-from stream_guard.rule import Where
+from stream_guard.rule import State, Where
 
-Entries: TypeAlias = tuple[tuple[Bound, Handler], ...]
+Entry: TypeAlias = tuple[Bound, Handler]
 
-_HANDLERS: dict[type[Event], str] = {
+_HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",
     Turn: "on_turn",
     ToolCall: "on_tool_call",
     GateDecision: "on_decision",
     ToolResult: "on_tool_result",
 }
-_MEMO_LIMIT = 4096
+_MEMO_LIMIT: Final = 4096
 
 
-class ByTool:
-    """Rules for events that name a tool, resolved once per name."""
+class Plan:
+    """The rules to run for one sort of event."""
 
-    __slots__ = ("_entries", "_memo")
+    __slots__ = ("entries", "full", "plain", "stateless", "texts")
 
-    def __init__(self, entries: Sequence[tuple[Bound, Handler]]) -> None:
-        self._entries: list[tuple[ToolPattern | None, Bound, Handler]] = [
-            (bound.rule.tools(), bound, handle) for bound, handle in entries
+    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None) -> None:
+        self.entries = tuple(entries)
+        self.stateless: tuple[tuple[Handler, Bound], ...] = tuple(
+            (handle, bound) for bound, handle in entries if bound.plain and bound.stateless
+        )
+        self.plain: tuple[tuple[int, Handler, Callable[[], State], Bound], ...] = tuple(
+            (bound.number, handle, bound.rule.state_type, bound)
+            for bound, handle in entries
+            if bound.plain and not bound.stateless
+        )
+        self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain)
+        self.texts = texts
+
+
+class PlansByTool(dict[str, Plan | None]):
+    """Plans for events that name a tool, made when a name is first seen; None where no rule cares."""
+
+    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None) -> None:
+        super().__init__()
+        self._entries = [(bound.rule.tools(), bound, handle) for bound, handle in entries]
+        self._texts = texts
+
+    def __missing__(self, tool: str) -> Plan | None:
+        # Names come from the agent: a stream of invented ones must not fill the memory.
+        if len(self) >= _MEMO_LIMIT:
+            self.clear()
+        wanted = [
+            (bound, handle) for pattern, bound, handle in self._entries if pattern is None or pattern.matches(tool)
         ]
-        self._memo: dict[str, Entries] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
-    def get(self, tool: str) -> Entries:
-        """Return the rules that want to see this tool."""
-        known = self._memo.get(tool)
-        if known is None:
-            # Names come from the agent: a stream of invented ones must not fill the memory.
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
-            known = self._memo[tool] = tuple(
-                (bound, handle) for pattern, bound, handle in self._entries if pattern is None or pattern.matches(tool)
-            )
-        return known
+        plan = self[tool] = Plan(wanted, self._texts) if wanted or self._texts else None
+        return plan
 
 
 class Index:
     """The rules of one key, arranged by what can set them off."""
 
-    __slots__ = ("bounds", "calls", "decisions", "ends", "results", "texts", "turns", "users")
+    __slots__ = ("bounds", "calls", "decisions", "ends", "results", "turns", "users")
 
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self.bounds = tuple(bounds)
-        self.texts: dict[type[Event], TextIndex] = {}
-        self.users: Entries = tuple(self._entries(UserMessage, "user"))
-        self.turns: Entries = tuple(self._entries(Turn, "response"))
-        self.calls = ByTool(self._entries(ToolCall, "tool_args"))
-        self.decisions = ByTool(self._entries(GateDecision, None))
-        self.results = ByTool(self._entries(ToolResult, "tool_result"))
+        self.users = self._plan(UserMessage, "user")
+        self.turns = self._plan(Turn, "response")
+        self.calls = PlansByTool(*self._sorted(ToolCall, "tool_args"))
+        self.decisions = PlansByTool(*self._sorted(GateDecision, None))
+        self.results = PlansByTool(*self._sorted(ToolResult, "tool_result"))
         self.ends = tuple(bound for bound in bounds if bound.end is not None)
 
-    def _entries(self, event_type: type[Event], where: Where | None) -> list[tuple[Bound, Handler]]:
-        """Collect the rules to call for every event of a type; the text index takes those that wait for a text."""
-        listed: list[tuple[Bound, Handler]] = []
-        waiting: list[tuple[Bound, Handler]] = []
+    def plan(self, event: Event) -> Plan | None:
+        """Return the rules to run for an event of any kind."""
+        if isinstance(event, ToolCall):
+            return self.calls[event.tool]
+        if isinstance(event, ToolResult):
+            return self.results[event.tool]
+        if isinstance(event, GateDecision):
+            return self.decisions[event.tool]
+        return self.turns if isinstance(event, Turn) else self.users if isinstance(event, UserMessage) else None
+
+    def _plan(self, event_type: type[Event], where: Where) -> Plan | None:
+        entries, texts = self._sorted(event_type, where)
+        return Plan(entries, texts) if entries or texts else None
+
+    def _sorted(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], TextIndex | None]:
+        """Collect the rules to call for every event of a type, and an index of those that wait for a text."""
+        listed: list[Entry] = []
+        waiting: list[Entry] = []
         name = _HANDLERS[event_type]
         for bound in self.bounds:
             if not overrides(bound.rule, name) and (bound.gate is None or bound.ungated is None):
                 continue
             handle: Handler = getattr(bound.rule, name)
             (waiting if where in bound.texts and _may_wait(bound) else listed).append((bound, handle))
-        if waiting and where is not None:
-            self.texts[event_type] = TextIndex(waiting, where)
-        return listed
+        return listed, TextIndex(waiting, where) if waiting and where is not None else None
 
 
 def _may_wait(bound: Bound) -> bool:
     """Whether a rule may sleep until its text occurs.
 
     A gated rule with an end to judge may not: the engine has to know that the gate opened, even at a
-    turn without the text. Neither may one that cannot judge events without content or clock, or that
-    is limited to some tools.
+    turn without the text. Neither may one with a `for`, or one that is limited to some tools.
     """
     gate_matters = bound.gate is not None and (bound.end is not None or bound.ungated is not None)
     return not gate_matters and bound.spec.hold is None and bound.rule.tools() is None

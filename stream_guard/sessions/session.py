@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ import xxhash
 
 from stream_guard.counts import Counts
 from stream_guard.engine import Address, Cell, Engine
-from stream_guard.model import Event, Json
+from stream_guard.model import Event, Json, SessionEnd
 
 ROW_VERSION: Final = 1
 
@@ -51,8 +52,10 @@ class Session(Cell):
         "explicit_part",
         "fresh_part",
         "lag",
+        "older",
         "open",
         "recent",
+        "restored",
         "scheduled",
         "seq",
     )
@@ -62,13 +65,38 @@ class Session(Cell):
         self.seq = 0  # events applied: makes derived ids unique
         self.attempts = 0
         self.open: list[Open] = []
-        self.recent: dict[int, None] = {}  # digests of the last event ids, oldest first
+        self.recent: set[str | int] = set()  # the last event ids, in two generations; a stored session
+        self.older: set[str | int] = set()  # comes back with their digests instead
+        self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part
         self.lag = 0.0  # how far this session's clock runs behind the stream's
         self.scheduled: float | None = None  # when the table means to look at it next
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
+
+
+    def has_seen(self, event_id: str) -> bool:
+        """Whether an event of this id came before, as far as the session remembers."""
+        if event_id in self.recent or event_id in self.older:
+            return True
+        if not self.restored:
+            return False
+        digest = id_digest(event_id)
+        return digest in self.recent or digest in self.older
+
+    def note_id(self, event_id: str, window: int) -> None:
+        """Remember an id; at least half of the window's, and at most all of it, are kept."""
+        recent = self.recent
+        recent.add(event_id)
+        if len(recent) * 2 >= window:
+            self.older, self.recent = recent, set()
+            self.restored = max(0, self.restored - 1)
+
+
+def id_digest(event_id: str) -> int:
+    """Return the number by which a stored session knows an event id."""
+    return xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
 
 
 class Row(msgspec.Struct, array_like=True, gc=False):
@@ -80,7 +108,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     agent: str
     labels: dict[str, str]
     last_event_id: str
-    now: float | None
+    time: float | None
     turns: int
     part: int
     flags: int
@@ -89,6 +117,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     lag: float
     explicit_part: str
     recent: bytes
+    older: bytes
     memory: list[int]
     open: list[Open]
     states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
@@ -120,16 +149,17 @@ def pack(session: Session, engine: Engine) -> bytes:
     for call in session.open:
         if call.digest == 0:
             call.digest, call.args = args_digest(call.args), None
+    last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
     return _encoder.encode(
         (
             ROW_VERSION,
-            session.session_id,
-            session.run_id,
-            session.agent,
-            session.labels,
-            session.last_event_id,
-            session.now,
+            last.session_id,
+            last.run_id,
+            last.agent,
+            last.labels,
+            last.event_id,
+            session.time,
             session.turns,
             session.part,
             flags,
@@ -137,7 +167,8 @@ def pack(session: Session, engine: Engine) -> bytes:
             session.attempts,
             session.lag,
             session.explicit_part,
-            array("Q", session.recent).tobytes(),
+            _digests(session.recent),
+            _digests(session.older),
             sorted(session.memory),
             session.open,
             states,
@@ -148,6 +179,10 @@ def pack(session: Session, engine: Engine) -> bytes:
             session.buffer,
         )
     )
+
+
+def _digests(ids: set[str | int]) -> bytes:
+    return array("Q", sorted(one if isinstance(one, int) else id_digest(one) for one in ids)).tobytes()
 
 
 def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
@@ -163,12 +198,15 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
         counts.state_resets += 1
         return None
     session = Session(session_id)
-    for name in ("session_id", "run_id", "agent", "labels", "last_event_id", "now", "turns", "part"):
-        setattr(session, name, getattr(row, name))
+    session.last = SessionEnd(
+        session_id=row.session_id, event_id=row.last_event_id, run_id=row.run_id, agent=row.agent, labels=row.labels
+    )
+    session.now = -inf if row.time is None else row.time
+    session.turns, session.part = row.turns, row.part
     session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
     session.explicit_part, session.buffer, session.open = row.explicit_part, row.buffer, row.open
     session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
-    session.recent = dict.fromkeys(array("Q", row.recent))
+    session.recent, session.older, session.restored = set(array("Q", row.recent)), set(array("Q", row.older)), 2
     session.memory = set(row.memory)
     _restore_rules(session, row, engine, counts)
     return session

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import inf
 from operator import itemgetter
 
-import xxhash
+from msgspec.structs import force_setattr
 
 from stream_guard.counts import CloseReason, Counts
 from stream_guard.engine import Engine
@@ -46,8 +46,9 @@ class SessionTable:
         self.counts = counts
         self.limits = limits or Limits()
         self.shared_clock = shared_clock
-        self.watermark: float | None = None
-        self._tracker = Tracker(engine, counts, max_open_calls=self.limits.max_open_calls)
+        self.watermark = -inf
+        span = self._span if engine.spanning else None
+        self._tracker = Tracker(engine, counts, span, max_open_calls=self.limits.max_open_calls)
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
         self._window = self.limits.duplicate_window
@@ -70,20 +71,19 @@ class SessionTable:
             session = self._arrive(event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            recent = session.recent
-            digest = xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
-            if digest in recent:
+            if session.has_seen(event_id):
                 self.counts.duplicate_events += 1
                 return
-            recent[digest] = None
-            if len(recent) > self._window:
-                del recent[next(iter(recent))]
-        if self._lateness and event.time is not None:
+            session.note_id(event_id, self._window)
+        time = event.time
+        if time is not None and self._lateness:
             self._reorder(event, session, out)
         else:
             self._apply(event, session, out)
-        if self.shared_clock and event.time is not None:
-            self._follow_clock(event.time, event.session_id, out)
+        if time is not None and self.shared_clock:
+            if time - self._lateness > self.watermark:
+                self.watermark = time - self._lateness
+            self._follow_clock(event.session_id, out)
 
     def _arrive(self, event: Event, out: Found) -> Session:
         """Bring in the session of an event that is not among those at hand."""
@@ -99,28 +99,35 @@ class SessionTable:
         time = event.time
         if time is not None:
             now = session.now
-            if now is None or time >= now:
-                if now is not None and time - now >= self._idle:
-                    session = self._renew(session, now, out)
+            if time >= now:
+                if time - now >= self._idle and now > -inf:
+                    session = self._renew(session, out)
                 elif session.timers:
                     self.engine.fire(session, time, out)
                 session.now = time
             else:
                 self.counts.late_events += 1
-        if type(event) is SessionEnd:
-            self.counts.events[SessionEnd] += 1
+        kind = type(event)
+        self.counts.events[kind] += 1
+        if kind is SessionEnd:
             self._end(session, "closed", out, time=time)
             return
-        self._tracker.apply(event, session, out)
-        if self.engine.spanning:
-            self._span(event, session, out)
+        session.seq += 1
+        if not event.event_id or event.event_id[0] == "~":
+            # No id at the source: the content's digest and the place in the session make one that a replay repeats.
+            force_setattr(event, "event_id", f"{event.event_id or '~'}.{session.seq}")
+        if event.part and event.part != session.explicit_part:
+            self._tracker.begin_part(session, out, name=event.part)
+        self._tracker.apply[kind](event, session, out)
+        session.last = event
 
-    def _renew(self, session: Session, now: float, out: Found) -> Session:
+    def _renew(self, session: Session, out: Found) -> Session:
         """Close a session that fell silent and open it again for the event that broke the silence."""
         waiting, session.buffer = session.buffer, []
-        self._end(session, "idle", out, time=now + self._idle)
+        self._end(session, "idle", out, time=session.now + self._idle)
         renewed = self._wake(session.id)
-        renewed.buffer, renewed.recent = waiting, session.recent
+        renewed.buffer = waiting
+        renewed.recent, renewed.older, renewed.restored = session.recent, session.older, session.restored
         return renewed
 
     def _span(self, event: Event, session: Session, out: Found) -> None:
@@ -131,13 +138,14 @@ class SessionTable:
                 continue
             cell = self._touched.get(cell_id) or self._wake(cell_id)
             if event.time is not None:
-                if cell.now is not None and event.time - cell.now >= self._idle:
-                    cell = self._renew(cell, cell.now, out)
+                if event.time - cell.now >= self._idle and cell.now > -inf:
+                    cell = self._renew(cell, out)
                 self.engine.fire(cell, event.time, out)
-                cell.now = event.time if cell.now is None else max(cell.now, event.time)
-            cell.session_id, cell.run_id, cell.agent = session.session_id, session.run_id, session.agent
-            cell.labels, cell.turns, cell.last_event_id = session.labels, session.turns, event.event_id
-            self.engine.dispatch(spanning.index, event, cell, session.memory, out)
+                cell.now = max(cell.now, event.time)
+            cell.turns, cell.last = session.turns, event
+            plan = spanning.index.plan(event)
+            if plan is not None:
+                self.engine.run(plan, event, cell, session.memory, out)
             if self.shared_clock:
                 self._schedule(cell)
 
@@ -146,7 +154,7 @@ class SessionTable:
         self._arrivals += 1
         insort(session.buffer, (event.time or 0.0, self._arrivals, event), key=itemgetter(0, 1))
         settled = session.buffer[-1][0] - self._lateness
-        self._wind(session, settled if session.now is None else max(settled, session.now), out)
+        self._wind(session, max(settled, session.now), out)
 
     def _release(self, session: Session, until: float, out: Found) -> None:
         """Apply the buffered events up to a time; one of them may end the session, or renew it."""
@@ -178,22 +186,18 @@ class SessionTable:
             oldest = next(others, None)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
-            self._end(oldest, "evicted", out, time=oldest.now)
+            self._end(oldest, "evicted", out, time=oldest.time)
 
-    def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
-        """Let an event move the stream's clock, and wake the sessions whose time has come."""
-        watermark = self.watermark
-        if watermark is None or time - self._lateness > watermark:
-            self.watermark = watermark = time - self._lateness
+    def _follow_clock(self, session_id: str, out: Found) -> None:
+        """Note how far the session runs behind the stream's clock, and wake those whose time has come."""
         session = self._touched.get(session_id)
         if session is not None:
             newest = session.buffer[-1][0] if session.buffer else session.now
-            if newest is not None:
-                session.lag = watermark - newest + self._lateness
+            session.lag = self.watermark - newest + self._lateness
             if session.scheduled is None or session.timers or session.buffer:
                 self._schedule(session)
-        if self._heap and self._heap[0][0] <= watermark:
-            self.advance(watermark, out)
+        if self._heap and self._heap[0][0] <= self.watermark:
+            self.advance(self.watermark, out)
 
     def _schedule(self, session: Session) -> None:
         wanted = self._deadline(session)
@@ -203,7 +207,7 @@ class SessionTable:
 
     def _deadline(self, session: Session) -> float | None:
         """When the session next wants to be looked at, on the stream's clock."""
-        wanted = inf if session.now is None else session.now + self._idle
+        wanted = inf if session.now == -inf else session.now + self._idle
         if session.timers:
             wanted = min(wanted, *session.timers.values())
         if session.buffer:
@@ -245,9 +249,9 @@ class SessionTable:
         if current is None:
             return
         self.engine.fire(current, now, out)
-        if current.now is not None and now - current.now >= self._idle:
+        if now - current.now >= self._idle and current.now > -inf:
             if current.buffer:  # what waits there came after the silence
-                self._renew(current, current.now, out)
+                self._renew(current, out)
             else:
                 self._end(current, "idle", out, time=current.now + self._idle)
 
@@ -260,17 +264,10 @@ class SessionTable:
             if current is None:
                 return  # one of the buffered events ended it
             session = current
-        if time is None:
-            time = session.now
+        time = session.time if time is None else time
         if time is not None:
             self.engine.fire(session, time, out)
-        end = SessionEnd(
-            session_id=session.session_id,
-            event_id=session.last_event_id,
-            time=time,
-            reason="idle" if reason == "evicted" else reason,
-            index=session.turns - 1,
-        )
+        end = session.make_end("idle" if reason == "evicted" else reason, time)
         spanning = next((group for group in self.engine.spanning if group.owns(session.id)), None)
         self.engine.end(session, end, out, index=spanning.index if spanning else None)
         self._touched.pop(session.id, None)
@@ -287,7 +284,7 @@ class SessionTable:
             if session is None:
                 continue
             # Nothing more will come: deadlines fire as they would for a session that stays silent on a stream.
-            self._end(session, "end_of_input", out, time=None if session.now is None else session.now + self._idle)
+            self._end(session, "end_of_input", out, time=None if session.time is None else session.now + self._idle)
 
     def _ids(self) -> Iterator[str]:
         known = {*self._touched, *self._clean}

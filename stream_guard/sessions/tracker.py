@@ -1,42 +1,43 @@
 """The tracker: raw events become what rules may rely on.
 
 One attempt is counted once, a result finds its call, every event knows its turn, and a session is
-split into the parts that a user began.
+split into the parts that a user began. Events that no rule waits for are only kept track of.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr
 
 from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
-from stream_guard.model import (
-    Event,
-    GateDecision,
-    Json,
-    SessionEnd,
-    ToolCall,
-    ToolResult,
-    Turn,
-    UserMessage,
-)
+from stream_guard.engine.index import Plan
+from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.sessions.session import Open, Session
 
 # Reasons that say "I am waiting for a tool": the answer is still to come.
 _CONTINUES: Final = frozenset(("tool_use", "tool_calls"))
 
 
-class Tracker:
-    """Applies events to sessions, in order, and shows them to the engine."""
+Span: TypeAlias = Callable[[Event, Session, Found], None]
+"""Shows an event to the rules whose key spans sessions."""
 
-    def __init__(self, engine: Engine, counts: Counts, *, max_open_calls: int = 256) -> None:
+
+class Tracker:
+    """Applies events to sessions, in order, and shows them to the engine.
+
+    ``apply`` holds one function per event type; the caller has dropped duplicates and taken care of time.
+    """
+
+    def __init__(self, engine: Engine, counts: Counts, span: Span | None, *, max_open_calls: int = 256) -> None:
         self._engine = engine
         self._counts = counts
+        self._span = span
         self._max_open_calls = max_open_calls
-        self._apply = {
+        self.apply: dict[type[Event], Callable[[Any, Session, Found], None]] = {
             UserMessage: self._user_message,
             Turn: self._turn,
             ToolCall: self._tool_call,
@@ -44,149 +45,173 @@ class Tracker:
             ToolResult: self._tool_result,
         }
 
-    def apply(self, event: Event, session: Session, out: Found) -> None:
-        """Fold one event; the caller has dropped duplicates and taken care of time and of the end."""
-        session.seq += 1
-        event_id = event.event_id
-        if not event_id or event_id[0] == "~":
-            # No id at the source: the content's digest and the place in the session make one that a replay repeats.
-            event_id = f"{event_id or '~'}.{session.seq}"
-            force_setattr(event, "event_id", event_id)
-        session.session_id = event.session_id
-        if event.run_id:
-            session.run_id = event.run_id
-        if event.agent:
-            session.agent = event.agent
-        if event.labels:
-            session.labels = event.labels
-        self._counts.events[type(event)] += 1
-        if event.part and event.part != session.explicit_part:
-            self._begin_part(session, out, name=event.part)
-        self._apply[type(event)](event, session, out)  # type: ignore[operator]  # each takes its own event type
-        session.last_event_id = event_id
-
-    def _begin_part(self, session: Session, out: Found, *, name: str = "") -> None:
+    def begin_part(self, session: Session, out: Found, *, name: str = "") -> None:
+        """Let a new user-initiated part of the session begin; what the last one left open is judged."""
         if session.part_active:
-            end = SessionEnd(session_id=session.session_id, event_id=session.last_event_id, time=session.now)
-            self._engine.end(session, end, out, part_only=True)
+            self._engine.end(session, session.make_end("closed", session.time), out, part_only=True)
             session.part += 1
             session.part_active = False
         session.explicit_part = name
 
     def _user_message(self, message: UserMessage, session: Session, out: Found) -> None:
         if not message.part:
-            self._begin_part(session, out)
+            self.begin_part(session, out)
             session.fresh_part = True
+        engine = self._engine
+        if engine.remembers:
+            engine.remember(message, session.memory)
         force_setattr(message, "index", session.turns - 1)
-        self._see(message, session, out)
+        self._show(engine.local.users, message, session, out)
 
     def _turn(self, turn: Turn, session: Session, out: Found) -> None:
-        if not turn.part and not session.fresh_part and opens_part(turn, after_answer=session.answered):
-            self._begin_part(session, out)
-        session.fresh_part = False
+        if session.fresh_part:
+            session.fresh_part = False
+        elif not turn.part and opens_part(turn, after_answer=session.answered):
+            self.begin_part(session, out)
         session.part_active = True
-        stop_reason = turn.response.get("stop_reason")
-        session.answered = stop_reason not in _CONTINUES
-        content = turn.response.get("content")
-        texts: list[str] = []
-        blocks: list[dict[str, Json]] = []
-        if isinstance(content, list):
-            for block in content:
-                if isinstance(block, dict):
-                    if block.get("type") == "text":
-                        if isinstance(block.get("text"), str):
-                            texts.append(block["text"])
-                    elif block.get("type") == "tool_use":
-                        blocks.append(block)
-        elif isinstance(content, str):
-            texts.append(content)
-        index = session.turns
-        session.turns = index + 1
-        force_setattr(turn, "index", index)
-        force_setattr(turn, "text", texts[0] if len(texts) == 1 else "\n".join(texts))
-        force_setattr(turn, "tools", tuple([_name(block) for block in blocks]))
-        self._see(turn, session, out)
+        response = turn.response
+        session.answered = response.get("stop_reason") not in _CONTINUES
+        blocks = self._stamp_turn(turn, response.get("content"), session)
+        engine = self._engine
+        if engine.remembers:
+            engine.remember(turn, session.memory)
+        self._show(engine.local.turns, turn, session, out)
         for number, block in enumerate(blocks):
-            self._tool_call(_call_of(turn, number, block), session, out, in_block=True)
+            self._block(turn, number, block, session, out)
 
-    def _tool_call(self, call: ToolCall, session: Session, out: Found, *, in_block: bool = False) -> None:
-        if self._is_known(call, session, in_block=in_block):
+    def _stamp_turn(self, turn: Turn, content: Json, session: Session) -> list[dict[str, Json]]:
+        """Number the turn, join its text and name its tools; return the tool-use blocks."""
+        text = ""
+        blocks: list[dict[str, Json]] = []
+        if type(content) is list:
+            for block in content:
+                if type(block) is dict:
+                    kind = block.get("type")
+                    if kind == "text":
+                        said = block.get("text")
+                        if type(said) is str:
+                            text = f"{text}\n{said}" if text else said
+                    elif kind == "tool_use":
+                        blocks.append(block)
+        elif type(content) is str:
+            text = content
+        force_setattr(turn, "index", session.turns)
+        session.turns += 1
+        force_setattr(turn, "text", text)
+        force_setattr(turn, "tools", tuple([_name(block) for block in blocks]) if blocks else ())
+        return blocks
+
+    def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Found) -> None:
+        """A tool-use block of a turn is an attempt, unless the gate has told of it already."""
+        tool, args, call_id = _name(block), block.get("input"), block.get("id")
+        call_id = call_id if type(call_id) is str else ""
+        if session.open and _meets_block(session.open, call_id, tool, args):
+            self._counts.merged_calls += 1
+            return
+        self._attempt(session, call_id, tool, args, in_block=True)
+        plan = self._engine.local.calls[tool]
+        if plan is not None or self._span is not None:
+            self._show_call(plan, _call_of(turn, number, tool, call_id, args), session, out)
+
+    def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
+        if session.open and _meets_event(session.open, call):
             self._counts.merged_calls += 1
             return
         session.part_active = True
-        attempt = session.attempts
-        session.attempts = attempt + 1
-        index = session.turns - 1
-        force_setattr(call, "index", index)
-        force_setattr(call, "attempt", attempt)
+        self._attempt(session, call.call_id, call.tool, call.args, in_block=False)
+        self._show_call(self._engine.local.calls[call.tool], call, session, out)
+
+    def _attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> None:
         if len(session.open) >= self._max_open_calls:
             del session.open[0]
             self._counts.evictions["open_calls"] += 1
         session.open.append(
-            Open(call.call_id, call.tool, attempt, index, in_block, not in_block, 0, call.args)
+            Open(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args)
         )
-        self._see(call, session, out)
+        session.attempts += 1
 
-    def _is_known(self, call: ToolCall, session: Session, *, in_block: bool) -> bool:
-        """Whether this is another sighting of an attempt that is still open.
-
-        A block and an event meet once. Two events meet when they share an id; without one they are two
-        attempts. Two blocks never meet, even under one id: a model that asks twice asks twice.
-        """
-        for known in reversed(session.open):
-            if known.call_id != call.call_id:
-                continue
-            if in_block:
-                meets = known.in_event and not known.in_block
-            else:
-                meets = (known.in_block and not known.in_event) or (known.in_event and call.call_id != "")
-            if meets and known.same_call(call.tool, call.args):
-                if in_block:
-                    known.in_block = True
-                else:
-                    known.in_event = True
-                return True
-        return False
+    def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Found) -> None:
+        force_setattr(call, "index", session.turns - 1)
+        force_setattr(call, "attempt", session.attempts - 1)
+        self._show(plan, call, session, out)
 
     def _decision(self, decision: GateDecision, session: Session, out: Found) -> None:
-        call = _open_call(decision, session)
+        position = _open_call(decision, session.open)
+        call = None if position is None else session.open[position]
         force_setattr(decision, "index", call.index if call else session.turns - 1)
         force_setattr(decision, "attempt", call.attempt if call else -1)
         if call and not decision.tool:
             force_setattr(decision, "tool", call.tool)
-        self._see(decision, session, out)
+        self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Found) -> None:
-        call = _open_call(result, session)
-        if call is None:
+        position = _open_call(result, session.open)
+        if position is None:
             self._counts.unpaired_results += 1
+            index, attempt = session.turns - 1, -1
         else:
-            session.open.remove(call)
+            call = session.open.pop(position)
+            index, attempt = call.index, call.attempt
             if not result.tool:
                 force_setattr(result, "tool", call.tool)
-        force_setattr(result, "index", call.index if call else session.turns - 1)
-        force_setattr(result, "attempt", call.attempt if call else -1)
-        self._see(result, session, out)
+        plan = self._engine.local.results[result.tool]
+        if plan is not None or self._span is not None:
+            force_setattr(result, "index", index)
+            force_setattr(result, "attempt", attempt)
+            self._show(plan, result, session, out)
 
-    def _see(self, event: Event, session: Session, out: Found) -> None:
-        self._engine.observe(event, session, out)
+    def _show(self, plan: Plan | None, event: Event, session: Session, out: Found) -> None:
+        if plan is not None:
+            self._engine.run(plan, event, session, session.memory, out)
+        if self._span is not None:
+            self._span(event, session, out)
 
 
-def _open_call(event: ToolResult | GateDecision, session: Session) -> Open | None:
+def _meets_block(known: list[Open], call_id: str, tool: str, args: Json) -> bool:
+    """Whether a block is another sighting of an open attempt: one that an event told of, and no block yet.
+
+    Two blocks never meet, even under one id: a model that asks twice asks twice.
+    """
+    for call in reversed(known):
+        if call.call_id == call_id and call.in_event and not call.in_block and call.same_call(tool, args):
+            call.in_block = True
+            return True
+    return False
+
+
+def _meets_event(known: list[Open], event: ToolCall) -> bool:
+    """Whether an event is another sighting of an open attempt.
+
+    It meets the block that announced it, once; and another event, when they share an id. Without ids, two
+    events are two attempts.
+    """
+    for call in reversed(known):
+        if (
+            call.call_id == event.call_id
+            and ((call.in_block and not call.in_event) or (call.in_event and event.call_id))
+            and call.same_call(event.tool, event.args)
+        ):
+            call.in_event = True
+            return True
+    return False
+
+
+def _open_call(event: ToolResult | GateDecision, known: list[Open]) -> int | None:
     """Find the latest open call of that id; ids repeat in real traces, and some sources have none."""
-    for call in reversed(session.open):
-        if call.call_id == event.call_id if event.call_id else call.tool == event.tool:
-            return call
+    call_id = event.call_id
+    for position in range(len(known) - 1, -1, -1):
+        call = known[position]
+        if call.call_id == call_id if call_id else call.tool == event.tool:
+            return position
     return None
 
 
 def _name(block: dict[str, Json]) -> str:
     name = block.get("name")
-    return name if isinstance(name, str) else ""
+    return name if type(name) is str else ""
 
 
-def _call_of(turn: Turn, number: int, block: dict[str, Json]) -> ToolCall:
-    call_id = block.get("id")
+def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json) -> ToolCall:
     return ToolCall(
         session_id=turn.session_id,
         event_id=f"{turn.event_id}/{number}",
@@ -198,22 +223,24 @@ def _call_of(turn: Turn, number: int, block: dict[str, Json]) -> ToolCall:
         labels=turn.labels,
         part=turn.part,
         captured=turn.captured,
-        tool=_name(block),
-        call_id=call_id if isinstance(call_id, str) else "",
-        args=block.get("input"),
+        tool=tool,
+        call_id=call_id,
+        args=args,
     )
 
 
 def opens_part(turn: Turn, *, after_answer: bool) -> bool:
     """Whether the turn's request begins a user-initiated part of the session."""
-    if turn.request is None or not turn.captured:
+    request = turn.request
+    if request is None or not turn.captured:
         return False  # without the request, or its messages, there is nothing to go by
-    messages = turn.request.get("messages")
-    if after_answer or not isinstance(messages, list):
+    if after_answer:
         return True
-    for message in reversed(messages):
-        if isinstance(message, dict) and message.get("role") != "system":
-            return _is_user(message)
+    messages = request.get("messages")
+    if type(messages) is list:
+        for message in reversed(messages):
+            if type(message) is dict and message.get("role") != "system":
+                return _is_user(message)
     return True
 
 
@@ -227,3 +254,5 @@ def _is_user(message: dict[str, Json]) -> bool:
         and content
         and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
     )
+
+

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from hypothesis import given, settings
@@ -21,7 +20,6 @@ from stream_guard.testing import events, rule_spec
 from stream_guard.testing.laws import Trace, traces
 
 KINDS = build_registry().kinds
-EXAMPLES = int(os.environ.get("STREAM_GUARD_EXAMPLES", "400"))
 
 CONDITIONS: list[Any] = [
     None,
@@ -99,7 +97,7 @@ def ids(found: list[Finding]) -> list[str]:
     return sorted(finding.alert_id for finding in found)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=4 * settings().max_examples)
 @given(cases())
 def test_batch_is_stream_with_restarts_is_inline(case: tuple[Policy, Trace]) -> None:
     policy, trace = case

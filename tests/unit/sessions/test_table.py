@@ -31,6 +31,9 @@ class AnswerWithin(sg.Rule[sg.Params, Pending]):
 
     kind = "answer_within"
 
+    def needs(self) -> frozenset[sg.Need]:
+        return frozenset(("clock",))
+
     def on_tool_call(self, call: sg.ToolCall, state: Pending) -> None:
         if call.tool == "ask" and call.time is not None:
             state.due, state.asked = call.time + 60, state.asked + 1
@@ -197,9 +200,19 @@ def test_an_event_that_can_belong_to_no_session_is_refused(session_id: str) -> N
 
 
 def test_the_duplicate_window_is_bounded() -> None:
-    table = Table(limits=Limits(duplicate_window=2))
-    for name in ("a", "b", "c", "a"):
+    table = Table(limits=Limits(duplicate_window=4))
+    for name in ("a", "b", "c", "d", "e", "a"):
         table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
     assert table.counts.duplicate_events == 0
-    table.table.feed(ToolCall(session_id="s", event_id="c", tool="x"), [])
+    table.table.feed(ToolCall(session_id="s", event_id="e", tool="x"), [])
     assert table.counts.duplicate_events == 1
+
+
+def test_a_restart_forgets_no_event_id() -> None:
+    table = Table(limits=Limits(duplicate_window=4))
+    for name in ("a", "b", "c", "c"):
+        table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
+        table.table.commit()
+        table.table = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, table.table.limits)
+    table.table.feed(ToolCall(session_id="s", event_id="a", tool="x"), [])
+    assert table.counts.duplicate_events == 2

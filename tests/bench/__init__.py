@@ -1,0 +1,1 @@
+"""Benchmarks: ratios taken in one run, never a time limit. ``make bench`` prints a table and writes JSON."""

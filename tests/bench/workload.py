@@ -1,0 +1,99 @@
+"""The load that is measured: a refund agent's events of about 765 bytes, and policies of 10, 50 and 200 rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from stream_guard.demo.sessions import sample_events
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.registry import Registry
+
+FILLER = (
+    "The parcel left our warehouse on Tuesday, reached the depot on Wednesday and was handed to the neighbour, "
+    "who signed for it; the photograph shows the damaged corner, and the scale says that nothing is missing. "
+)
+
+
+def event_lines(sessions: int) -> list[bytes]:
+    """Return JSON lines of sample sessions, filled up to the size that events have in production."""
+    return [json.dumps(_filled(event)).encode() for event in sample_events(sessions)]
+
+
+def _filled(event: dict[str, Any]) -> dict[str, Any]:
+    kind = event["kind"]
+    if kind == "turn":
+        content = event["response"]["content"]
+        event["response"]["content"] = [{"type": "text", "text": FILLER + FILLER[:90]}, *content]
+    elif kind == "tool_call":
+        event["args"]["note"] = FILLER * 2
+    elif kind == "tool_result":
+        event["output"] = {"body": event["output"], "note": FILLER * 2}
+    elif kind == "user_message":
+        event["text"] += FILLER * 2
+    return event
+
+
+def long_session_lines(length: int, sessions: int = 1) -> Iterator[bytes]:
+    """Yield sessions of one length: a turn that asks for a tool, the call, its result, over and over."""
+    for number in range(sessions):
+        for step in range(length):
+            kind = ("turn", "tool_call", "tool_result")[step % 3]
+            call_id = f"c{step // 3}"
+            args = {"order_id": f"A-{number}", "amount": 40, "note": FILLER}
+            event: dict[str, Any] = {
+                "kind": kind,
+                "event_id": f"e-{number}-{step}",
+                "session_id": f"long-{number}",
+                "time": 1_767_600_000.0 + step * 0.5,
+                "agent": "refund-agent@3",
+                "labels": {"env": "bench"},
+            }
+            if kind == "turn":
+                block = {"type": "tool_use", "id": call_id, "name": "lookup_order", "input": args}
+                usage = {"input_tokens": 20, "output_tokens": 5}
+                event["request"] = {"model": "m", "messages": [{"role": "tool", "content": "ok"}]}
+                event["response"] = {"content": [{"type": "text", "text": FILLER}, block], "stop_reason": "tool_use", "usage": usage}
+            elif kind == "tool_call":
+                event |= {"tool": "lookup_order", "call_id": call_id, "args": args}
+            else:
+                event |= {"tool": "lookup_order", "call_id": call_id, "output": {"note": FILLER}}
+            yield json.dumps(event).encode()
+
+
+def _rule(number: int) -> dict[str, Any]:
+    """One of fifty rules over what the sample sessions do; few of them ever fire."""
+    tools = ("lookup_order", "quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit")
+    tool, other = tools[number % 5], tools[(number + 1) % 5]
+    makers: list[dict[str, Any]] = [
+        {"kind": "must_call_before", "params": {"first": "lookup_order", "second": tool if number % 5 else "issue_refund"}},
+        {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
+        {"kind": "forbidden_text", "params": {"pattern": f"(?i)internal code {number}[0-9]{{3}}|password {number}"}},
+        {"kind": "must_remain_consistent", "params": {"path": "tool.args.order_id"}},
+        {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
+        {"kind": "max_turns", "params": {"n": 40 + number}},
+        {"kind": "must_followup", "params": {
+            "trigger": [{"path": "response.stop_reason", "op": "==", "value": f"stop-{number}"}],
+            "must": {"kind": "tool_call", "tool_name": other}}},
+        {"kind": "max_total_tokens", "params": {"n": 100_000 + number}},
+        {"kind": "must_call_before", "params": {"first": "confirm_refund_amount", "second": other},
+         "when": [{"path": "labels.tier", "op": "==", "value": "large"}]},
+        {"kind": "required_stop_reason", "params": {"allowed": ["end_turn", "tool_use", "max_tokens"]}},
+    ]
+    return {"id": f"rule-{number}", **makers[number % len(makers)]}
+
+
+def policy(rules: int, registry: Registry) -> Policy:
+    """Return a policy: up to 50 rules over what happens, the rest over tools nobody calls."""
+    listed = [_rule(number) for number in range(min(rules, 50 if rules < 200 else 10))]
+    for number in range(len(listed), rules):
+        tool = f"unused_tool_{number}"
+        rare: dict[str, Any] = (
+            {"kind": "no_call", "params": {"tool": tool}}
+            if number % 2
+            else {"kind": "must_call_before", "params": {"first": "approve", "second": tool}}
+        )
+        listed.append({"id": f"rare-{number}", **rare})
+    return load_policy(json.dumps({"rules": listed}), registry, file="bench.json")
