@@ -4,7 +4,7 @@ These names are all a pack of rules, decoders or sinks needs; everything else is
 """
 
 from stream_guard.arguments import parse_arguments, parse_json
-from stream_guard.conditions import MISSING, Condition, Path, json_equal
+from stream_guard.conditions import Condition
 from stream_guard.durations import Duration
 from stream_guard.errors import DecodeError, Place, Problem, SinkError
 from stream_guard.hookspecs import hookimpl
@@ -22,6 +22,7 @@ from stream_guard.model import (
     Turn,
     UserMessage,
 )
+from stream_guard.paths import MISSING, Path, json_equal
 from stream_guard.patterns import Regex, ToolPattern, literal
 from stream_guard.ports import Dialect, Document, Record
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -19,156 +19,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from stream_guard.durations import parse_duration
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, Json
+from stream_guard.paths import MISSING, ROOTS, Path, When, json_equal
 from stream_guard.patterns import Regex
-
-
-class Missing:
-    """The type of ``MISSING``: no value, which is not the same as null."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = Missing()
 
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Compare: TypeAlias = Callable[[Json, Event], bool]
-When: TypeAlias = Literal["turn", "user", "event"]
-
-
-def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
-    """Return what the steps lead to, or ``MISSING``; a path that breaks half-way is missing, not an error."""
-    for step in steps:
-        if isinstance(value, dict):
-            if step not in value:
-                return MISSING
-            value = value[step]
-        elif isinstance(value, list):
-            # Only plain digits index a list: "-1" is a missing path, not the last element.
-            if not (step.isascii() and step.isdigit()) or int(step) >= len(value):
-                return MISSING
-            value = value[int(step)]
-        else:
-            return MISSING
-    return value
-
-
-def json_equal(one: Json, other: Json) -> bool:
-    """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict):
-        return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(json_equal(item, other[key]) for key, item in one.items())
-        )
-    if isinstance(one, list):
-        return (
-            isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
-        )
-    return bool(one == other)
-
-
-def _model(event: Event) -> Json | Missing:
-    if not isinstance(event, Turn):
-        return MISSING
-    requested = lookup(event.request or {}, ("model",))
-    return lookup(event.response, ("model",)) if requested is MISSING else requested
-
-
-def _request(event: Event) -> Json | Missing:
-    return event.request if isinstance(event, Turn) and event.request is not None else MISSING
-
-
-def _response(event: Event) -> Json | Missing:
-    return event.response if isinstance(event, Turn) else MISSING
-
-
-def _stop_reason(event: Event) -> Json | Missing:
-    return lookup(event.response, ("stop_reason",)) if isinstance(event, Turn) else MISSING
-
-
-def _user(event: Event) -> Json | Missing:
-    return {"text": event.text} if isinstance(event, UserMessage) else MISSING
-
-
-def _tool(event: Event) -> Json | Missing:
-    if isinstance(event, ToolCall):
-        return {"name": event.tool, "args": event.args}
-    if isinstance(event, ToolResult):
-        result = {"status": event.status, "output": event.output, "latency_ms": event.latency_ms}
-        return {"name": event.tool, "result": result}
-    return MISSING
-
-
-def _session(event: Event) -> Json | Missing:
-    return {"id": event.session_id, "turn": event.index, "part": event.part}
-
-
-ROOTS: Final[dict[str, tuple[When, Callable[[Event], Json | Missing]]]] = {
-    "request": ("turn", _request),
-    "response": ("turn", _response),
-    "model": ("turn", _model),
-    "stop_reason": ("turn", _stop_reason),
-    "user": ("user", _user),
-    "tool": ("event", _tool),
-    "labels": ("event", lambda event: event.labels),
-    "agent": ("event", lambda event: event.agent),
-    "run_id": ("event", lambda event: event.run_id),
-    "session": ("event", _session),
-}
-
-
-class Path:
-    """A dotted path from an event to a value, split and checked once."""
-
-    __slots__ = ("_root", "steps", "text", "when")
-
-    def __init__(self, text: str) -> None:
-        root, *steps = text.split(".")
-        if root not in ROOTS:
-            raise ValueError(f'path "{text}" can never resolve: it must start with one of {", ".join(ROOTS)}')
-        if not all(steps):
-            raise ValueError(f'path "{text}" has an empty step')
-        self.text = text
-        self.when, self._root = ROOTS[root]
-        self.steps = tuple(steps)
-
-    def find(self, event: Event) -> Json | Missing:
-        """Return the value in the event, or ``MISSING``."""
-        start = self._root(event)
-        return lookup(start, self.steps) if self.steps and start is not MISSING else start
-
-    def __repr__(self) -> str:
-        return f"Path({self.text!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Path) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        def build(value: str) -> Path:
-            try:
-                return cls(value)
-            except ValueError as error:
-                raise PydanticCustomError("path", "{why}", {"why": str(error)}) from None
-
-        return core_schema.no_info_after_validator_function(
-            build,
-            core_schema.str_schema(strict=True),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda path: path.text),
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "pattern": f"^({'|'.join(ROOTS)})(\\.|$)"}
 
 
 def _is_number(value: Json) -> bool:
@@ -243,9 +99,17 @@ def _ageing(_op: str, wanted: Json) -> Compare:
     return older
 
 
+def _equality(op: str, wanted: Json) -> Compare:
+    if op == "!=":
+        return lambda value, _event: not json_equal(value, wanted)
+    if type(wanted) is str:
+        return lambda value, _event: bool(value == wanted)
+    return lambda value, _event: json_equal(value, wanted)
+
+
 OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
-    "==": lambda _op, wanted: lambda value, _event: json_equal(value, wanted),
-    "!=": lambda _op, wanted: lambda value, _event: not json_equal(value, wanted),
+    "==": _equality,
+    "!=": _equality,
     ">": _ordering,
     ">=": _ordering,
     "<": _ordering,
@@ -263,10 +127,11 @@ OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
 class Leaf:
     """One ``{path, op, value}``; a missing path never matches, whatever the operator."""
 
-    __slots__ = ("_absent", "_compare", "path", "tag")
+    __slots__ = ("_absent", "_compare", "_find", "path", "tag")
 
     def __init__(self, path: str, op: str, value: Json) -> None:
         self.path = Path(path)
+        self._find = self.path.find
         self._compare = OPERATORS[op](op, value)
         # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
         self._absent = op == "exists" and value is False
@@ -275,14 +140,19 @@ class Leaf:
 
     def holds(self, event: Event) -> bool:
         """Whether it is true of this event, without any memory."""
-        value = self.path.find(event)
+        value = self._find(event)
         if value is MISSING:
             return self._absent
         return not self._absent and self._compare(value, event)
 
-    def test(self, event: Event, memory: Set[int]) -> bool:
-        """Whether it is true now: of the event, or of the turn or message it belongs to."""
-        return self.holds(event) if self.path.when == "event" else self.tag in memory
+    @property
+    def test(self) -> Test:
+        """The question whether it is true now: of the event, or of the turn or message it belongs to."""
+        if self.path.when == "event":
+            holds = self.holds
+            return lambda event, _memory: holds(event)
+        tag = self.tag
+        return lambda _event, memory: tag in memory
 
 
 class Condition:

@@ -9,9 +9,10 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.conditions import MISSING, Leaf, Path
+from stream_guard.conditions import Leaf
 from stream_guard.engine.cell import Address
 from stream_guard.model import Event, Hit, Json, Scope
+from stream_guard.paths import MISSING, Path
 from stream_guard.patterns import Regex
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec
 from stream_guard.rule import NoState, Rule, State, Where

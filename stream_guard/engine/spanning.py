@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard.conditions import MISSING
 from stream_guard.engine.bound import Bound, key_path, key_text
 from stream_guard.engine.index import Index
 from stream_guard.model import Event
+from stream_guard.paths import MISSING
 
 MARK: Final = "\x00"
 """Opens the name of a cell that spans sessions, so that no session can be mistaken for one."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from stream_guard.conditions import Condition, Path
+from stream_guard.conditions import Condition
 from stream_guard.model import Action, Json, Scope
+from stream_guard.paths import Path
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
 from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
@@ -22,8 +23,6 @@ from stream_guard.policy.wording import did_you_mean, listed, show
 from stream_guard.registry import Registry
 from stream_guard.rule import Params, RuleType
 
-_PRIVATE = frozenset(("_from", "_slot"))
-
 
 @dataclass(frozen=True, slots=True)
 class RuleBuilder:
@@ -32,6 +31,7 @@ class RuleBuilder:
     registry: Registry
     report: Report
     context: dict[str, Any]  # what the validators of parameters may ask for
+    slots: Mapping[int, str]  # by number, for rules that share their id with another
 
     def build(self, number: int, raw: Json) -> RuleSpec | None:
         """Return the rule, or None after reporting why there is none."""
@@ -51,14 +51,14 @@ class RuleBuilder:
         if "id" not in written:
             message = f"the rule has no id and is called {show(rule_id)}; give it one, its alerts are known by it"
             self.report.add(at, message, Code.NO_ID, rule_id=rule_id, warning=True)
-        return self._spec(number, raw, form, kind, params, rule_id)
+        return self._spec(number, form, kind, params, rule_id)
 
     def _without_empty(self, number: int, raw: dict[str, Json], rule_id: str) -> dict[str, Json]:
         for key, value in raw.items():
-            if value is None and key not in _PRIVATE:
+            if value is None:
                 message = f"{show(key)} has no value; give it one, or leave the key out"
                 self.report.add(("rules", number, key), message, Code.WRONG_TYPE, rule_id=rule_id, on_key=True)
-        return {key: value for key, value in raw.items() if value is not None and key not in _PRIVATE}
+        return {key: value for key, value in raw.items() if value is not None}
 
     def _shown_id(self, number: int, raw: dict[str, Json]) -> str:
         """What to call the rule in messages and, when it has no id, from then on."""
@@ -123,9 +123,7 @@ class RuleBuilder:
         self.report.add_flaws(("rules", number), found, rule_id)
         return not found
 
-    def _spec(
-        self, number: int, raw: dict[str, Json], form: RuleForm, kind: RuleType, params: Params, rule_id: str
-    ) -> RuleSpec | None:
+    def _spec(self, number: int, form: RuleForm, kind: RuleType, params: Params, rule_id: str) -> RuleSpec | None:
         try:
             rule = kind(params)
         except Exception as error:  # noqa: BLE001 - see _params
@@ -135,7 +133,7 @@ class RuleBuilder:
         severity = SEVERITIES[form.severity]
         return RuleSpec(
             id=rule_id,
-            slot=str(raw.get("_slot") or rule_id),
+            slot=self.slots.get(number, rule_id),
             rule=rule,
             params=form.params,
             severity=severity,

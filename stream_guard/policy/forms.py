@@ -8,9 +8,10 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from stream_guard.conditions import ROOTS, Condition
+from stream_guard.conditions import Condition
 from stream_guard.durations import Duration, parse_duration
 from stream_guard.model import Json, Severity
+from stream_guard.paths import ROOTS
 from stream_guard.policy.spec import DEFAULT_IDLE, OnError
 from stream_guard.policy.wording import did_you_mean, show
 

@@ -77,21 +77,14 @@ class Session(Cell):
 
 
     def has_seen(self, event_id: str) -> bool:
-        """Whether an event of this id came before, as far as the session remembers."""
-        if event_id in self.recent or event_id in self.older:
-            return True
-        if not self.restored:
-            return False
+        """Whether a stored session knew the id."""
         digest = id_digest(event_id)
         return digest in self.recent or digest in self.older
 
-    def note_id(self, event_id: str, window: int) -> None:
-        """Remember an id; at least half of the window's, and at most all of it, are kept."""
-        recent = self.recent
-        recent.add(event_id)
-        if len(recent) * 2 >= window:
-            self.older, self.recent = recent, set()
-            self.restored = max(0, self.restored - 1)
+    def age_ids(self) -> None:
+        """Begin a new generation of event ids and forget the one before the last."""
+        self.older, self.recent = self.recent, set()
+        self.restored = max(0, self.restored - 1)
 
 
 def id_digest(event_id: str) -> int:

@@ -51,7 +51,7 @@ class SessionTable:
         self._tracker = Tracker(engine, counts, span, max_open_calls=self.limits.max_open_calls)
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
-        self._window = self.limits.duplicate_window
+        self._half_window = max(1, self.limits.duplicate_window // 2)
         self._touched: dict[str, Session] = {}  # since the last commit
         self._clean: dict[str, Session] = {}  # still unpacked, and stored as they are
         self._heap: list[tuple[float, str]] = []
@@ -63,6 +63,7 @@ class SessionTable:
             self.counts.sessions += 1
             if deadline is not None:
                 heapq.heappush(self._heap, (deadline, session_id))
+        self._next_due = self._heap[0][0] if self._heap else inf
 
     def feed(self, event: Event, out: Found) -> None:
         """Fold one event into its session; what it made rules say is appended to ``out``."""
@@ -71,19 +72,27 @@ class SessionTable:
             session = self._arrive(event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            if session.has_seen(event_id):
+            if event_id in session.recent or event_id in session.older or (session.restored and session.has_seen(event_id)):
                 self.counts.duplicate_events += 1
                 return
-            session.note_id(event_id, self._window)
+            recent = session.recent
+            recent.add(event_id)
+            if len(recent) >= self._half_window:
+                session.age_ids()
         time = event.time
-        if time is not None and self._lateness:
+        if time is None:
+            self._apply(event, session, out)
+        elif self._lateness:
             self._reorder(event, session, out)
+            self._follow_clock(time, event.session_id, out)
         else:
             self._apply(event, session, out)
-        if time is not None and self.shared_clock:
-            if time - self._lateness > self.watermark:
-                self.watermark = time - self._lateness
-            self._follow_clock(event.session_id, out)
+            if self.shared_clock:
+                if time > self.watermark:
+                    self.watermark = time
+                session.lag = self.watermark - session.now
+                if session.scheduled is None or session.timers or self._next_due <= self.watermark:
+                    self._follow_clock(time, event.session_id, out)
 
     def _arrive(self, event: Event, out: Found) -> Session:
         """Bring in the session of an event that is not among those at hand."""
@@ -188,15 +197,17 @@ class SessionTable:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
 
-    def _follow_clock(self, session_id: str, out: Found) -> None:
-        """Note how far the session runs behind the stream's clock, and wake those whose time has come."""
+    def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
+        """Let an event move the stream's clock, and wake the sessions whose time has come."""
+        if not self.shared_clock:
+            return
+        self.watermark = max(self.watermark, time - self._lateness)
         session = self._touched.get(session_id)
         if session is not None:
             newest = session.buffer[-1][0] if session.buffer else session.now
             session.lag = self.watermark - newest + self._lateness
-            if session.scheduled is None or session.timers or session.buffer:
-                self._schedule(session)
-        if self._heap and self._heap[0][0] <= self.watermark:
+            self._schedule(session)
+        if self._next_due <= self.watermark:
             self.advance(self.watermark, out)
 
     def _schedule(self, session: Session) -> None:
@@ -204,6 +215,7 @@ class SessionTable:
         if wanted is not None and (session.scheduled is None or wanted < session.scheduled):
             session.scheduled = wanted
             heapq.heappush(self._heap, (wanted, session.id))
+            self._next_due = self._heap[0][0]
 
     def _deadline(self, session: Session) -> float | None:
         """When the session next wants to be looked at, on the stream's clock."""
@@ -234,6 +246,7 @@ class SessionTable:
                 session = self._touched.get(session_id)
             if session is not None:
                 self._schedule(session)
+        self._next_due = self._heap[0][0] if self._heap else inf
 
     def _at_hand(self, session_id: str) -> Session | None:
         """Return a live session wherever it is kept, or None when there is none of that id."""

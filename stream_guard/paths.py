@@ -1,0 +1,181 @@
+"""Paths: from an event to a value, and what it means for two values to be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+
+When: TypeAlias = Literal["turn", "user", "event"]
+"""What a path is about: the turn, the user's last message, or the event itself."""
+
+
+class Missing:
+    """The type of ``MISSING``: no value, which is not the same as null."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+Find: TypeAlias = Callable[[Event], Any]
+"""Returns a JSON value, or ``MISSING``."""
+
+
+def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
+    """Return what the steps lead to, or ``MISSING``; a path that breaks half-way is missing, not an error."""
+    for step in steps:
+        if type(value) is dict:
+            value = value.get(step, MISSING)
+            if value is MISSING:
+                return MISSING
+        elif isinstance(value, list):
+            # Only plain digits index a list: "-1" is a missing path, not the last element.
+            if not (step.isascii() and step.isdigit()) or int(step) >= len(value):
+                return MISSING
+            value = value[int(step)]
+        else:
+            return MISSING
+    return value
+
+
+def json_equal(one: Json, other: Json) -> bool:
+    """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
+    if type(one) is str:
+        return bool(one == other)
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(json_equal(item, other[key]) for key, item in one.items())
+        )
+    if isinstance(one, list):
+        return (
+            isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
+        )
+    return bool(one == other)
+
+
+def _model(event: Event) -> Json | Missing:
+    if type(event) is not Turn:
+        return MISSING
+    requested = lookup(event.request or {}, ("model",))
+    return lookup(event.response, ("model",)) if requested is MISSING else requested
+
+
+def _request(event: Event) -> Json | Missing:
+    return event.request if type(event) is Turn and event.request is not None else MISSING
+
+
+def _response(event: Event) -> Json | Missing:
+    return event.response if type(event) is Turn else MISSING
+
+
+def _stop_reason(event: Event) -> Json | Missing:
+    return event.response.get("stop_reason", MISSING) if type(event) is Turn else MISSING
+
+
+def _user(event: Event) -> Json | Missing:
+    return {"text": event.text} if type(event) is UserMessage else MISSING
+
+
+def _tool(event: Event) -> Json | Missing:
+    if isinstance(event, ToolCall):
+        return {"name": event.tool, "args": event.args}
+    if isinstance(event, ToolResult):
+        result = {"status": event.status, "output": event.output, "latency_ms": event.latency_ms}
+        return {"name": event.tool, "result": result}
+    return MISSING
+
+
+def _session(event: Event) -> Json | Missing:
+    return {"id": event.session_id, "turn": event.index, "part": event.part}
+
+
+ROOTS: Final[dict[str, tuple[When, Find]]] = {
+    "request": ("turn", _request),
+    "response": ("turn", _response),
+    "model": ("turn", _model),
+    "stop_reason": ("turn", _stop_reason),
+    "user": ("user", _user),
+    "tool": ("event", _tool),
+    "labels": ("event", lambda event: event.labels),
+    "agent": ("event", lambda event: event.agent),
+    "run_id": ("event", lambda event: event.run_id),
+    "session": ("event", _session),
+}
+
+
+def _finder(root: str, steps: tuple[str, ...]) -> Find:
+    """Return the quickest way to the value: rules ask for the same few paths at every event."""
+    if root == "labels" and len(steps) == 1:
+        label = steps[0]
+        return lambda event: event.labels.get(label, MISSING)
+    if root == "tool" and steps == ("name",):
+        return lambda event: event.tool if isinstance(event, ToolCall | ToolResult) else MISSING
+    if root == "tool" and steps[:1] == ("args",):
+        rest = steps[1:]
+        return lambda event: lookup(event.args, rest) if type(event) is ToolCall else MISSING
+    start = ROOTS[root][1]
+    if not steps:
+        return start
+
+    def find(event: Event) -> Json | Missing:
+        value = start(event)
+        return MISSING if value is MISSING else lookup(value, steps)
+
+    return find
+
+
+class Path:
+    """A dotted path from an event to a value, split and checked once."""
+
+    __slots__ = ("find", "steps", "text", "when")
+
+    def __init__(self, text: str) -> None:
+        root, *steps = text.split(".")
+        if root not in ROOTS:
+            raise ValueError(f'path "{text}" can never resolve: it must start with one of {", ".join(ROOTS)}')
+        if not all(steps):
+            raise ValueError(f'path "{text}" has an empty step')
+        self.text = text
+        self.steps = tuple(steps)
+        self.when = ROOTS[root][0]
+        self.find: Find = _finder(root, self.steps)
+
+    def __repr__(self) -> str:
+        return f"Path({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(value: str) -> Path:
+            try:
+                return cls(value)
+            except ValueError as error:
+                raise PydanticCustomError("path", "{why}", {"why": str(error)}) from None
+
+        return core_schema.no_info_after_validator_function(
+            build,
+            core_schema.str_schema(strict=True),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda path: path.text),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": f"^({'|'.join(ROOTS)})(\\.|$)"}
