@@ -102,6 +102,17 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
             hits=["end"],
         ),
         sg.Example(
+            claim="time is up even if the session falls silent",
+            params={
+                "trigger": [],
+                "must": {"kind": "text_includes", "text": "done"},
+                "within_turns": 5,
+                "within_seconds": "2m",
+            },
+            trace=[{"turn": "one moment", "at": 0}, {"user": "hello?", "at": 300}],
+            hits=["deadline"],
+        ),
+        sg.Example(
             claim="the follow-up in time is silent",
             params={
                 "trigger": [{"path": "response.content", "op": "contains", "value": "quote_total"}],

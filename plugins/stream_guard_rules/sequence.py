@@ -107,6 +107,15 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             hits=[2],
         ),
         sg.Example(
+            claim="a confirmation of another order unlocks nothing",
+            params={"first": "confirm_amount", "second": "issue_refund", "same_arg": "order_id"},
+            trace=[
+                {"call": "confirm_amount", "args": {"order_id": "A1"}},
+                {"call": "issue_refund", "args": {"order_id": "A2"}},
+            ],
+            hits=[1],
+        ),
+        sg.Example(
             claim="the right order is silent",
             params={"first": "confirm_amount", "second": "issue_refund"},
             trace=[{"call": "confirm_amount"}, {"call": "issue_refund"}],
@@ -116,6 +125,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def __init__(self, params: MustCallBeforeParams) -> None:
         super().__init__(params)
+        self._is_first, self._is_second = params.first.matches, params.second.matches
+        self._is_reset = params.reset_on.matches if params.reset_on is not None else None
         self._argument = sg.Path(f"tool.args.{params.same_arg}") if params.same_arg else None
         self._enough = _RAN if params.first_must_succeed else _TRIED
         self._ignores_absence = params.if_first_absent == "ignore"
@@ -133,7 +144,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
         """Judge ``second`` by what came before it, then remember ``first``."""
-        hit = self._judge(call, state) if self.params.second.matches(call.tool) else None
+        hit = self._judge(call, state) if self._is_second(call.tool) else None
         late = self._note(call, state)
         return hit or late
 
@@ -207,10 +218,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def _note(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones where the call says so."""
-        reset_on = self.params.reset_on
-        if reset_on is not None and reset_on.matches(call.tool):
+        if self._is_reset is not None and self._is_reset(call.tool):
             state.firsts.clear()
-        if not self.params.first.matches(call.tool) or (value := self._value(call)) is None:
+        if not self._is_first(call.tool) or (value := self._value(call)) is None:
             return None
         first = First(attempt_id(call), _TRIED, call.time, value)
         del state.firsts[: 1 - _MOST_FIRSTS]
