@@ -135,6 +135,14 @@ def test_depth_has_a_limit(opening: str) -> None:
             schema.judge(opening * depth + "1" + closing * depth)
 
 
+def test_schema_that_is_too_deep_is_refused() -> None:
+    document: Json = {}
+    for _ in range(2000):
+        document = {"not": document}
+    with pytest.raises(ValidationError, match="nested too deeply"):
+        MustMatchJsonSchemaParams.model_validate({"schema": document})
+
+
 def test_brackets_beside_each_other_are_not_depth() -> None:
     assert judged(Schema({}), json.dumps([[]] * 10_000)) is None
 
