@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +14,14 @@ from stream_guard.patterns import TOOL_CLASSES
 from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.classes import check_classes
 from stream_guard.policy.codes import Code
+from stream_guard.policy.dialects import to_native
 from stream_guard.policy.digest import version_of
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import PolicyForm
-from stream_guard.policy.nodes import Document
 from stream_guard.policy.report import Report
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import listed, show
+from stream_guard.policy.wording import show
 from stream_guard.registry import Registry
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
@@ -40,16 +40,16 @@ def load_policy(
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
         folder = source.parent
-    native, told = _to_native(document, registry)
-    report = Report(document, [*document.problems, *told])
-    form, rules = _read_form(native, report)
+    native = to_native(document, registry)
+    report = Report(document, [*document.problems, *native.problems], native.origins)
+    form, rules = _read_form(native.form, report)
     if form is None:
         raise PolicyError(report.in_order())
     classes = check_classes(form.tool_classes, report)
     context: dict[str, Any] = {TOOL_CLASSES: classes, POLICY_FOLDER: None if folder is None else str(folder)}
-    builder = RuleBuilder(registry, report, context)
+    builder = RuleBuilder(registry, report, context, native.slots)
     specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
-    _check_together(rules, report)
+    _check_together(rules, native.slots, report)
     if report.failed:
         raise PolicyError(report.in_order())
     return _policy(form, specs, report, document.file)
@@ -67,25 +67,6 @@ def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
     if problems:
         raise PolicyError(problems)
     return policies
-
-
-def _to_native(document: Document, registry: Registry) -> tuple[Json, list[Problem]]:
-    """Let the dialect that knows the file translate it; a file nobody claims is taken for the native form."""
-    dialects = [(name, dialect()) for name, dialect in registry.dialects.items()]
-    claimed = [(name, dialect) for name, dialect in dialects if dialect.recognises(document)]
-    if len(claimed) > 1:
-        names = listed(name for name, _ in claimed)
-        message = f"the file could be read as {names}; block one of these dialects with plugins.block"
-        raise PolicyError([*document.problems, Problem(document.place(), message, Code.NOT_A_POLICY)])
-    if claimed:
-        native, problems = claimed[0][1].translate(document)
-        return native, list(problems)
-    if isinstance(document.data, dict) and "apiVersion" in document.data:
-        readable = f"; dialects that can be read: {', '.join(registry.dialects)}" if registry.dialects else ""
-        message = f"unknown apiVersion {show(document.data['apiVersion'])}{readable}; the native form has none"
-        problem = Problem(document.place("apiVersion"), message, Code.NOT_A_POLICY)
-        return {key: value for key, value in document.data.items() if key != "apiVersion"}, [problem]
-    return document.data, []
 
 
 def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Json]]:
@@ -106,9 +87,6 @@ def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Js
             report.add_flaws((), problems_of(error, written, PolicyForm, "a policy"))
         # The rules are judged even so: all problems at once.
         form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written))
-    for number, rule in enumerate(listed_rules):
-        if isinstance(rule, dict) and isinstance(origin := rule.get("_from"), list | tuple):
-            report.set_origin(number, origin)
     if rules == []:
         report.add(("rules",), "the policy has no rules, so it finds nothing", Code.NO_RULES, warning=True)
     return form, listed_rules
@@ -127,14 +105,14 @@ def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:
     }
 
 
-def _check_together(rules: list[Json], report: Report) -> None:
+def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report) -> None:
     """Two rules of one id would share their memory and their alerts; a dialect that allows it gives them slots."""
     first: dict[str, int] = {}
     for number, rule in enumerate(rules):
         if not isinstance(rule, dict):
             continue
         rule_id = rule.get("id") or f"rule-{number}"
-        slot = rule.get("_slot") or rule_id
+        slot: Json = slots.get(number, rule_id)
         if not isinstance(slot, str):
             continue
         if slot in first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
@@ -15,15 +15,11 @@ from stream_guard.ports import Document
 class Report:
     """Collects problems by their path in the native form and knows where that stands in the file."""
 
-    def __init__(self, document: Document, already: Iterable[Problem] = ()) -> None:
+    def __init__(self, document: Document, already: Iterable[Problem], origins: Mapping[int, Steps]) -> None:
         self._document = document
         self._already = list(already)
         self._problems: list[Problem] = []
-        self._origins: dict[int, Steps] = {}
-
-    def set_origin(self, number: int, origin: Sequence[str | int]) -> None:
-        """Say where in the file the rule with this number comes from, when a dialect moved it."""
-        self._origins[number] = tuple(origin)
+        self._origins = origins  # by rule: where a dialect took it from
 
     def place(self, path: Steps, *, on_key: bool = False) -> Place:
         """Return the place of a value of the native form, or of its key."""

@@ -13,7 +13,7 @@ from stream_guard.policy.scalars import is_plain_text
 WIDTH: Final = 110
 _BARE: Final = re.compile(r"[A-Za-z_./$][A-Za-z0-9_./@$*-]*(?: [A-Za-z0-9_./@$*(-][A-Za-z0-9_./@$*()-]*)*")
 # Words that YAML 1.1, which other tools may read the file with, takes for booleans.
-_OLD_BOOLEANS: Final = frozenset(("y", "n", "yes", "no", "on", "off"))
+_OLD_BOOLEANS: Final = frozenset(("yes", "no", "on", "off"))
 
 
 def write_yaml(data: Json) -> str:

@@ -12,7 +12,9 @@ from stream_guard.policy.document import MAX_BYTES, read_document
 from stream_guard.policy.nodes import MAX_ALIASED, MAX_DEPTH
 from stream_guard.policy.scalars import MAX_TEXT
 
-scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(
     scalars | texts,

@@ -66,7 +66,9 @@ rules:
     assert (policy.name, policy.idle, policy.max_out_of_orderness, policy.file) == ("everything", 300, 2, "p.yaml")
     assert policy.tool_classes == {"write": ["save", "@remove"], "remove": ["delete_*"]}
     (rule,) = policy.rules
-    assert rule.rule.tools().matches("delete_user")
+    tools = rule.rule.tools()
+    assert tools is not None
+    assert tools.matches("delete_user")
     assert rule.when is not None
     assert rule.unless is not None
     assert (rule.scope, rule.key) == (Scope.SESSION, ("session", "args.account", "labels.tenant"))
@@ -213,7 +215,10 @@ def test_tool_classes_cannot_grow_without_bound(registry: Registry) -> None:
     codes = refusals(registry, {"tool_classes": {**classes, "c12": ["x"]}, "rules": [NO_CALL]})
     assert set(codes) == {"SG120"}
     chain = {f"c{n}": [f"@c{n + 1}"] for n in range(5000)}
-    assert set(refusals(registry, {"tool_classes": {**chain, "c5000": ["x"]}, "rules": [NO_CALL]})) <= {"SG115", "SG120"}
+    assert set(refusals(registry, {"tool_classes": {**chain, "c5000": ["x"]}, "rules": [NO_CALL]})) <= {
+        "SG115",
+        "SG120",
+    }
 
 
 def test_two_rules_of_one_id_are_refused(registry: Registry) -> None:
@@ -227,7 +232,7 @@ def test_two_rules_of_one_id_are_refused(registry: Registry) -> None:
 
 def test_one_slip_is_one_problem(registry: Registry) -> None:
     with pytest.raises(PolicyError) as caught:
-        load_policy('rules: [{id: r, kind: must_call_before, params: {frist: a, then: b}}]', registry)
+        load_policy("rules: [{id: r, kind: must_call_before, params: {frist: a, then: b}}]", registry)
     (problem,) = caught.value.problems
     assert 'did you mean "first"?' in problem.message
 

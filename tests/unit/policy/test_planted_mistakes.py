@@ -101,11 +101,15 @@ JSON = """\
 def test_json_files_get_places_too(registry: Registry) -> None:
     with pytest.raises(PolicyError) as caught:
         load_policy(JSON, registry, file="p.json")
-    assert [(p.place.line, p.place.column, p.code) for p in caught.value.problems] == [(3, 56, "SG106"), (4, 69, "SG113")]
+    assert [(p.place.line, p.place.column, p.code) for p in caught.value.problems] == [
+        (3, 56, "SG106"),
+        (4, 69, "SG113"),
+    ]
 
 
 def test_a_value_that_could_not_be_read_is_reported_once(registry: Registry) -> None:
-    text = "rules:\n  - {id: a, kind: max_turns, params: {n: .nan}}\n  - {id: b, kind: no_call, params: {tool: x}, then: 5}\n"
+    unread, wrong = "{id: a, kind: max_turns, params: {n: .nan}}", "{id: b, kind: no_call, params: {tool: x}, then: 5}"
+    text = f"rules:\n  - {unread}\n  - {wrong}\n"
     with pytest.raises(PolicyError) as caught:
         load_policy(text, registry)
     assert [(p.place.line, p.code) for p in caught.value.problems] == [(2, "SG119"), (3, "SG107")]

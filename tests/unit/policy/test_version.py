@@ -36,8 +36,8 @@ def version(registry: Registry, text: str) -> str:
         BASE.replace("    severity: error\n", ""),
         BASE.replace("severity: error", "severity: high"),
         BASE.replace("severity: error", "tests: [{events: []}]"),
-        "{rules: [{severity: error, when: [{op: ==, path: request.model, value: 5}], params: {n: 5}, kind: max_turns,"
-        " id: r}], tool_classes: {write: [a, b]}, sessions: {idle: 60}}",
+        """{rules: [{severity: error, when: [{op: ==, value: 5, path: request.model}], params: {n: 5}, kind: max_turns,
+            id: r}], tool_classes: {write: [a, b]}, sessions: {idle: 60}}""",
     ],
 )
 def test_what_decides_nothing_is_not_in_the_version(registry: Registry, other: str) -> None:

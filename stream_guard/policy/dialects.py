@@ -1,0 +1,87 @@
+"""Which dialect a policy file is written in, and what it says in the native form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream_guard.errors import PolicyError, Problem
+from stream_guard.model import Json
+from stream_guard.policy.codes import Code
+from stream_guard.policy.gates import Steps
+from stream_guard.policy.nodes import Document
+from stream_guard.policy.wording import listed, show
+from stream_guard.ports import Dialect
+from stream_guard.registry import Registry
+
+# What a dialect may say about a rule beside the native form; in a file these are unknown keys like any other.
+_ORIGIN: Final = "_from"
+_SLOT: Final = "_slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A policy in the native form, not yet checked, and what its dialect said besides."""
+
+    form: Json
+    problems: Sequence[Problem] = ()
+    origins: Mapping[int, Steps] = field(default_factory=dict)  # by rule: where it stands in the file
+    slots: Mapping[int, str] = field(default_factory=dict)  # by rule: what keeps it apart from one of the same id
+
+
+def to_native(document: Document, registry: Registry) -> Native:
+    """Let the dialect that knows the file translate it; a file nobody claims is taken for the native form."""
+    claims = {name: dialect() for name, dialect in registry.dialects.items()}
+    claims = {name: dialect for name, dialect in claims.items() if _recognises(name, dialect, document)}
+    if len(claims) > 1:
+        message = f"the file could be read as {listed(claims, 'or')}; block one of these dialects with plugins.block"
+        raise PolicyError([*document.problems, Problem(document.place(), message, Code.NOT_A_POLICY)])
+    for name, dialect in claims.items():
+        return _translate(name, dialect, document)
+    if isinstance(document.data, dict) and "apiVersion" in document.data:
+        return _unknown_version(document, registry)
+    return Native(document.data)
+
+
+def _recognises(name: str, dialect: Dialect, document: Document) -> bool:
+    try:
+        return dialect.recognises(document)
+    except Exception as error:
+        raise _failed(name, document, error) from error
+
+
+def _translate(name: str, dialect: Dialect, document: Document) -> Native:
+    try:
+        form, problems = dialect.translate(document)
+    except Exception as error:
+        raise _failed(name, document, error) from error
+    rules = form.get("rules")
+    if not isinstance(rules, list):
+        return Native(form, problems)
+    said = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, dict)]
+    return Native(
+        {**form, "rules": [_without_said(rule) for rule in rules]},
+        problems,
+        {number: tuple(rule[_ORIGIN]) for number, rule in said if _ORIGIN in rule},
+        {number: str(rule[_SLOT]) for number, rule in said if _SLOT in rule},
+    )
+
+
+def _without_said(rule: Json) -> Json:
+    if not isinstance(rule, dict):
+        return rule
+    return {key: value for key, value in rule.items() if key not in (_ORIGIN, _SLOT)}
+
+
+def _unknown_version(document: Document, registry: Registry) -> Native:
+    readable = f"; dialects that can be read: {', '.join(registry.dialects)}" if registry.dialects else ""
+    message = f"unknown apiVersion {show(document.data['apiVersion'])}{readable}; the native form has none"
+    form = {key: value for key, value in document.data.items() if key != "apiVersion"}
+    return Native(form, [Problem(document.place("apiVersion"), message, Code.NOT_A_POLICY)])
+
+
+def _failed(name: str, document: Document, error: Exception) -> PolicyError:
+    what = f"{type(error).__name__}: {show(str(error))}"
+    message = f"dialect {name} failed on this file: {what}; report it to its author, or block it with plugins.block"
+    return PolicyError([*document.problems, Problem(document.place(), message, Code.KIND_FAILED)])
