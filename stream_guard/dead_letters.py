@@ -28,7 +28,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One record that was refused, as it is written down."""
 
     reason: str
-    about: DeadLetterClass
+    about: DeadLetterClass = msgspec.field(name="class")
     origin: str
     position: int
     line: int = 0

@@ -33,7 +33,7 @@ def test_a_letter_says_what_where_and_why(tmp_path: Path) -> None:
     [letter] = letters(path)
     assert letter == {
         "reason": "the JSON ends too early",
-        "about": "decode",
+        "class": "decode",
         "origin": "events.jsonl",
         "position": 120,
         "line": 7,
@@ -72,8 +72,8 @@ def test_a_record_over_the_limit_has_its_true_size_and_a_class_of_its_own(tmp_pa
     dead.bury(Record(b"{"), "broken")
     dead.close()
     [large, small] = letters(tmp_path / "dead")
-    assert (large["size"], large["about"], large["cut"]) == (52_428_800, "oversize", True)
-    assert (small["size"], small["about"]) == (1, "decode")
+    assert (large["size"], large["class"], large["cut"]) == (52_428_800, "oversize", True)
+    assert (small["size"], small["class"]) == (1, "decode")
     assert counts.dead_letters == {"oversize": 1, "decode": 1}
     assert counts.decode_errors == {"native": 2}
 

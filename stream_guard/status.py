@@ -1,0 +1,140 @@
+"""A small HTTP server for machines: /metrics for Prometheus, /healthz for whoever restarts processes."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from stream_guard.errors import SettingsError
+from stream_guard.settings import Serve
+
+_CLIENT_TIMEOUT: Final = 5.0  # seconds for a client to say what it wants
+_POLL: Final = 0.05  # seconds that closing may have to wait
+
+_logger = logging.getLogger(__name__)
+
+
+class StatusServer:
+    """Answers from a thread of its own until it is closed.
+
+    Whoever does the work calls ``beat`` as often as it comes round; when no beat came for
+    ``serve.max_silence`` seconds, /healthz says 503. The server itself changes nothing.
+    """
+
+    def __init__(
+        self, serve: Serve, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        _refuse_strangers(serve)
+        self._clock = clock
+        self._max_silence = serve.max_silence
+        self._last_beat = clock()
+        try:
+            self._server = _Server(serve.host, serve.port, registry, self._is_alive)
+        except OSError as error:
+            raise SettingsError(
+                f"serve.host {serve.host!r}, serve.port {serve.port}: cannot listen there: {error.strerror}; "
+                "choose another port, or 0 for any free one"
+            ) from error
+        self._thread = Thread(target=self._server.serve_forever, args=(_POLL,), name="stream_guard-status", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._server.server_address[:2]
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+    def beat(self) -> None:
+        """Say that the work goes on."""
+        self._last_beat = self._clock()
+
+    def close(self) -> None:
+        """Stop listening and return when the thread has ended."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _is_alive(self) -> bool:
+        return self._clock() - self._last_beat <= self._max_silence
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a client that hangs must not hold up the end of the process
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, is_alive: Callable[[], bool]) -> None:
+        self.registry = registry
+        self.is_alive = is_alive
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Note that a client went away or spoke nonsense; nobody has to do anything about it."""
+        del request
+        _logger.debug("request from %s failed: %r", client_address, sys.exception())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "stream_guard"
+    sys_version = ""
+    timeout = _CLIENT_TIMEOUT
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/metrics":
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self._reply(HTTPStatus.OK, encode(self.server.registry), content_type)
+        elif path == "/healthz":
+            alive = self.server.is_alive()
+            text = b"ok\n" if alive else b"the work has not come round for too long\n"
+            self._reply(HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE, text)
+        else:
+            self._reply(HTTPStatus.NOT_FOUND, b"there is /metrics and /healthz\n")
+
+    def _reply(self, status: HTTPStatus, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name http.server gives)
+        """Keep quiet: standard error is for people."""
+        _logger.debug(format, *args)
+
+
+def _refuse_strangers(serve: Serve) -> None:
+    """Raise SettingsError when others than this machine could connect and nobody said that they may."""
+    if serve.allow_remote or serve.host == "localhost":
+        return
+    try:
+        if ipaddress.ip_address(serve.host).is_loopback:
+            return
+    except ValueError:
+        pass  # a name: where it leads may change, so it counts as remote
+    raise SettingsError(
+        f"serve.host is {serve.host!r}, which other machines may reach, and the server asks nobody who they are; "
+        "use 127.0.0.1, or set serve.allow_remote"
+    )
