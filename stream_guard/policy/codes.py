@@ -33,4 +33,3 @@ class Code(StrEnum):
     KIND_FAILED = "SG123"
     NO_ID = "SG151"
     NO_RULES = "SG152"
-    OTHER_READING = "SG153"

@@ -20,7 +20,7 @@ SERVER = Path(__file__).parent / "node_modules" / "yaml-language-server" / "bin"
 MODELINE = "# yaml-language-server: $schema=policy.schema.json\n"
 
 MISTAKES = """\
-sesions: {idle: 30m}
+sessionz: {idle: 30m}
 rules:
   - id: confirm
     kind: must_call_befor
@@ -28,7 +28,7 @@ rules:
     kind: must_call_before
     params:
       first: confirm
-      secnd: refund
+      secondd: refund
   - id: budget
     kind: max_total_tokens
     params: {n: "4000"}
@@ -39,14 +39,14 @@ rules:
       - {path: tool.args.amount, op: "=>", value: 500}
       - any_of:
           - {path: labls.tier, op: "==", value: 3}
-    severity: eror
+    severity: errorz
   - id: followup
     kind: must_followup
     params:
       trigger:
         - {path: stop_reason, opp: "==", value: tool_use}
       must: {kind: tool_call, tool_nme: confirm}
-    then: blok
+    then: blockk
     cooldown: soon
 """
 
@@ -104,16 +104,16 @@ def test_planted_mistakes_are_underlined_where_they_are(server: LanguageServer, 
     found = server.open(write(folder, "mistakes.yaml", MISTAKES))
     places = {(item["range"]["start"]["line"] + 1, item["range"]["start"]["character"] + 1) for item in found}
     parts = (
-        "sesions",
+        "sessionz",
         "must_call_befor\n",
-        "secnd",
+        "secondd",
         '"4000"',
         '"=>"',
         "labls.tier",
-        "eror",
+        "errorz",
         "opp",
         "tool_nme",
-        "blok",
+        "blockk",
         "soon",
     )
     planted = {place(MISTAKES, part) for part in parts}

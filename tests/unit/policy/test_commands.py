@@ -40,7 +40,7 @@ def test_lint_lists_every_problem_of_every_file_and_exits_2(folder: Path) -> Non
     lines = result.stdout.splitlines()
     assert result.exit_code == 2
     assert [line.rsplit("[", 1)[1] for line in lines] == ["SG108]", "SG151]", "SG101]"]
-    assert lines[0].startswith(f"{folder / 'bad.yml'}:2:18: ")
+    assert lines[0].startswith(f"{folder / 'bad.yml'}:2:19: ")
     assert "policies: 3, errors: 2, warnings: 1" in result.stderr
 
 
@@ -61,7 +61,7 @@ def test_lint_speaks_json(folder: Path) -> None:
     said = json.loads(result.stdout)
     assert said["checked"] == 2
     first, second = said["problems"]
-    assert (first["line"], first["column"], first["code"], first["level"]) == (2, 18, "SG108", "error")
+    assert (first["line"], first["column"], first["code"], first["level"]) == (2, 19, "SG108", "error")
     assert (second["rule"], second["level"]) == ("rule-1", "warning")
 
 

@@ -94,7 +94,7 @@ def test_a_condition_holds_only_at_the_events_it_can(source: Any) -> None:
         ({"path": "model"}, [((), Code.CONDITION)]),
         ({"path": "model", "op": "=="}, [((), Code.CONDITION)]),
         ({"path": "model", "op": "=~", "value": 1}, [(("op",), Code.CONDITION)]),
-        ({"path": "modle", "op": "=~", "value": 1}, [(("path",), Code.DEAD_PATH), (("op",), Code.CONDITION)]),
+        ({"path": "modelx", "op": "=~", "value": 1}, [(("path",), Code.DEAD_PATH), (("op",), Code.CONDITION)]),
         ({"path": "model", "op": "==", "value": 1, "x": 2}, [(("x",), Code.UNKNOWN_KEY)]),
         ({"path": "model", "op": ">", "value": "1"}, [(("value",), Code.CONDITION)]),
         ({"path": "model", "op": "in", "value": "1"}, [(("value",), Code.CONDITION)]),

@@ -189,7 +189,7 @@ def test_a_wrong_key_of_a_rule_is_one_problem(registry: Registry, keys: dict[str
         ("{version: 2, rules: []}", ["SG107", "SG152"]),
         ("{name: '', rules: []}", ["SG107", "SG152"]),
         ("{sessions: {idle: 0}, rules: []}", ["SG116", "SG152"]),
-        ("{sessions: {idel: 5}, rules: []}", ["SG104", "SG152"]),
+        ("{sessions: {idlex: 5}, rules: []}", ["SG104", "SG152"]),
         ("{sessions: {max_out_of_orderness: -1}, rules: []}", ["SG116", "SG152"]),
         ("{apiVersion: v9, rules: []}", ["SG118", "SG152"]),
         ("{apiVersion: [], rules: []}", ["SG118", "SG152"]),
@@ -232,7 +232,7 @@ def test_two_rules_of_one_id_are_refused(registry: Registry) -> None:
 
 def test_one_slip_is_one_problem(registry: Registry) -> None:
     with pytest.raises(PolicyError) as caught:
-        load_policy("rules: [{id: r, kind: must_call_before, params: {frist: a, then: b}}]", registry)
+        load_policy("rules: [{id: r, kind: must_call_before, params: {firstt: a, then: b}}]", registry)
     (problem,) = caught.value.problems
     assert 'did you mean "first"?' in problem.message
 

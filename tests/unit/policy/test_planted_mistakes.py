@@ -10,7 +10,7 @@ from stream_guard.registry import Registry
 
 EIGHT = """\
 name: refunds
-sesions: {idle: 30m}
+sessionz: {idle: 30m}
 rules:
   - id: confirm
     kind: must_call_befor
@@ -19,7 +19,7 @@ rules:
     kind: must_call_before
     params:
       first: confirm
-      secnd: refund
+      secondd: refund
   - id: budget
     kind: max_total_tokens
     params: {n: "4000"}
@@ -31,7 +31,7 @@ rules:
       - any_of:
           - {path: labels.tier, op: "=>", value: 3}
           - {path: tool.arguments.amount, op: "==", value: 1}
-    severity: eror
+    severity: errorz
   - id: order
     kind: no_call
     params: {tool: drop}
@@ -59,9 +59,9 @@ def test_eight_mistakes_are_listed_in_file_order_with_line_column_and_advice(reg
 
 def test_a_problem_reads_as_place_rule_message_and_code(registry: Registry) -> None:
     with pytest.raises(PolicyError) as caught:
-        load_policy("rules: [{id: a, kind: must_call_before, params: {first: x, secnd: y}}]", registry, file="p.yaml")
+        load_policy("rules: [{id: a, kind: must_call_before, params: {first: x, secondd: y}}]", registry, file="p.yaml")
     assert str(caught.value) == (
-        'p.yaml:1:60: rule "a": unknown key "secnd" for must_call_before; did you mean "second"? [SG104]'
+        'p.yaml:1:60: rule "a": unknown key "secondd" for must_call_before; did you mean "second"? [SG104]'
     )
 
 
@@ -74,7 +74,7 @@ rules:
         - {path: response.stop_reason, opp: "==", value: tool_use}
         - not:
             any_of:
-              - {path: requst.model, op: "==", value: x}
+              - {path: requestx.model, op: "==", value: x}
               - {path: request.model, op: matches, value: "(?=x)"}
       must: {kind: tool_cal, tool_name: confirm}
       within_turns: 0
