@@ -28,6 +28,7 @@ _PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
 
 SINK_META: Final = "sink:"
 SOURCE_META: Final = "source"
+LETTERS_META: Final = "dead_letters"
 CLOCK_META: Final = "watermark"
 
 
@@ -44,8 +45,15 @@ class Checkpoint(Protocol):
 class Buried(Protocol):
     """The dead letters, as far as a commit is concerned."""
 
-    def flush(self) -> object:
-        """Make what was buried durable."""
+    def flush(self) -> int:
+        """Make what was buried durable, and return the position for the checkpoint."""
+
+
+class Observer(Protocol):
+    """Whoever wants to know that the work goes on, and how long it takes."""
+
+    def batch(self, records: int, seconds: float) -> None:
+        """Hear of a batch; one of no records says that there was nothing to do."""
 
 
 class EmbeddedRunner:
@@ -61,7 +69,7 @@ class EmbeddedRunner:
         dead_letters: Buried,
         counts: Counts,
         checkpoint: Checkpoint | None = None,
-        after_commit: Callable[[], None] = lambda: None,
+        observer: Observer | None = None,
     ) -> None:
         self._source = source
         self._pipeline = pipeline
@@ -70,23 +78,31 @@ class EmbeddedRunner:
         self._dead_letters = dead_letters
         self._counts = counts
         self._checkpoint = checkpoint
-        self._after_commit = after_commit
+        self._observer = observer
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(CLOCK_META)) is not None:
             table.watermark = float(clock)
 
-    def run(self, *, ends: Callable[[], bool] = lambda: True) -> None:
-        """Judge everything the source gives; ``ends`` says whether its end is the end of all sessions."""
+    def run(self, *, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Judge everything the source gives; its end is the end of all sessions, being stopped is not."""
         pending, last = 0, time.monotonic()
         for chunk, quiet in _chunks(self._source):
-            self._pipeline.run(chunk, self._found)
+            self._judge(chunk)
             pending += len(chunk)
             if (quiet and pending) or pending >= COMMIT_RECORDS or time.monotonic() - last >= COMMIT_SECONDS:
                 self.commit()
                 pending, last = 0, time.monotonic()
-        if ends():
+            if stopped():
+                break
+        else:
             self._table.end_all(self._found)
         self.commit()
+
+    def _judge(self, chunk: list[Record]) -> None:
+        began = time.perf_counter()
+        self._pipeline.run(chunk, self._found)
+        if self._observer is not None:
+            self._observer.batch(len(chunk), time.perf_counter() - began)
 
     def commit(self) -> None:
         """Bring everything so far to safety, in the order that loses nothing."""
@@ -98,13 +114,12 @@ class EmbeddedRunner:
         meta = {f"{SINK_META}{name}": msgspec.json.encode(sink.flush()) for name, sink in self._sinks.items()}
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
         meta[CLOCK_META] = repr(self._table.watermark).encode()
-        self._dead_letters.flush()
+        meta[LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
         if self._checkpoint is not None:
             self._table.commit()
             self._checkpoint.commit(meta)
         else:
             self._table.relieve()
-        self._after_commit()
 
     def _deliver(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
         """Send, and try again where that may help; what cannot be delivered stops the run before the commit."""
@@ -138,13 +153,13 @@ def _chunks(source: Source) -> Iterator[tuple[list[Record], bool]]:
     yield chunk, True
 
 
-def source_positions(checkpoint: Checkpoint) -> dict[str, int]:
+def source_positions(checkpoint: Checkpoint | None) -> dict[str, int]:
     """Return where the last run stopped reading, by origin."""
-    raw = checkpoint.meta().get(SOURCE_META)
+    raw = None if checkpoint is None else checkpoint.meta().get(SOURCE_META)
     return {} if raw is None else msgspec.json.decode(raw, type=dict[str, int])
 
 
-def sink_position(checkpoint: Checkpoint, name: str) -> int | None:
-    """Return where a sink stood at the last commit, or None when it was not there."""
-    raw = checkpoint.meta().get(f"{SINK_META}{name}")
+def position_of(checkpoint: Checkpoint | None, name: str) -> int | None:
+    """Return where a sink, or the dead letters, stood at the last commit; None when they were not there."""
+    raw = None if checkpoint is None else checkpoint.meta().get(name)
     return None if raw is None else msgspec.json.decode(raw, type=int)

@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 When: TypeAlias = Literal["turn", "user", "event"]
 """What a path is about: the turn, the user's last message, or the event itself."""
@@ -66,6 +66,9 @@ def json_equal(one: Json, other: Json) -> bool:
     return bool(one == other)
 
 
+_OF_A_TOOL: Final = (ToolCall, ToolResult, GateDecision)
+
+
 def _model(event: Event) -> Json | Missing:
     if type(event) is not Turn:
         return MISSING
@@ -90,12 +93,12 @@ def _user(event: Event) -> Json | Missing:
 
 
 def _tool(event: Event) -> Json | Missing:
-    if isinstance(event, ToolCall):
-        return {"name": event.tool, "args": event.args}
+    if not isinstance(event, _OF_A_TOOL):
+        return MISSING
+    tool = {"name": event.tool, "args": event.args}
     if isinstance(event, ToolResult):
-        result = {"status": event.status, "output": event.output, "latency_ms": event.latency_ms}
-        return {"name": event.tool, "result": result}
-    return MISSING
+        tool["result"] = {"status": event.status, "output": event.output, "latency_ms": event.latency_ms}
+    return tool
 
 
 def _session(event: Event) -> Json | Missing:
@@ -122,10 +125,10 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
         label = steps[0]
         return lambda event: event.labels.get(label, MISSING)
     if root == "tool" and steps == ("name",):
-        return lambda event: event.tool if isinstance(event, ToolCall | ToolResult) else MISSING
+        return lambda event: event.tool if isinstance(event, _OF_A_TOOL) else MISSING
     if root == "tool" and steps[:1] == ("args",):
         rest = steps[1:]
-        return lambda event: lookup(event.args, rest) if type(event) is ToolCall else MISSING
+        return lambda event: lookup(event.args, rest) if isinstance(event, _OF_A_TOOL) else MISSING
     start = ROOTS[root][1]
     if not steps:
         return start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -33,6 +33,7 @@ class Bound:
     """
 
     __slots__ = (
+        "arg_paths",
         "decoder",
         "default",
         "end",
@@ -62,6 +63,7 @@ class Bound:
         self.gate = _gate(spec)
         self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
         self.key = _key(number, spec)
+        self.arg_paths = frozenset(_arg_paths(spec))
         self.part_scoped = spec.scope is Scope.SESSION
         needs = rule.needs()
         self.needs_content = "content" in needs
@@ -121,6 +123,14 @@ def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
     """The rule's conditions over the turn or the user's message: their answers outlive the event."""
     conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
     return [leaf for condition in conditions for leaf in condition.leaves if leaf.path.when != "event"]
+
+
+def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
+    """Yield the paths into a call's arguments that key or gate ask for: its result and decision need them too."""
+    conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
+    paths = [leaf.path for condition in conditions for leaf in condition.leaves]
+    paths += [key_path(part) for part in spec.key if part != "session"]
+    yield from (path.steps[1:] for path in paths if path.text.startswith("tool.args."))
 
 
 def _gate(spec: RuleSpec) -> Gate | None:

@@ -49,6 +49,7 @@ class Engine:
         self._arrange()
         self._turn_leaves = self._leaves("turn")
         self._user_leaves = self._leaves("user")
+        self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self._failed: set[int] = set()
         self.raised: set[int] = set()  # rules that raised since a caller who cares emptied it

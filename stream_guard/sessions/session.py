@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
 
@@ -12,8 +13,10 @@ import xxhash
 from stream_guard.counts import Counts
 from stream_guard.engine import Address, Cell, Engine
 from stream_guard.model import Event, Json, SessionEnd
+from stream_guard.paths import MISSING, lookup
 
 ROW_VERSION: Final = 1
+_EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 
 
 class Open(msgspec.Struct, array_like=True, gc=False):
@@ -26,7 +29,7 @@ class Open(msgspec.Struct, array_like=True, gc=False):
     in_block: bool  # a turn's tool-use block announced it
     in_event: bool  # a tool_call event told of it
     digest: int = 0  # of the arguments; 0 until someone asks
-    args: Json = None  # while in memory; a stored session keeps the digest only
+    args: Json = None  # whole while in memory; a stored session keeps what the policy asks for
 
     def same_call(self, tool: str, args: Json) -> bool:
         """Whether another sighting of a call speaks of this attempt."""
@@ -141,7 +144,7 @@ def pack(session: Session, engine: Engine) -> bytes:
             states.append((*named(address), state))
     for call in session.open:
         if call.digest == 0:
-            call.digest, call.args = args_digest(call.args), None
+            call.digest, call.args = args_digest(call.args), _excerpt(call.args, engine.arg_paths)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
     return _encoder.encode(
@@ -172,6 +175,20 @@ def pack(session: Session, engine: Engine) -> bytes:
             session.buffer,
         )
     )
+
+
+def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
+    """Return only what the paths lead to, in mappings all the way: a list's index is a key like any other."""
+    excerpt: dict[str, Json] = {}
+    for steps in paths:
+        value = lookup(args, steps)
+        if value is MISSING or len(msgspec.json.encode(value)) > _EXCERPT_LIMIT:
+            continue
+        inner = excerpt
+        for step in steps[:-1]:
+            inner = inner.setdefault(step, {})
+        inner[steps[-1]] = value
+    return excerpt or None
 
 
 def _digests(ids: set[str | int]) -> bytes:

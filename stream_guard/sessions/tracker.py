@@ -19,7 +19,7 @@ from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, 
 from stream_guard.sessions.session import Open, Session
 
 # Reasons that say "I am waiting for a tool": the answer is still to come.
-_CONTINUES: Final = frozenset(("tool_use", "tool_calls"))
+_CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be any JSON, and a list has no hash
 
 
 Span: TypeAlias = Callable[[Event, Session, Found], None]
@@ -140,6 +140,7 @@ class Tracker:
         call = None if position is None else session.open[position]
         force_setattr(decision, "index", call.index if call else session.turns - 1)
         force_setattr(decision, "attempt", call.attempt if call else -1)
+        force_setattr(decision, "args", call.args if call else None)
         if call and not decision.tool:
             force_setattr(decision, "tool", call.tool)
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
@@ -148,16 +149,17 @@ class Tracker:
         position = _open_call(result, session.open)
         if position is None:
             self._counts.unpaired_results += 1
-            index, attempt = session.turns - 1, -1
+            index, attempt, args = session.turns - 1, -1, None
         else:
             call = session.open.pop(position)
-            index, attempt = call.index, call.attempt
+            index, attempt, args = call.index, call.attempt, call.args
             if not result.tool:
                 force_setattr(result, "tool", call.tool)
         plan = self._engine.local.results[result.tool]
         if plan is not None or self._span is not None:
             force_setattr(result, "index", index)
             force_setattr(result, "attempt", attempt)
+            force_setattr(result, "args", args)
             self._show(plan, result, session, out)
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Found) -> None:

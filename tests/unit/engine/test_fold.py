@@ -126,6 +126,26 @@ def test_a_key_keeps_one_state_for_each_value() -> None:
     assert said([*trace, {"call": "a"}], key=("session", "args.account")) == ["a 1", "a 1", "a 2", "total 2", "total 1"]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_result_reaches_the_state_of_its_calls_key(restart: bool) -> None:
+    class Results(EveryCall):
+        """Every result is told apart by the account of its call."""
+
+        def on_tool_result(self, result: sg.ToolResult, state: Calls) -> sg.Hit:
+            return sg.Hit(f"{result.tool} after {state.count}")
+
+    policy, store, found = one_rule_policy(Results, {}, key=("session", "args.to.0")), MemoryStore(), list[Finding]()
+    trace = [{"call": "quiet", "id": "1", "args": {"to": ["x"]}}, {"call": "quiet", "id": "2", "args": {"to": ["x"]}}]
+    counts = Counts()
+    table = SessionTable(Engine(policy, counts), store, counts)
+    for event in events([*trace, {"result": "quiet", "id": "1"}]):
+        if restart:
+            table.commit()
+            table = SessionTable(Engine(policy, counts), store, counts)
+        table.feed(event, found)
+    assert [finding.detail for finding in found] == ["quiet after 2"]
+
+
 def test_scope_run_keeps_one_state_for_each_run() -> None:
     assert said([{"call": "a", "run": run} for run in ("r1", "r2", "r1")], scope="run")[:3] == ["a 1", "a 1", "a 2"]
 

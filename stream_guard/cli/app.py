@@ -1,0 +1,56 @@
+"""The application: every command, and one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+import typer
+
+from stream_guard.cli.check import register as register_check
+from stream_guard.cli.demo import register as register_demo
+from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
+from stream_guard.cli.plugins import register as register_plugins
+from stream_guard.cli.policy import register as register_policy
+from stream_guard.cli.run import register as register_run
+from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
+
+app = typer.Typer(
+    name="stream-guard",
+    help="Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for register in (register_demo, register_run, register_check, register_policy, register_plugins):
+    register(app)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer hands the flag's value over like this
+    if wanted:
+        typer.echo(version("stream-guard"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: bool = typer.Option(  # noqa: FBT001  # a flag is a boolean
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None:
+    """Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch."""
+
+
+def main() -> None:
+    """Run the command line; what went wrong is said on standard error, and the exit code says which sort it was."""
+    try:
+        app()
+    except (PolicyError, SettingsError, PluginError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(USAGE)
+    except StreamGuardError as error:
+        print(f"stream-guard: {error}", file=sys.stderr)
+        sys.exit(INFRASTRUCTURE)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; do not complain into a closed pipe.
+        sys.stderr.close()
+        sys.exit(INFRASTRUCTURE)

@@ -1,0 +1,142 @@
+"""Putting the parts of a run together, and taking them apart again, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+
+from prometheus_client import CollectorRegistry
+
+from stream_guard.counts import Counts
+from stream_guard.dead_letters import DeadLetters
+from stream_guard.embedded import LETTERS_META, SINK_META, EmbeddedRunner, position_of, source_positions
+from stream_guard.engine import Engine
+from stream_guard.errors import SettingsError
+from stream_guard.metrics import Metrics
+from stream_guard.pipeline import Pipeline
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Decoder, Sink
+from stream_guard.registry import Registry
+from stream_guard.sessions.stores import CheckpointStore, MemoryStore
+from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import Settings
+from stream_guard.sources import open_source
+from stream_guard.status import StatusServer
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a user says about one run."""
+
+    source: str
+    policy: Policy
+    alerts: Sequence[str] = ("console",)
+    form: str = "native"
+    checkpoint: Path | None = None
+    dead_letters: Path | None = None
+    follow: bool = False
+    serve: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is ready to start."""
+
+    runner: EmbeddedRunner
+    counts: Counts
+    dead_letters: DeadLetters
+    url: str  # of /metrics and /healthz; empty when they are not served
+
+
+@contextmanager
+def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: Flag) -> Iterator[Run]:
+    """Open everything a run needs, in an order that fails before anything is written."""
+    with ExitStack() as opened:
+        checkpoint = _open_checkpoint(options, opened)
+        counts = Counts()
+        decoder = make_decoder(options.form, registry, settings)
+        sinks = {
+            text: open_sink(text, registry, position_of(checkpoint, f"{SINK_META}{text}")) for text in options.alerts
+        }
+        for sink in sinks.values():
+            opened.callback(sink.close)
+        letters = DeadLetters(
+            options.dead_letters, counts, format_name=options.form, position=position_of(checkpoint, LETTERS_META)
+        )
+        opened.callback(letters.close)
+        source = open_source(
+            options.source,
+            follow=options.follow,
+            limits=settings.decode,
+            positions=source_positions(checkpoint),
+            stop=stop,
+        )
+        opened.callback(source.close)
+        engine = Engine(options.policy, counts, mode="stream", max_states=settings.sessions.max_states)
+        table = SessionTable(engine, checkpoint or MemoryStore(), counts, settings.sessions)
+        watch = _serve(options, settings, counts, opened)
+        runner = EmbeddedRunner(
+            source=source,
+            pipeline=Pipeline(decoder, table, letters, counts),
+            table=table,
+            sinks=sinks,
+            dead_letters=letters,
+            counts=counts,
+            checkpoint=checkpoint,
+            observer=watch,
+        )
+        yield Run(runner, counts, letters, watch.url if watch is not None else "")
+
+
+def _open_checkpoint(options: RunOptions, opened: ExitStack) -> CheckpointStore | None:
+    if options.checkpoint is None:
+        return None
+    if options.source == "-":
+        raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")
+    store = CheckpointStore(options.checkpoint)
+    opened.callback(store.close)
+    return store
+
+
+class Watch:
+    """Tells Prometheus and the health check how the run goes."""
+
+    def __init__(self, metrics: Metrics, status: StatusServer) -> None:
+        self._metrics = metrics
+        self._status = status
+        self.url = status.url
+
+    def batch(self, records: int, seconds: float) -> None:
+        """Hear of a batch of records."""
+        self._status.beat()
+        if records:
+            self._metrics.batch_seconds.observe(seconds)
+
+
+def _serve(options: RunOptions, settings: Settings, counts: Counts, opened: ExitStack) -> Watch | None:
+    if not options.serve:
+        return None
+    collected = CollectorRegistry()
+    metrics = Metrics(counts, collected)
+    metrics.use_rules(options.policy.rules)
+    status = StatusServer(settings.serve, collected)
+    opened.callback(status.close)
+    return Watch(metrics, status)
+
+
+def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
+    """Return the decoder of a format, or raise SettingsError that lists the formats there are."""
+    if form not in registry.decoders:
+        raise SettingsError(f"unknown format {form!r}; installed: {', '.join(registry.decoders)}")
+    return registry.decoders[form](strict_keys=settings.decode.strict_keys)
+
+
+def open_sink(text: str, registry: Registry, position: int | None = None) -> Sink:
+    """Return the sink that ``name`` or ``name:target`` means."""
+    name, _, target = text.partition(":")
+    if name not in registry.sinks:
+        raise SettingsError(f"unknown sink {name!r} in --alerts {text}; installed: {', '.join(registry.sinks)}")
+    return registry.sinks[name].open(target, position=position)

@@ -1,0 +1,97 @@
+"""``run``: the embedded runner over a file, a folder or standard input."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from typing import Annotated
+
+import typer
+
+from stream_guard.cli.assembly import RunOptions, assemble
+from stream_guard.counts import Counts
+from stream_guard.dead_letters import DeadLetters
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("run")(run)
+
+
+def run(
+    source: Annotated[str, typer.Argument(help="A file or folder of JSON lines, or - for standard input.")],
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
+    alerts: Annotated[
+        list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go: console, jsonl:FILE; may be repeated.")
+    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
+    dead_letters: Annotated[Path | None, typer.Option(help="Keep records that cannot be read here.")] = None,
+    follow: Annotated[
+        bool | None, typer.Option(help="Wait for more at the end. Default: yes for a folder, no otherwise.")
+    ] = None,
+    form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # noqa: FBT002  # a flag
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
+    settings = load_settings(settings_file)
+    registry = build_registry(settings.plugins)
+    options = RunOptions(
+        source=source,
+        policy=load_policy(policy, registry),
+        alerts=tuple(alerts or ("console",)),
+        form=form,
+        checkpoint=checkpoint,
+        dead_letters=dead_letters,
+        follow=Path(source).is_dir() if follow is None else follow,
+        serve=serve,
+    )
+    for warning in options.policy.warnings:
+        typer.echo(str(warning), err=True)
+    with stop_on_signals() as stop, assemble(options, registry, settings, stop) as ready:
+        if ready.url:
+            typer.echo(f"metrics at {ready.url}/metrics", err=True)
+        ready.runner.run(stopped=stop.is_set)
+        say_counts(ready.counts, ready.dead_letters)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Flag]:
+    """Turn SIGINT and SIGTERM into a flag, so that a run ends at a commit and not in the middle of one."""
+    stop = Flag()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def say_counts(counts: Counts, dead_letters: DeadLetters) -> None:
+    """Say on standard error what came in, what was found, and what could not be read."""
+    events, findings = sum(counts.events.values()), sum(counts.findings.values())
+    typer.echo(f"{counts.records} records, {events} events, {findings} findings", err=True)
+    told = {
+        "duplicates dropped": counts.duplicate_events,
+        "late events": counts.late_events,
+        "results without a call": counts.unpaired_results,
+        "events a rule could not judge": sum(counts.unevaluable.values()),
+        "errors inside rules": sum(counts.rule_errors.values()),
+        "states forgotten because a rule changed": counts.state_resets,
+        "findings held back by a cooldown": counts.suppressed,
+        "limits that were reached": sum(counts.evictions.values()),
+    }
+    for what, number in told.items():
+        if number:
+            typer.echo(f"{number} {what}", err=True)
+    if dead_letters.total:
+        typer.echo(f"{dead_letters.total} dead letters:", err=True)
+        for line in dead_letters.summary():
+            typer.echo(f"  {line}", err=True)
