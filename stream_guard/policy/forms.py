@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 from stream_guard.conditions import Condition
 from stream_guard.durations import Duration, parse_duration
 from stream_guard.model import Json, Severity
-from stream_guard.paths import ROOTS
+from stream_guard.paths import Path
+from stream_guard.policy.paths import dead_end
 from stream_guard.policy.spec import DEFAULT_IDLE, OnError
 from stream_guard.policy.wording import did_you_mean, show
 
@@ -43,15 +44,21 @@ def check_id(value: str) -> str:
 
 def check_key_part(value: str) -> str:
     """Return the part; refuse one that no event could ever give a value for."""
-    root, dot, rest = value.partition(".")
-    if value in ("session", "agent", "run", "tool") or (root in ("args", "labels") and dot and all(rest.split("."))):
+    if value in ("session", "agent", "run", "tool"):
         return value
-    if dot and root in ROOTS and all(rest.split(".")):
+    if "." in value and not _dead_end(f"tool.{value}" if value.startswith("args.") else value):
         return value
     near = did_you_mean(value, ("session", "agent", "run", "tool"))
     advice = near or (f"; for a label write {show('labels.' + value)}" if value.isidentifier() else "")
     message = "{shown} is not a key; it takes session, agent, run, tool, args.NAME or labels.NAME{advice}"
     raise PydanticCustomError("state_key", message, {"shown": show(value), "advice": advice})
+
+
+def _dead_end(path: str) -> bool:
+    try:
+        return dead_end(Path(path)) != ""
+    except ValueError:
+        return True
 
 
 def _in_list(value: Any) -> Any:

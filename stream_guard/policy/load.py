@@ -72,7 +72,9 @@ def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
 def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Json]]:
     """Check all but the rules; return the form with what could be read, and the rules as written."""
     if not isinstance(native, dict):
-        message = f"a policy is a mapping with `rules:`, not {show(native)}"
+        looks_like_a_name = isinstance(native, str) and native.endswith(SUFFIXES)
+        advice = "; this is a text, pass a Path to read a file" if looks_like_a_name else ""
+        message = f"a policy is a mapping with `rules:`, not {show(native)}{advice}"
         report.add((), message, Code.NOT_A_POLICY)
         return None, []
     for key in [key for key, value in native.items() if value is None]:

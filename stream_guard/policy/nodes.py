@@ -45,6 +45,7 @@ class Document:
     file: str
     root: Node
     problems: list[Problem] = field(default_factory=list)
+    lost: set[Place] = field(default_factory=set)  # where a value could not be read and is null in the data
     data: Json = field(init=False)  # the whole file as plain data: what JSON can say, nothing else
 
     def __post_init__(self) -> None:
@@ -94,19 +95,25 @@ class Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
+        self.lost: set[Place] = set()
         self.root: Node | None = None
         self._open: list[_Open] = []
         self._count = 0
         self._aliased = 0
 
     @property
-    def inside(self) -> dict[str, Node] | list[Node] | None:
-        """What the next value goes into."""
-        return self._open[-1].node.children if self._open else None
+    def wants_key(self) -> bool:
+        """Whether what comes next is the key of a mapping."""
+        return bool(self._open) and isinstance(self._open[-1].node.children, dict) and self._open[-1].key is None
 
     def report(self, mark: Mark, message: str, code: Code) -> None:
         """Note a problem after which reading can go on."""
         self.problems.append(self._problem(mark, message, code))
+
+    def lose(self, mark: Mark, message: str, code: Code) -> None:
+        """Note that the value here cannot be read; it will be null, and nobody shall complain of that again."""
+        self.report(mark, message, code)
+        self.lost.add(Place(self.file, *mark))
 
     def stop(self, mark: Mark, message: str, code: Code) -> Stop:
         """Return the exception to raise when reading cannot go on."""
@@ -153,7 +160,7 @@ class Builder:
             raise self.stop(
                 (1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY
             )
-        return Document(self.file, self.root, self.problems)
+        return Document(self.file, self.root, self.problems, self.lost)
 
     def _tally(self, mark: Mark) -> None:
         self._count += 1

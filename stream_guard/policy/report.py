@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps
+from stream_guard.policy.nodes import Document
 from stream_guard.policy.translation import MAX_PROBLEMS
 from stream_guard.policy.wording import printable
-from stream_guard.ports import Document
 
 
 class Report:
@@ -40,6 +40,8 @@ class Report:
         self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False
     ) -> None:
         """Note a problem."""
+        if self.place(path) in self._document.lost:
+            return  # it could not even be read, and was reported then
         place = self.place(path, on_key=on_key)
         self._problems.append(Problem(place, printable(message), code.value, rule_id, warning))
 
@@ -54,10 +56,8 @@ class Report:
         return any(not problem.warning for problem in (*self._already, *self._problems))
 
     def in_order(self) -> list[Problem]:
-        """Return all problems in file order; a value that could not even be read is not judged again."""
-        unread = {problem.place for problem in self._already}
-        fresh = [problem for problem in self._problems if problem.place not in unread]
-        listed = sorted(dict.fromkeys([*self._already, *fresh]), key=lambda problem: problem.place)
+        """Return all problems in file order."""
+        listed = sorted(dict.fromkeys([*self._already, *self._problems]), key=lambda problem: problem.place)
         if len(listed) <= MAX_PROBLEMS:
             return listed
         rest = f"{len(listed) - MAX_PROBLEMS} more problems are not listed; mend these first"

@@ -22,7 +22,7 @@ def show(value: Json) -> str:
     try:
         text = json.dumps(value[: SHOWN + 1] if isinstance(value, str) else value, ensure_ascii=False)
     except (TypeError, ValueError):
-        return f"a {type(value).__name__}"
+        return f"a value of type {type(value).__name__}"
     text = printable(text)
     return text if len(text) <= SHOWN + 2 else f'{text[:SHOWN]}..."'
 

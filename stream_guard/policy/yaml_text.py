@@ -8,15 +8,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
-    DocumentEndEvent,
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
-    StreamEndEvent,
-    StreamStartEvent,
 )
 from ruamel.yaml.reader import ReaderError
 
@@ -40,17 +37,18 @@ _ADVICE: Final = (
 
 def parse_yaml(text: str, builder: Builder) -> None:
     """Feed the text into the builder; raises Stop where it is not YAML."""
+    parser = _Parser(builder)
     try:
-        events = YAML(typ="safe", pure=True).parse(text)
-        _Parser(builder).run(events)
+        for event in YAML(typ="safe", pure=True).parse(text):
+            parser.take(event)
     except MarkedYAMLError as error:
         raise _syntax_error(error, builder) from None
     except ReaderError as error:
         raise _reader_error(error, text, builder) from None
-    except (YAMLError, ValueError, OverflowError, AssertionError, IndexError, AttributeError, TypeError) as error:
-        # The parser trips over some broken files in its own code; for the reader that is the same thing.
-        message = f"not YAML: {show(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
-        raise builder.stop((1, 1), message, Code.SYNTAX) from None
+    except (YAMLError, ValueError, OverflowError) as error:
+        # An escape beyond Unicode makes the parser raise what it does not mean to.
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise builder.stop(parser.mark, f"not YAML behind this place: {show(why)}", Code.SYNTAX) from None
 
 
 class _Parser:
@@ -60,28 +58,27 @@ class _Parser:
         self._builder = builder
         self._anchors: dict[str, Node | None] = {}  # None while what the anchor names is still open
         self._names: list[str | None] = []
+        self._documents = 0
+        self.mark: Mark = (1, 1)  # of the latest event
 
-    def run(self, events: Any) -> None:
-        documents = 0
-        for event in events:
-            mark = (event.start_mark.line + 1, event.start_mark.column + 1)
-            match event:
-                case ScalarEvent():
-                    self._scalar(event, mark)
-                case MappingStartEvent() | SequenceStartEvent():
-                    self._start(event, mark)
-                case MappingEndEvent() | SequenceEndEvent():
-                    self._finish()
-                case AliasEvent():
-                    self._alias(event, mark)
-                case DocumentStartEvent():
-                    documents += 1
-                    self._document(event, documents, mark)
-                case StreamStartEvent() | StreamEndEvent() | DocumentEndEvent():
-                    pass
+    def take(self, event: Any) -> None:
+        """Add what the event says."""
+        mark = self.mark = (event.start_mark.line + 1, event.start_mark.column + 1)
+        match event:
+            case ScalarEvent():
+                self._scalar(event, mark)
+            case MappingStartEvent() | SequenceStartEvent():
+                self._start(event, mark)
+            case MappingEndEvent() | SequenceEndEvent():
+                self._finish()
+            case AliasEvent():
+                self._alias(event, mark)
+            case DocumentStartEvent():
+                self._document(event, mark)
 
-    def _document(self, event: Any, documents: int, mark: Mark) -> None:
-        if documents > 1:
+    def _document(self, event: Any, mark: Mark) -> None:
+        self._documents += 1
+        if self._documents > 1:
             raise self._builder.stop(mark, "a second document starts here; a policy file holds one", Code.SYNTAX)
         if event.version is not None and tuple(event.version) != (1, 2):
             written = ".".join(map(str, event.version))
@@ -90,15 +87,13 @@ class _Parser:
 
     def _scalar(self, event: Any, mark: Mark) -> None:
         tag = self._tag(event, mark)
-        if event.style in (None, "") and tag is None:
-            is_merge = event.value == "<<" and isinstance(self._builder.inside, dict)
-            value = MERGE if is_merge else resolve_plain(event.value, mark, self._builder)
-        else:
-            value = check_text(event.value, mark, self._builder)
-        node = Node(mark, value)
+        is_plain = event.style in (None, "") and tag is None
+        read = resolve_plain if is_plain else check_text
+        node = Node(mark, read(event.value, mark, self._builder))
         if event.anchor is not None:
             self._anchors[event.anchor] = node
-        self._builder.add(node)
+        is_merge = is_plain and event.value == "<<" and self._builder.wants_key
+        self._builder.add(Node(mark, MERGE) if is_merge else node)
 
     def _tag(self, event: Any, mark: Mark) -> str | None:
         tag = None if event.tag is None else str(event.tag)
@@ -123,7 +118,7 @@ class _Parser:
     def _alias(self, event: Any, mark: Mark) -> None:
         name = event.anchor
         if name not in self._anchors:
-            self._builder.report(mark, f"alias *{name[:40]} has no anchor &{name[:40]} above it", Code.ALIAS)
+            self._builder.lose(mark, f"alias *{name[:40]} has no anchor &{name[:40]} above it", Code.ALIAS)
             self._builder.add(Node(mark, None))
         elif (node := self._anchors[name]) is None:
             raise self._builder.stop(mark, f"alias *{name[:40]} stands inside what it repeats", Code.ALIAS)

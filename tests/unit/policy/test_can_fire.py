@@ -40,6 +40,17 @@ def load(registry: Registry, rule: dict[str, Any]) -> None:
         ({**NO_CALL, "key": ["session", "request.model"]}, "SG117"),
         ({**CONSISTENT, "params": {"path": "tool.arg.amount"}}, "SG112"),
         ({**CONSISTENT, "params": {"path": "amount"}}, "SG112"),
+        ({**NO_CALL, "when": {"path": "tool.arguments.n", "op": "exists"}}, "SG112"),
+        (
+            {
+                "kind": "must_followup",
+                "params": {
+                    "trigger": {"path": "labels.a.b", "op": "exists"},
+                    "must": {"kind": "tool_call", "tool_name": "x"},
+                },
+            },
+            "SG112",
+        ),
         ({"kind": "must_be_grounded", "params": {"retrieval_path": "labels.a.b"}}, "SG112"),
     ],
 )

@@ -49,6 +49,10 @@ def test_what_is_written_reads_back_as_the_same_data(data: object) -> None:
     assert read_document(write_yaml(data), "p.yaml").data == data
 
 
+def test_nothing_is_written_as_nothing() -> None:
+    assert (write_yaml({}), write_yaml([])) == ("{}\n", "[]\n")
+
+
 @pytest.mark.parametrize("name", ["refunds", "coding_agent", "personal_assistant"])
 def test_a_native_policy_keeps_its_version(registry: Registry, root: Path, name: str) -> None:
     folder = root / "deploy" / "policies"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_guard.errors import Place, PolicyError
 from stream_guard.policy.document import MAX_BYTES, read_document
-from stream_guard.policy.nodes import MAX_ALIASED, MAX_DEPTH
+from stream_guard.policy.nodes import MAX_ALIASED, MAX_DEPTH, MAX_NODES
 from stream_guard.policy.scalars import MAX_TEXT
 
 scalars = (
@@ -130,6 +130,7 @@ def test_no_punctuation_raises_anything_but_a_policy_error(text: str) -> None:
         (r'a: "\ud83d\ude00"', (1, 4, "SG119")),
         ("a: !!python/object/apply:os.system [echo]", (1, 4, "SG119")),
         ("a: !secret x", (1, 4, "SG119")),
+        ('a:\n  b: 1\n  c: "\\UFFFFFFFF"', (3, 3, "SG102")),
         ("a: *nowhere", (1, 4, "SG121")),
         ("a: &a\n  b: *a", (2, 6, "SG121")),
         ("", (1, 1, "SG118")),
@@ -161,6 +162,9 @@ def test_what_a_policy_cannot_hold_is_a_problem_at_its_place(text: str, expected
         ("{]", 2),
         ('{"a":}', 6),
         ("[:]", 2),
+        ("{1: 2}", 2),
+        ("{{}: 1}", 2),
+        ("[1 [2]]", 4),
     ],
 )
 def test_json_files_are_read_strictly(text: str, column: int) -> None:
@@ -183,6 +187,8 @@ def test_merge_keys_take_over_what_the_mapping_does_not_say() -> None:
     assert document.place("all", "c") == Place("p", 2, 21)
     assert problems("a:\n  <<: 5\n") == [(2, 7, "SG106")]
     assert read_document('{"<<": 5}', "p.json").data == {"<<": 5}
+    assert read_document("a: <<\nb: [<<]\n'<<': 1\n", "p.yaml").data == {"a": "<<", "b": ["<<"], "<<": 1}
+    assert read_document("a: &a {x: 1}\nb: {&m <<: *a}\nc: *m\n", "p.yaml").data["c"] == "<<"
 
 
 def test_aliases_cannot_grow_without_bound() -> None:
@@ -200,9 +206,14 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     latin.write_bytes("name: xyz\u00e9\n".encode("latin-1"))
     assert problems(tmp_path / "missing.yaml") == [(0, 0, "SG101")]
     assert problems(tmp_path) == [(0, 0, "SG101")]
+    assert problems(tmp_path / ("x" * 5000)) == [(0, 0, "SG101")]
     assert problems(large) == [(0, 0, "SG101")]
     assert problems(latin) == [(1, 10, "SG101")]
     assert problems("name: x\n".encode("utf-16")) == [(1, 1, "SG101")]
+
+
+def test_a_file_of_a_million_values_is_cut_off() -> None:
+    assert problems("[" + "1," * 1_000_000 + "1]") == [(1, 2 * MAX_NODES, "SG120")]
 
 
 def test_messages_never_carry_control_characters() -> None:

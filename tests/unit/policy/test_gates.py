@@ -104,6 +104,7 @@ def test_a_condition_holds_only_at_the_events_it_can(source: Any) -> None:
         ({"path": "tool.arg.x", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
         ({"path": "tool.result.amount", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
         ({"path": "labels.a.b", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
+        ({"path": "tool.name.x", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
         ({"path": "user.name", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
         ({"path": "session.turn.x", "op": "exists"}, [(("path",), Code.DEAD_PATH)]),
         ({"any_of": 5}, [(("any_of",), Code.CONDITION)]),

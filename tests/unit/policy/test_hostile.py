@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ConfigDict
 
 import stream_guard as sg
 from stream_guard.errors import PolicyError
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.translation import MAX_PROBLEMS
+from stream_guard.policy.wording import show
 from stream_guard.registry import Registry, build_registry
 
 WORDS = """
@@ -84,8 +85,10 @@ def test_ten_thousand_wrong_rules_are_listed_up_to_a_bound(registry: Registry) -
 
 
 def test_a_mapping_full_of_unknown_keys_is_listed_up_to_a_bound(registry: Registry) -> None:
-    rule = {"id": "r", "kind": "no_call", "params": {"tool": "x", **{f"k{n}": 1 for n in range(20_000)}}}
-    assert len(problems(registry, {"rules": [rule]})) == MAX_PROBLEMS + 1
+    unknown = {f"k{n}": 1 for n in range(20_000)}
+    rule = {"id": "r", "kind": "no_call", "params": {"tool": "x"}}
+    assert len(problems(registry, {"rules": [{**rule, **unknown}]})) == MAX_PROBLEMS + 1
+    assert len(problems(registry, {"rules": [{**rule, "params": {"tool": "x", **unknown}}]})) == MAX_PROBLEMS + 1
 
 
 def test_conditions_nested_to_the_limit_are_read(registry: Registry) -> None:
@@ -146,10 +149,32 @@ class RaisingConstructor(sg.Rule[sg.Params, sg.NoState]):
         raise RuntimeError("boom")
 
 
+class Opaque:
+    """A value that nobody can write down."""
+
+
+class OpaqueParams(sg.Params):
+    """Parameters that cannot be turned back into JSON."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    thing: Opaque = Opaque()
+
+
+class OpaqueRule(sg.Rule[OpaqueParams, sg.NoState]):
+    """A kind with such parameters."""
+
+    kind = "opaque"
+
+
 class Pack:
     @sg.hookimpl
     def stream_guard_rules(self) -> list[sg.RuleType]:
-        return [RaisingValidator, RaisingConstructor]
+        return [RaisingValidator, RaisingConstructor, OpaqueRule]
+
+
+def test_a_kind_whose_parameters_cannot_be_written_down_still_has_a_version() -> None:
+    assert load_policy("rules: [{id: a, kind: opaque}]", build_registry(extra=[Pack()])).version
+    assert show(Opaque()) == "a value of type Opaque"
 
 
 def test_a_kind_that_fails_is_a_problem_and_the_rest_is_still_checked() -> None:

@@ -123,6 +123,7 @@ def test_a_rule_without_an_id_is_named_by_its_number_and_warned_about(registry: 
 def test_description_is_another_name_of_reason(registry: Registry) -> None:
     assert load_rule(registry, description="why").reason == "why"
     assert refused_rule(registry, description="why", reason="why") == ["SG103"]
+    assert refused_rule(registry, description=5) == ["SG106"]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,10 @@ def test_description_is_another_name_of_reason(registry: Registry) -> None:
         ({"key": ["session", "session"]}, "SG117"),
         ({"key": "labels."}, "SG117"),
         ({"key": "args"}, "SG117"),
+        ({"key": "args..x"}, "SG117"),
+        ({"key": "labels.a.b"}, "SG117"),
+        ({"key": "tool.foo"}, "SG117"),
+        ({"key": "nope.x"}, "SG117"),
         ({"key": "agent", "scope": "session"}, "SG117"),
         ({"key": ["labels.x"], "scope": "run"}, "SG117"),
         ({"key": ["session", "request.user"]}, "SG117"),
@@ -264,3 +269,8 @@ def test_several_files_are_loaded_or_refused_together(registry: Registry, tmp_pa
     with pytest.raises(PolicyError) as caught:
         load_policies([good, bad, worse], registry)
     assert [Path(problem.place.file).name for problem in caught.value.problems] == ["bad.yaml", "worse.json"]
+
+
+def test_a_name_given_as_text_is_told_to_be_a_path(registry: Registry) -> None:
+    with pytest.raises(PolicyError, match="pass a Path"):
+        load_policy("policies/refunds.yaml", registry)

@@ -108,8 +108,8 @@ def test_json_files_get_places_too(registry: Registry) -> None:
 
 
 def test_a_value_that_could_not_be_read_is_reported_once(registry: Registry) -> None:
-    unread, wrong = "{id: a, kind: max_turns, params: {n: .nan}}", "{id: b, kind: no_call, params: {tool: x}, then: 5}"
-    text = f"rules:\n  - {unread}\n  - {wrong}\n"
+    lost = ("{id: a, kind: max_turns, params: {n: .nan}}", "{id: b, kind: max_turns, params: {n: 1}, cooldown: *x}")
+    wrong = "{id: c, kind: no_call, params: {tool: x}, then: 5}"
     with pytest.raises(PolicyError) as caught:
-        load_policy(text, registry)
-    assert [(p.place.line, p.code) for p in caught.value.problems] == [(2, "SG119"), (3, "SG107")]
+        load_policy("rules:\n" + "".join(f"  - {rule}\n" for rule in (*lost, wrong)), registry)
+    assert [(p.place.line, p.code) for p in caught.value.problems] == [(2, "SG119"), (3, "SG121"), (4, "SG107")]

@@ -80,6 +80,11 @@ def test_unknown_versions_are_refused(registry: Registry) -> None:
     ]
 
 
+def test_a_shadow_policy_without_rules_is_refused(registry: Registry) -> None:
+    assert [code for _, _, code in refusals(registry, {"apiVersion": VERSION})] == ["SG105"]
+    assert [code for _, _, code in refusals(registry, {"apiVersion": VERSION, "rules": {}})] == ["SG106"]
+
+
 def test_problems_of_a_bare_list_stand_where_they_are_written(registry: Registry) -> None:
     text = "- id: a\n  kind: no_call\n  params: {tol: x}\n- 5\n- id: b\n  kind: must_dance\n"
     assert refusals(registry, text) == [(3, 12, "SG104"), (4, 3, "SG106"), (6, 9, "SG108")]
