@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-Identify: TypeAlias = Callable[[bytes], str]
+Identify: TypeAlias = Callable[[bytes], str]  # "" for a line that has no id
 
 _CHUNK: Final = 1 << 20
+# Lines of a rule that was edited away never come again; after this many others they are not waited for.
+_PATIENCE: Final = 1000
 
 
 class LineLog:
@@ -20,8 +22,9 @@ class LineLog:
 
     ``position`` is what ``flush`` returned before the last checkpoint. What stands behind it was written by
     a run that died before its next checkpoint, and will be appended again by the run that repeats that work:
-    those ids are read back and passed over, and a last line without its end is cut off. Without a position
-    nothing is known of the file, so nothing in it is touched. Raises OSError.
+    those ids are read back and passed over, and a last line without its end is cut off. Until a line has been
+    repeated, ``flush`` stays in front of it: this run may die half-way through the repetition too. Without a
+    position nothing is known of the file, so nothing in it is touched. Raises OSError.
     """
 
     def __init__(self, path: Path, identify: Identify, *, position: int | None = None, mode: int = 0o644) -> None:
@@ -29,21 +32,35 @@ class LineLog:
         self._mode = mode
         self._identify = identify
         self._fd = self._open()
-        self._written: set[str] = set()
-        self._durable = True
+        self._expected: dict[str, int] = {}  # ids that should come again, and where their lines start
+        self._unexpected = 0  # lines written since the last one that was expected
+        self._durable = False  # what a dead process wrote may not have reached the disk
         if self._regular and (size := os.fstat(self._fd).st_size):
             known = position is not None and position <= size and self._ends_line(position)
             if position is not None:
                 # A file that ends before the position, or has no line end there, was replaced: look at all of it.
-                self._written.update(self._ids(position if known else 0, size))
+                for identity, place in self._ids(position if known else 0, size):
+                    self._expected.setdefault(identity, place)
+                self._expected.pop("", None)  # lines that are not ours
             if not self._ends_line(size):
                 self._mend(size, cut=known)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> None:
         """Write the lines whose ids are not there yet: all of them, or none and OSError."""
-        data = b"".join([line + b"\n" for identity, line in lines if identity not in self._written])
-        if not data:
-            return
+        expected = self._expected
+        repeated = [identity for identity, _ in lines if identity in expected] if expected else []
+        data = b"".join([line + b"\n" for identity, line in lines if identity not in expected])
+        if data:
+            self._write(data)
+        # Only now: after an error the caller tries the same lines again.
+        for identity in repeated:
+            expected.pop(identity, None)
+        if expected:
+            self._unexpected = 0 if repeated else self._unexpected + len(lines)
+            if self._unexpected > max(_PATIENCE, len(expected)):
+                expected.clear()
+
+    def _write(self, data: bytes) -> None:
         self._follow_rotation()
         start = os.fstat(self._fd).st_size
         self._durable = False
@@ -61,7 +78,8 @@ class LineLog:
         if not self._durable:
             os.fsync(self._fd)
             self._durable = True
-        return os.fstat(self._fd).st_size
+        # In the order of the file, so the first is the one furthest in front.
+        return next(iter(self._expected.values()), os.fstat(self._fd).st_size)
 
     def close(self) -> None:
         """Flush, and let another process have the file."""
@@ -92,17 +110,21 @@ class LineLog:
                 if os.path.samestat(self.path.stat(), os.fstat(self._fd)):
                     return
             self.close()
+            # What was expected stays known, but its places were in the file that is gone.
+            self._expected = dict.fromkeys(self._expected, 0)
         self._fd = self._open()
 
     def _ends_line(self, position: int) -> bool:
         return position == 0 or os.pread(self._fd, 1, position - 1) == b"\n"
 
-    def _ids(self, start: int, end: int) -> Iterator[str]:
-        rest = b""
+    def _ids(self, start: int, end: int) -> Iterator[tuple[str, int]]:
+        rest, place = b"", start
         while start < end and (chunk := os.pread(self._fd, min(_CHUNK, end - start), start)):
             start += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
-            yield from map(self._identify, lines)
+            for line in lines:
+                yield self._identify(line), place
+                place += len(line) + 1
 
     def _mend(self, size: int, *, cut: bool) -> None:
         if not cut:

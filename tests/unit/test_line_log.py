@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_guard.line_log import LineLog
@@ -51,26 +51,67 @@ def test_lines_are_appended_to_what_is_there(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a old\na new\nb new\n"
 
 
+@settings(max_examples=400)
 @given(st.data())
-def test_a_crash_at_any_byte_and_a_replay_give_the_same_file(
+def test_crashes_at_any_byte_between_any_commits_give_the_same_file(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     sizes = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=20), label="sizes")
     work = [line for number, size in enumerate(sizes) for line in lines(f"id{number}", size=size)]
-    committed = data.draw(st.integers(0, len(work)), label="lines before the checkpoint")
-    with opened(path) as log:
-        log.append(work[:committed])
-        position = log.flush()
-        log.append(work[committed:])
-    whole = path.read_bytes()
-    os.truncate(path, data.draw(st.integers(position, len(whole)), label="bytes that survived"))
+    committed, position = 0, 0  # the checkpoint: lines that need not be repeated, and what flush returned
+
+    for _ in range(data.draw(st.integers(0, 4), label="crashes")):
+        log = LineLog(path, identify, position=position)
+        durable = path.stat().st_size
+        reached = data.draw(st.integers(committed, len(work)), label="lines appended before the crash")
+        for number in range(committed, reached):
+            log.append([work[number]])
+            if data.draw(st.booleans(), label="commit"):
+                # Commits need not fall where an earlier run's did: the repeated work may be half done.
+                committed, position, durable = number + 1, log.flush(), path.stat().st_size
+        log.close()
+        size = path.stat().st_size
+        os.truncate(path, data.draw(st.just(size) | st.integers(durable, size), label="bytes that survived"))
 
     with opened(path, position) as log:
-        for line in work[committed:]:
-            log.append([line])
-        assert log.flush() == len(whole)
-    assert path.read_bytes() == whole
+        log.append(work[committed:])
+    assert path.read_bytes() == b"".join(line + b"\n" for _, line in work)
+
+
+def test_a_second_crash_half_way_through_the_repetition_repeats_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with opened(path, position=0) as log:  # dies before its first checkpoint
+        log.append(lines("a", "b", "c"))
+    with opened(path, position=0) as log:  # commits after "a", and dies
+        log.append(lines("a"))
+        position = log.flush()
+    with opened(path, position) as log:
+        log.append(lines("b", "c", "d"))
+        assert log.flush() == path.stat().st_size
+    assert [identify(line) for line in path.read_bytes().splitlines()] == ["a", "b", "c", "d"]
+
+
+def test_opening_and_committing_at_once_forgets_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with opened(path, position=0) as log:
+        log.append(lines("a", "b"))
+    with opened(path, position=0) as log:
+        assert log.flush() == 0
+    with opened(path, position=0) as log:
+        log.append(lines("a", "b"))
+    assert path.read_bytes().count(b"\n") == 2
+
+
+def test_what_is_never_repeated_does_not_hold_the_position_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"abandoned x\n")
+    with opened(path, position=0) as log:
+        log.append(lines("new"))
+        assert log.flush() == 0, "it may still come"
+        for number in range(2000):
+            log.append(lines(f"id{number}"))
+        assert log.flush() == path.stat().st_size
 
 
 def test_a_half_written_line_of_an_unknown_file_is_ended_and_not_cut(tmp_path: Path) -> None:
