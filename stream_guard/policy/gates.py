@@ -114,8 +114,6 @@ def never_holds(source: Json) -> str:
     """Return why a sound condition can never be true, or nothing when it may be."""
     if _constant(source) is False:
         return "it is never true: an empty any_of holds for nothing, and `not` of an empty list neither"
-    if not events_holding(source):
-        return "it is never true: tool.args is known at a call, tool.result at its result, and no event is both"
     return _contradiction(list(_certain_leaves(source)))
 
 

@@ -11,7 +11,7 @@ from stream_guard.rule import Rule, RuleType
 Events: TypeAlias = frozenset[str]
 
 ALL_EVENTS: Final[Events] = frozenset(("user_message", "turn", "tool_call", "decision", "tool_result"))
-_CALL: Final[Events] = frozenset(("tool_call",))
+_OF_A_TOOL: Final[Events] = frozenset(("tool_call", "decision", "tool_result"))
 _RESULT: Final[Events] = frozenset(("tool_result",))
 _HANDLERS: Final = {
     "on_user_message": "user_message",
@@ -66,9 +66,8 @@ def events_with(path: Path) -> Events:
     """Return the events at which a condition on the path can hold; the engine remembers turns and user messages."""
     if path.text.split(".")[0] != "tool":
         return ALL_EVENTS
-    if not path.steps or path.steps[0] == "name":
-        return _CALL | _RESULT
-    return _CALL if path.steps[0] == "args" else _RESULT
+    # The session stamps an attempt's arguments on its decision and its result, so only the result is late.
+    return _RESULT if path.steps[:1] == ("result",) else _OF_A_TOOL
 
 
 def events_with_key(part: str) -> Events:
@@ -79,7 +78,7 @@ def events_with_key(part: str) -> Events:
     if root == "tool":
         return events_with(Path("tool.name" if part == "tool" else part))
     if root == "args":
-        return _CALL
+        return _OF_A_TOOL
     return frozenset(("user_message",)) if root == "user" else frozenset(("turn",))
 
 

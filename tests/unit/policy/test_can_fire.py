@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import Field
 
+import stream_guard as sg
 from stream_guard.errors import PolicyError
 from stream_guard.policy.load import load_policy
-from stream_guard.registry import Registry
+from stream_guard.registry import Registry, build_registry
 
 CALL = {"path": "tool.args.n", "op": ">", "value": 1}
 RESULT = {"path": "tool.result.status", "op": "==", "value": "ok"}
@@ -78,3 +80,28 @@ def test_a_rule_that_could_never_fire_is_refused(registry: Registry, rule: dict[
 )
 def test_a_rule_that_might_fire_is_loaded(registry: Registry, rule: dict[str, Any]) -> None:
     load(registry, rule)
+
+
+class Watched(sg.Params):
+    """Parameters of a stranger's kind."""
+
+    at: sg.Path = Field(alias="where")
+
+
+class Watching(sg.Rule[Watched, sg.NoState]):
+    """A stranger's kind that asks for a path and does not check it any further."""
+
+    kind = "watching"
+
+
+class Pack:
+    @sg.hookimpl
+    def stream_guard_rules(self) -> list[sg.RuleType]:
+        return [Watching]
+
+
+def test_the_paths_of_strangers_kinds_are_checked_too() -> None:
+    with pytest.raises(PolicyError) as caught:
+        load_policy("rules: [{id: a, kind: watching, params: {where: tool.arg.x}}]", build_registry(extra=[Pack()]))
+    (problem,) = caught.value.problems
+    assert (problem.place.column, problem.code) == (49, "SG112")

@@ -7,17 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.conditions import OPERATORS, Condition, ConditionError
-from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.paths import MISSING, Path
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import always_holds, events_holding, flaws, never_holds
+from stream_guard.policy.paths import events_with
 
 EVENTS: list[Event] = [
     UserMessage(session_id="s", text="a"),
     Turn(session_id="s", request={"model": "a", "n": 1}, response={"stop_reason": "a"}),
     ToolCall(session_id="s", tool="a", args={"n": 1}),
-    ToolResult(session_id="s", tool="a", output={"n": 1}),
+    GateDecision(session_id="s", tool="a", action="allow", args={"n": 1}),
+    ToolResult(session_id="s", tool="a", output={"n": 1}, args={"n": 1}),
 ]
-KINDS = {UserMessage: "user_message", Turn: "turn", ToolCall: "tool_call", ToolResult: "tool_result"}
+KINDS = {
+    UserMessage: "user_message",
+    Turn: "turn",
+    ToolCall: "tool_call",
+    GateDecision: "decision",
+    ToolResult: "tool_result",
+}
 
 leaves = st.fixed_dictionaries(
     {
@@ -128,7 +137,6 @@ def leaf(path: str, op: str, value: Any) -> dict[str, Any]:
         [{"any_of": []}, leaf("model", "==", "x")],
         {"not": []},
         {"not": {"not": {"any_of": []}}},
-        [leaf("tool.args.n", ">", 1), leaf("tool.result.status", "==", "ok")],
         [leaf("model", "==", "a"), leaf("model", "==", "b")],
         [leaf("model", "==", "a"), {"all_of": [leaf("model", "!=", "a")]}],
         [leaf("model", "in", ["b", "c"]), leaf("model", "==", "a")],
@@ -146,7 +154,7 @@ def test_conditions_that_contradict_themselves_are_seen(source: Any) -> None:
         [],
         {"all_of": []},
         {"not": {"any_of": []}},
-        [leaf("tool.args.n", ">", 1), leaf("tool.result.status", "exists", value=False)],
+        [leaf("tool.args.n", ">", 1), leaf("tool.result.status", "==", "ok")],
         {"any_of": [leaf("model", "==", "a"), leaf("model", "==", "b")]},
         [leaf("model", "==", 1), leaf("model", "==", 1.0)],
         [leaf("model", "in", ["a", "b"]), leaf("model", "==", "a")],
@@ -156,3 +164,11 @@ def test_conditions_that_contradict_themselves_are_seen(source: Any) -> None:
 )
 def test_conditions_that_may_hold_are_left_alone(source: Any) -> None:
     assert not never_holds(source)
+
+
+@pytest.mark.parametrize(
+    "path", ["tool", "tool.name", "tool.args.n", "tool.result.output.n", "labels", "agent", "session.id"]
+)
+def test_the_events_of_a_path_are_those_in_which_it_has_a_value(path: str) -> None:
+    found = {KINDS[type(event)] for event in EVENTS if Path(path).find(event) is not MISSING}
+    assert found == events_with(Path(path))
