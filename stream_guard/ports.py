@@ -108,7 +108,11 @@ class Dialect(Protocol):
         """Whether this file is written in the dialect; must be cheap and never raise."""
 
     def translate(self, document: Document) -> tuple[dict[str, Any], Sequence[Problem]]:
-        """Return the native form, whose rules carry ``_from`` paths back into the document, and what is wrong."""
+        """Return the native form and what is wrong beyond what checking that will find.
+
+        A rule of the form may carry ``_from``, the path in the document it was made from, so that problems
+        lead back there; and ``_slot``, a name of its own where the dialect lets two rules share an id.
+        """
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
