@@ -6,6 +6,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -91,13 +92,12 @@ def test_a_bad_request_does_not_keep_the_next_one_from_its_answer(
 ) -> None:
     where = urlsplit(server.url)
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as client:
-        client.sendall(request_bytes)
-        client.shutdown(socket.SHUT_WR)
-        try:
+        # The server may hang up as soon as it has seen enough.
+        with suppress(OSError):
+            client.sendall(request_bytes)
+            client.shutdown(socket.SHUT_WR)
             while client.recv(65536):
                 pass
-        except ConnectionResetError:
-            pass
     assert get(server, "/healthz")[0] == 200
     assert capfd.readouterr().err == "", "a client cannot write to our terminal"
 
