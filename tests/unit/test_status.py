@@ -91,13 +91,13 @@ def test_a_bad_request_does_not_keep_the_next_one_from_its_answer(
     server: StatusServer, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = urlsplit(server.url)
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as client:
-        # The server may hang up as soon as it has seen enough.
-        with suppress(OSError):
-            client.sendall(request_bytes)
-            client.shutdown(socket.SHUT_WR)
-            while client.recv(65536):
-                pass
+    address = (where.hostname or "", where.port or 0)
+    # The server may hang up as soon as it has seen enough.
+    with socket.create_connection(address, timeout=10) as client, suppress(OSError):
+        client.sendall(request_bytes)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65536):
+            pass
     assert get(server, "/healthz")[0] == 200
     assert capfd.readouterr().err == "", "a client cannot write to our terminal"
 
