@@ -9,7 +9,7 @@ were true: ``memory`` below is that set of tags. All other leaves are tested on 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from zlib import crc32
@@ -20,10 +20,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from stream_guard.durations import parse_duration
 from stream_guard.model import Event, Json
-from stream_guard.paths import MISSING, ROOTS, Path, When, json_equal
+from stream_guard.paths import MISSING, ROOTS, Find, Path, json_equal
 from stream_guard.patterns import Regex
 
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
+Holds: TypeAlias = Callable[[Event], bool]
 Compare: TypeAlias = Callable[[Json, Event], bool]
 
 
@@ -102,8 +103,6 @@ def _ageing(_op: str, wanted: Json) -> Compare:
 def _equality(op: str, wanted: Json) -> Compare:
     if op == "!=":
         return lambda value, _event: not json_equal(value, wanted)
-    if type(wanted) is str:
-        return lambda value, _event: bool(value == wanted)
     return lambda value, _event: json_equal(value, wanted)
 
 
@@ -124,56 +123,56 @@ OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
 }
 
 
+def _holds(find: Find, op: str, wanted: Json) -> Holds:
+    if op == "exists":
+        # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
+        return lambda event: (find(event) is MISSING) is (wanted is False)
+    if op == "==" and type(wanted) is str:
+        return lambda event: bool(find(event) == wanted)
+    compare = OPERATORS[op](op, wanted)
+
+    def holds(event: Event) -> bool:
+        value = find(event)
+        return value is not MISSING and compare(value, event)
+
+    return holds
+
+
 class Leaf:
     """One ``{path, op, value}``; a missing path never matches, whatever the operator."""
 
-    __slots__ = ("_absent", "_compare", "_find", "path", "tag")
+    __slots__ = ("holds", "path", "tag", "test")
 
     def __init__(self, path: str, op: str, value: Json) -> None:
         self.path = Path(path)
-        self._find = self.path.find
-        self._compare = OPERATORS[op](op, value)
-        # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
-        self._absent = op == "exists" and value is False
         canonical = json.dumps([path, op, value], sort_keys=True)
-        self.tag = crc32(canonical.encode())
-
-    def holds(self, event: Event) -> bool:
-        """Whether it is true of this event, without any memory."""
-        value = self._find(event)
-        if value is MISSING:
-            return self._absent
-        return not self._absent and self._compare(value, event)
-
-    @property
-    def test(self) -> Test:
-        """The question whether it is true now: of the event, or of the turn or message it belongs to."""
-        if self.path.when == "event":
-            holds = self.holds
-            return lambda event, _memory: holds(event)
-        tag = self.tag
-        return lambda _event, memory: tag in memory
+        self.tag = tag = crc32(canonical.encode())
+        # Whether it is true of an event, without any memory.
+        self.holds: Holds = _holds(self.path.find, op, value)
+        holds = self.holds
+        # Whether it is true now: of the event, or of the turn or message it belongs to.
+        self.test: Test = (
+            (lambda event, _memory: holds(event))
+            if self.path.when == "event"
+            else (lambda _event, memory: tag in memory)
+        )
 
 
 class Condition:
     """A tree of leaves. ``test`` answers with the engine's memory, ``holds`` for one event alone."""
 
-    __slots__ = ("_alone", "leaves", "source", "test")
+    __slots__ = ("holds", "leaves", "source", "test")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
         tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
-        self._alone = _compile(tree, _ask_event_alone)
-
-    def holds(self, event: Event) -> bool:
-        """Whether it is true of this event alone (for triggers, which look at one turn)."""
-        return self._alone(event, frozenset())
-
-    def remembered(self, when: When) -> Iterator[Leaf]:
-        """Yield the leaves whose answer has to be kept from the turn, or from the user's message."""
-        return (leaf for leaf in self.leaves if leaf.path.when == when)
+        alone = _compile(tree, _ask_event_alone)
+        # Whether it is true of one event alone: for triggers, which look at one turn.
+        self.holds: Holds = (
+            self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())
+        )
 
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
@@ -277,11 +276,26 @@ def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
         return lambda event, memory: any(test(event, memory) for test in tests)
     if len(tests) == 1:
         return tests[0]
-    return lambda event, memory: all(test(event, memory) for test in tests)
+
+    def all_hold(event: Event, memory: Set[int]) -> bool:
+        for test in tests:  # noqa: SIM110  # a loop is quicker than all(), and gates are asked at every event
+            if not test(event, memory):
+                return False
+        return True
+
+    return all_hold
 
 
 def _ask_event_alone(leaf: Leaf) -> Test:
     return lambda event, _memory: leaf.holds(event)
+
+
+def _is_leaf(tree: _Tree) -> bool:
+    """Whether a condition is no more than one leaf, alone or as the only one of a list."""
+    if isinstance(tree, Leaf):
+        return True
+    group, children = tree
+    return group == "all_of" and len(children) == 1 and isinstance(children[0], Leaf)
 
 
 _REF: Final = {"$ref": "#/$defs/condition"}

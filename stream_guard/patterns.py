@@ -103,11 +103,8 @@ class TextSet:
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order."""
-        try:
-            found: list[int] = self._set.Match(text)
-        except UnicodeEncodeError:
-            found = self._set.Match(text.encode("utf-8", "replace").decode())
-        return found
+        found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
+        return found or []
 
 
 def literal(text: str) -> str:

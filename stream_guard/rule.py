@@ -120,7 +120,7 @@ class Rule(Generic[P, S]):
         """An attempt came to something: ok, error or blocked."""
 
     def on_ungated(self, event: Event, state: S) -> Hit | None:
-        """An event outside the rule's gate: it may satisfy what is open, it must not count."""
+        """An event outside the rule's gate, of a type it has a handler for: it may satisfy, it must not count."""
 
     def deadline(self, state: S) -> float | None:
         """The event time at which ``on_deadline`` wants to be called, read after every handler."""

@@ -17,8 +17,6 @@ from stream_guard_formats.reasons import check_kind, say_shape, say_syntax, say_
 MAX_ID: Final = 512
 # The year 10000. Mostly it means milliseconds where seconds were wanted.
 LATEST: Final = 253_402_300_800.0
-# No object or array can be nested deeper than this many opening brackets; see MAX_NESTING.
-_SURELY_SHALLOW: Final = 200
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 # Written by the session tracker: whatever stands there on the wire, even nonsense, does not matter.
@@ -44,18 +42,18 @@ class NativeDecoder:
             raise DecodeError(say_too_large(record))
         try:
             # msgspec lets the last of two equal keys win, and nests as deep as the interpreter allows.
-            if self._strict or value.count(b"{") + value.count(b"[") > _SURELY_SHALLOW:
-                _from_json(value, catch_duplicate_keys=self._strict, allow_inf_nan=False, cache_mode="keys")
+            if self._strict:
+                _from_json(value, catch_duplicate_keys=True, allow_inf_nan=False, cache_mode="keys")
             event: Event = self._decode(value)
         except _REFUSALS:
             return self._look_closer(record)
-        time = event.time
+        time, event_id, session_id = event.time, event.event_id, event.session_id
         if (
-            event.event_id
-            and event.session_id
-            and len(event.session_id) + len(event.event_id) <= MAX_ID
+            event_id
+            and session_id
+            and len(session_id) + len(event_id) <= MAX_ID
             and (time is None or 0.0 <= time < LATEST)
-            and not (type(event) is ToolCall and type(event.args) is str)
+            and (type(event) is not ToolCall or type(event.args) is not str)
         ):
             return [event]
         return [self._complete(event, value)]

@@ -78,6 +78,9 @@ class MaxTotalTokensParams(sg.Params):
         return self
 
 
+_TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
+
+
 class TokenSum(sg.State):
     """How many tokens were used."""
 
@@ -114,14 +117,25 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
         ),
     )
 
+    def __init__(self, params: MaxTotalTokensParams) -> None:
+        super().__init__(params)
+        self._limit, self._warn_at = params.n, params.warn_at
+
     def on_turn(self, turn: sg.Turn, state: TokenSum) -> sg.Hit | None:
         """Add what the turn used; the sum only grows, so each threshold is passed once."""
         usage = turn.response.get("usage")
         if not isinstance(usage, dict):
             return None
-        used = _count(usage.get("input_tokens")) + _count(usage.get("output_tokens"))
-        before, limit, warn_at = state.total, self.params.n, self.params.warn_at
-        state.total = total = min(before + used + _count(usage.get("thinking_tokens")), _MOST)
+        used = 0
+        for name in _TOKENS:
+            value = usage.get(name)
+            if type(value) is int and value >= 0:
+                used += value
+            elif value is not None:
+                used += _count(value)
+        before, limit, warn_at = state.total, self._limit, self._warn_at
+        total = before + used
+        state.total = total = total if total < _MOST else _MOST
         if before <= limit < total:
             return sg.Hit(f"{total} tokens used, {limit} allowed", {"total": total, "limit": limit})
         if warn_at is not None and before <= warn_at < total <= limit:

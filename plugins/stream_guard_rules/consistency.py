@@ -13,6 +13,7 @@ from stream_guard_rules.digests import digest
 from stream_guard_rules.paths import needs_content
 from stream_guard_rules.texts import shown
 
+_SCALARS: Final = (str, int, float)
 _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one only a digest is
 
 _Seen: TypeAlias = sg.Turn | sg.ToolCall | sg.ToolResult
@@ -83,16 +84,22 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
             return super().__new__(_InTurns)
         return super().__new__(_InResults if params.path.steps[0] == "result" else _InCalls)
 
+    def __init__(self, params: MustRemainConsistentParams) -> None:
+        super().__init__(params)
+        self._find = params.path.find
+
     def needs(self) -> frozenset[sg.Need]:
         """Content, unless the path is about what every source tells."""
         return frozenset(("content",) if needs_content(self.params.path) else ())
 
     def _compare(self, event: _Seen, anchor: Anchor) -> sg.Hit | None:
-        value = self.params.path.find(event)
+        value = self._find(event)
         if value is sg.MISSING or value is None:
             return None
         if not anchor.seen:
             _drop(anchor, value, event.index)
+            return None
+        if type(value) is type(anchor.value) and value == anchor.value and type(value) in _SCALARS:
             return None
         if digest(value) == anchor.digest if anchor.digest else sg.json_equal(value, anchor.value):
             return None

@@ -125,6 +125,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
 
     def __init__(self, params: MustFollowupParams) -> None:
         super().__init__(params)
+        self._triggers = params.trigger.holds
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
         self._wanted = f"a call of {self._tool}" if self._tool else f'the text "{cut(self._text)}"'
@@ -141,8 +142,8 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
 
     def on_turn(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
         """Judge the turn as an answer, then as a trigger."""
-        hit = self._answer(turn, state)
-        if self.params.trigger.holds(turn):
+        hit = self._answer(turn, state) if state.pending else None
+        if self._triggers(turn):
             within = self.params.within_seconds
             deadline = turn.time + within if within is not None and turn.time is not None else None
             del state.pending[: 1 - _MOST_TURNS]
@@ -157,7 +158,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
     def on_ungated(self, event: sg.Event, state: FollowupState) -> sg.Hit | None:
         """Take the answer from the next turn, inside the gate or not."""
         if isinstance(event, sg.Turn):
-            return self._answer(event, state)
+            return self._answer(event, state) if state.pending else None
         if isinstance(event, sg.ToolCall):
             self.on_tool_call(event, state)
         return None
@@ -180,9 +181,6 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
 
     def _answer(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
         """Hold the turn against what is pending; fire for what ran out, at the turn that failed it."""
-        if not state.pending:
-            state.open_turn = -1
-            return None
         detail = f"{self._wanted} did not follow"
         # The calls that the turn before announced never came: it has failed, and is the place of the hit.
         overdue = [trigger for trigger in state.pending if trigger.left == 0]

@@ -77,6 +77,7 @@ class OrderState(sg.State):
 
     firsts: list[First] = []
     waiting: list[Waiting] = []
+    unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
 
 
 class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
@@ -131,6 +132,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         self._enough = _RAN if params.first_must_succeed else _TRIED
         self._ignores_absence = params.if_first_absent == "ignore"
         self._complaint = _complaint(params)
+        # What can run out, be reset or be asked for again with another argument is never unlocked for good.
+        self._lasts = params.within_seconds is None and params.reset_on is None and params.same_arg is None
 
     def tools(self) -> sg.ToolPattern:
         """Whatever the rule names."""
@@ -144,12 +147,16 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
         """Judge ``second`` by what came before it, then remember ``first``."""
+        if state.unlocked:
+            return None
         hit = self._judge(call, state) if self._is_second(call.tool) else None
         late = self._note(call, state)
         return hit or late
 
     def on_decision(self, decision: sg.GateDecision, state: OrderState) -> None:
         """Hold, release or forget the attempt."""
+        if state.unlocked:
+            return
         if decision.action in {"block", "terminate_session"}:
             self._forget(attempt_id(decision), state)
             return
@@ -159,6 +166,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def on_tool_result(self, result: sg.ToolResult, state: OrderState) -> sg.Hit | None:
         """Settle whether the attempt ran, and whether it went well."""
+        if not state.firsts and not state.waiting:
+            return None
         must_succeed = self.params.first_must_succeed
         if result.status == "blocked" or (result.status == "error" and must_succeed):
             self._forget(attempt_id(result), state)
@@ -169,12 +178,17 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         first.standing = _RAN
         if must_succeed:
             first.time = result.time
-        if self.params.within_seconds is None:
+        late = self._late(first, result.tool, state) if must_succeed else None
+        if self._lasts:
+            state.unlocked, state.firsts, state.waiting = True, [], []
+        elif self.params.within_seconds is None:
             self._drop_older(first, state)
-        return self._late(first, result.tool, state) if must_succeed else None
+        return late
 
     def on_ungated(self, event: sg.Event, state: OrderState) -> sg.Hit | None:
         """Let ``first`` satisfy, and be stopped or forgotten, wherever it stands."""
+        if state.unlocked:
+            return None
         if isinstance(event, sg.ToolCall):
             return self._note(event, state)
         if isinstance(event, sg.GateDecision):

@@ -29,7 +29,8 @@ KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
 class Bound:
     """One rule of a policy, compiled.
 
-    ``plain`` says that for an event with content and a time nothing but handler and state is involved.
+    ``plain`` says that for an event with content and a time nothing but handler and state is involved,
+    ``only_gated`` that there is a condition besides.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Bound:
         "needs_content",
         "needs_turn",
         "number",
+        "only_gated",
         "part_scoped",
         "plain",
         "rule",
@@ -80,12 +82,9 @@ class Bound:
         self.default: State = rule.state_type()
         self.decoder = msgspec.msgpack.Decoder(rule.state_type)
         self.suspect = False
-        self.plain = (
-            self.gate is None
-            and self.key is None
-            and self.timer is None
-            and spec.hold is None
-        )
+        simple = self.key is None and self.timer is None and spec.hold is None
+        self.plain = simple and self.gate is None
+        self.only_gated = simple and self.gate is not None and not self.texts and not self.stateless
 
     def new_state(self) -> State:
         """Return a state that has seen nothing."""
@@ -93,7 +92,7 @@ class Bound:
 
     def mark_suspect(self) -> None:
         """From now on, save the state before each handler: this rule has raised once already."""
-        self.suspect, self.plain = True, False
+        self.suspect, self.plain, self.only_gated = True, False, False
 
 
 def overrides(rule: Rule[Any, Any], handler: str) -> bool:

@@ -54,6 +54,11 @@ class Engine:
         self._failed: set[int] = set()
         self.raised: set[int] = set()  # rules that raised since a caller who cares emptied it
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether any rule keeps a state per user-initiated part."""
+        return any(bound.part_scoped for bound in self.local.bounds)
+
     def _arrange(self) -> None:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
         self.spanning = tuple(self._spanning())
@@ -102,6 +107,27 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, number, out)
+        for gate, inside, outside, bound in plan.gated:
+            if gate(event, memory):
+                if bound.end is not None:
+                    cell.judged[bound.number] = None
+                handle = inside
+            else:
+                if bound.needs_turn and cell.turns == 0:
+                    self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
+                if outside is None:
+                    continue
+                handle = outside
+            state = states.get(bound.number)
+            if state is None:
+                state = states[bound.number] = bound.new_state()
+            try:
+                hit = handle(event, state)
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, event, cell, out)
+                continue
+            if hit is not None:
+                self._report(bound, hit, event, cell, bound.number, out)
         for bound, handle in plan.full:
             self._run(bound, handle, event, cell, memory, out)
         if plan.texts is not None:

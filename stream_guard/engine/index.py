@@ -1,7 +1,7 @@
 """Which rules can say something about an event: by its kind, its tool and its text.
 
-A plan lists them in three sorts, because most rules need little: a stateless rule only its handler, a
-plain one its state too, and a full one also a gate, a key, a timer or a `for`.
+A plan lists them in sorts, because most rules need little: a stateless rule only its handler, a plain one
+its state too, a gated one a condition before that, and a full one also a key, a timer or a `for`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from stream_guard.engine.bound import Bound, Handler, overrides
+from stream_guard.engine.bound import Bound, Gate, Handler, overrides
 from stream_guard.engine.texts import TextIndex
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.rule import State, Where
@@ -29,7 +29,7 @@ _MEMO_LIMIT: Final = 4096
 class Plan:
     """The rules to run for one sort of event."""
 
-    __slots__ = ("entries", "full", "plain", "stateless", "texts")
+    __slots__ = ("entries", "full", "gated", "plain", "stateless", "texts")
 
     def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None) -> None:
         self.entries = tuple(entries)
@@ -41,7 +41,12 @@ class Plan:
             for bound, handle in entries
             if bound.plain and not bound.stateless
         )
-        self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain)
+        self.gated: tuple[tuple[Gate, Handler, Handler | None, Bound], ...] = tuple(
+            (bound.gate, handle, bound.ungated if overrides(bound.rule, handle.__name__) else None, bound)
+            for bound, handle in entries
+            if bound.only_gated and bound.gate is not None
+        )
+        self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain and not bound.only_gated)
         self.texts = texts
 
 
@@ -98,11 +103,16 @@ class Index:
         waiting: list[Entry] = []
         name = _HANDLERS[event_type]
         for bound in self.bounds:
-            if not overrides(bound.rule, name) and (bound.gate is None or bound.ungated is None):
+            if not overrides(bound.rule, name) and not (event_type is Turn and _must_know_gate(bound)):
                 continue
             handle: Handler = getattr(bound.rule, name)
             (waiting if where in bound.texts and _may_wait(bound) else listed).append((bound, handle))
         return listed, TextIndex(waiting, where) if waiting and where is not None else None
+
+
+def _must_know_gate(bound: Bound) -> bool:
+    """Whether turns matter to a rule without a handler for them: its end is judged only if the gate opened."""
+    return bound.gate is not None and bound.end is not None
 
 
 def _may_wait(bound: Bound) -> bool:

@@ -36,6 +36,7 @@ class Tracker:
         self._engine = engine
         self._counts = counts
         self._span = span
+        self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
         self.apply: dict[type[Event], Callable[[Any, Session, Found], None]] = {
             UserMessage: self._user_message,
@@ -48,7 +49,8 @@ class Tracker:
     def begin_part(self, session: Session, out: Found, *, name: str = "") -> None:
         """Let a new user-initiated part of the session begin; what the last one left open is judged."""
         if session.part_active:
-            self._engine.end(session, session.make_end("closed", session.time), out, part_only=True)
+            if self._judges_parts:
+                self._engine.end(session, session.make_end("closed", session.time), out, part_only=True)
             session.part += 1
             session.part_active = False
         session.explicit_part = name
@@ -71,35 +73,16 @@ class Tracker:
         session.part_active = True
         response = turn.response
         session.answered = response.get("stop_reason") not in _CONTINUES
-        blocks = self._stamp_turn(turn, response.get("content"), session)
+        blocks = _stamp_text(turn, response.get("content"))
+        force_setattr(turn, "index", session.turns)
+        session.turns += 1
         engine = self._engine
         if engine.remembers:
             engine.remember(turn, session.memory)
         self._show(engine.local.turns, turn, session, out)
-        for number, block in enumerate(blocks):
-            self._block(turn, number, block, session, out)
-
-    def _stamp_turn(self, turn: Turn, content: Json, session: Session) -> list[dict[str, Json]]:
-        """Number the turn, join its text and name its tools; return the tool-use blocks."""
-        text = ""
-        blocks: list[dict[str, Json]] = []
-        if type(content) is list:
-            for block in content:
-                if type(block) is dict:
-                    kind = block.get("type")
-                    if kind == "text":
-                        said = block.get("text")
-                        if type(said) is str:
-                            text = f"{text}\n{said}" if text else said
-                    elif kind == "tool_use":
-                        blocks.append(block)
-        elif type(content) is str:
-            text = content
-        force_setattr(turn, "index", session.turns)
-        session.turns += 1
-        force_setattr(turn, "text", text)
-        force_setattr(turn, "tools", tuple([_name(block) for block in blocks]) if blocks else ())
-        return blocks
+        if blocks:
+            for number, block in enumerate(blocks):
+                self._block(turn, number, block, session, out)
 
     def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Found) -> None:
         """A tool-use block of a turn is an attempt, unless the gate has told of it already."""
@@ -167,6 +150,27 @@ class Tracker:
             self._engine.run(plan, event, session, session.memory, out)
         if self._span is not None:
             self._span(event, session, out)
+
+
+def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
+    """Join the turn's text and name its tools; return the tool-use blocks."""
+    text = ""
+    blocks: list[dict[str, Json]] = []
+    if type(content) is list:
+        for block in content:
+            if type(block) is dict:
+                kind = block.get("type")
+                if kind == "text":
+                    said = block.get("text")
+                    if type(said) is str:
+                        text = f"{text}\n{said}" if text else said
+                elif kind == "tool_use":
+                    blocks.append(block)
+    elif type(content) is str:
+        text = content
+    force_setattr(turn, "text", text)
+    force_setattr(turn, "tools", tuple([_name(block) for block in blocks]) if blocks else ())
+    return blocks
 
 
 def _meets_block(known: list[Open], call_id: str, tool: str, args: Json) -> bool:

@@ -26,13 +26,16 @@ def _filled(event: dict[str, Any]) -> dict[str, Any]:
     kind = event["kind"]
     if kind == "turn":
         content = event["response"]["content"]
-        event["response"]["content"] = [{"type": "text", "text": FILLER + FILLER[:90]}, *content]
+        for block in content:
+            if block["type"] == "tool_use":
+                block["input"]["note"] = FILLER
+        event["response"]["content"] = [{"type": "text", "text": FILLER[:120]}, *content]
     elif kind == "tool_call":
-        event["args"]["note"] = FILLER * 2
+        event["args"]["note"] = FILLER
     elif kind == "tool_result":
-        event["output"] = {"body": event["output"], "note": FILLER * 2}
+        event["output"] = {"body": event["output"], "note": FILLER * 3}
     elif kind == "user_message":
-        event["text"] += FILLER * 2
+        event["text"] += FILLER * 3
     return event
 
 
@@ -63,31 +66,51 @@ def long_session_lines(length: int, sessions: int = 1) -> Iterator[bytes]:
             yield json.dumps(event).encode()
 
 
-def _rule(number: int) -> dict[str, Any]:
-    """One of fifty rules over what the sample sessions do; few of them ever fire."""
+def _mixed_rules() -> list[dict[str, Any]]:
+    """Fifty rules of all kinds over what the sample sessions do, as one finds them in policies; few ever fire.
+
+    Most name a tool, a fifth look for a text, some count, a few have a condition. Ten of each hundred are
+    drawn first, so that the first ten are mixed as well.
+    """
     tools = ("lookup_order", "quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit")
-    tool, other = tools[number % 5], tools[(number + 1) % 5]
-    makers: list[dict[str, Any]] = [
-        {"kind": "must_call_before", "params": {"first": "lookup_order", "second": tool if number % 5 else "issue_refund"}},
-        {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
-        {"kind": "forbidden_text", "params": {"pattern": f"(?i)internal code {number}[0-9]{{3}}|password {number}"}},
-        {"kind": "must_remain_consistent", "params": {"path": "tool.args.order_id"}},
-        {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
-        {"kind": "max_turns", "params": {"n": 40 + number}},
-        {"kind": "must_followup", "params": {
-            "trigger": [{"path": "response.stop_reason", "op": "==", "value": f"stop-{number}"}],
-            "must": {"kind": "tool_call", "tool_name": other}}},
-        {"kind": "max_total_tokens", "params": {"n": 100_000 + number}},
-        {"kind": "must_call_before", "params": {"first": "confirm_refund_amount", "second": other},
-         "when": [{"path": "labels.tier", "op": "==", "value": "large"}]},
-        {"kind": "required_stop_reason", "params": {"allowed": ["end_turn", "tool_use", "max_tokens"]}},
-    ]
-    return {"id": f"rule-{number}", **makers[number % len(makers)]}
+    large = [{"path": "labels.tier", "op": "==", "value": "large"}]
+    rules: list[dict[str, Any]] = []
+    for number in range(5):
+        tool, later = tools[number], tools[(number + 1) % 5]
+        rules += [
+            {"kind": "must_call_before", "params": {"first": "lookup_order", "second": later}},
+            {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
+            {"kind": "forbidden_text", "params": {"pattern": f"(?i)internal code {number}[0-9]{{3}}|password {number}"}},
+            {"kind": "must_remain_consistent", "params": {"path": ("tool.args.order_id", "request.model")[number % 2]}},
+            [
+                {"kind": "max_turns", "params": {"n": 40}},
+                {"kind": "max_total_tokens", "params": {"n": 100_000}},
+                {"kind": "required_stop_reason", "params": {"allowed": ["end_turn", "tool_use", "max_tokens"]}},
+                {"kind": "ltl_formula", "params": {"formula": "G !tool_call:ledger_write"}},
+                {"kind": "must_be_grounded", "params": {"retrieval_path": "request.metadata.chunks"}},
+            ][number],
+            {"kind": "must_call_before", "params": {"first": "confirm_refund_amount", "second": later}, "when": large},
+            {"kind": "no_call", "params": {"tool": f"ledger_{number}"}},
+            {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
+            {"kind": "must_call_once", "params": {"tool": tool}, "when": [{"path": "agent", "op": "==", "value": "other"}]},
+            [
+                {"kind": "must_followup", "params": {
+                    "trigger": [{"path": "response.stop_reason", "op": "==", "value": "max_tokens"}],
+                    "must": {"kind": "text_includes", "text": "sorry"}}},
+                {"kind": "must_include_text", "params": {"text": "refund policy"}, "when": large},
+                {"kind": "forbidden_text", "params": {"pattern": "BEGIN [A-Z ]*PRIVATE KEY", "where": "tool_args"}},
+                {"kind": "must_match_json_schema", "params": {"schema": {"type": "object"}},
+                 "when": [{"path": "labels.output", "op": "==", "value": "json"}]},
+                {"kind": "must_include_text_each", "params": {"text": "."},
+                 "when": [{"path": "stop_reason", "op": "==", "value": "end_turn"}]},
+            ][number],
+        ]
+    return [{"id": f"rule-{number}", **rule} for number, rule in enumerate(rules)]
 
 
 def policy(rules: int, registry: Registry) -> Policy:
     """Return a policy: up to 50 rules over what happens, the rest over tools nobody calls."""
-    listed = [_rule(number) for number in range(min(rules, 50 if rules < 200 else 10))]
+    listed = _mixed_rules()[: 10 if rules >= 200 else rules]
     for number in range(len(listed), rules):
         tool = f"unused_tool_{number}"
         rare: dict[str, Any] = (

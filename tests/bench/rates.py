@@ -1,0 +1,80 @@
+"""Events per second: JSON lines in, alerts out, as a share of what decoding alone costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import msgspec
+
+from stream_guard.cli.assembly import RunOptions, assemble
+from stream_guard.model import Event
+from stream_guard.registry import Registry
+from stream_guard.settings import Decode, Settings
+from tests.bench.measure import Work, best_of
+from tests.bench.workload import event_lines, policy
+
+
+def measure(registry: Registry, folder: Path, sessions: int = 2000) -> dict[str, Any]:
+    """Return rates and shares for 0, 10, 50 and 200 rules, without and with the check for keys given twice."""
+    file = folder / "events.jsonl"
+    lines = event_lines(sessions)
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    contenders: dict[str, Work] = {"floor": lambda: _decode_only(file)}
+    for rules in (0, 10, 50, 200):
+        contenders[f"rules {rules}"] = _run(registry, file, folder, rules, strict=False)
+    contenders["strict floor"] = _run(registry, file, folder, None, strict=True)
+    contenders["strict rules 50"] = _run(registry, file, folder, 50, strict=True)
+    least = best_of(contenders)
+    rows = {}
+    for name, seconds in least.items():
+        floor = least["strict floor" if name.startswith("strict") else "floor"]
+        rows[name] = {
+            "us_per_event": seconds / len(lines) * 1e6,
+            "events_per_second": len(lines) / seconds,
+            "share_of_floor": floor / seconds,
+        }
+    size = sum(map(len, lines)) / len(lines)
+    return {
+        "events": len(lines),
+        "bytes_per_event": size,
+        "rows": rows,
+        "rules_200_to_10": least["rules 200"] / least["rules 10"],
+    }
+
+
+def _decode_only(file: Path) -> None:
+    """Read the lines and decode them with msgspec: nothing that reads events can be quicker."""
+    decode = msgspec.json.Decoder(Event).decode
+    with file.open("rb") as lines:
+        for line in lines:
+            decode(line)
+
+
+def _run(registry: Registry, file: Path, folder: Path, rules: int | None, *, strict: bool) -> Work:
+    """Return a whole run; with ``rules`` None, reading and decoding as the run does it, and nothing else."""
+    settings = Settings(decode=Decode(strict_keys=strict))
+    if rules is None:
+        return lambda: _read(registry, file, strict=strict)
+    options = RunOptions(
+        source=str(file), policy=policy(rules, registry), alerts=(f"jsonl:{folder / 'alerts.jsonl'}",), serve=False
+    )
+
+    def work() -> None:
+        (folder / "alerts.jsonl").unlink(missing_ok=True)
+        with assemble(options, registry, settings, Flag()) as ready:
+            ready.runner.run()
+
+    return work
+
+
+def _read(registry: Registry, file: Path, *, strict: bool) -> None:
+    from stream_guard.sources import open_source  # noqa: PLC0415
+
+    decode = registry.decoders["native"](strict_keys=strict).decode
+    source = open_source(str(file))
+    for record in source:
+        if record is not None:
+            decode(record)
+    source.close()
