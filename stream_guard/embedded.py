@@ -85,6 +85,7 @@ class EmbeddedRunner:
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False) -> None:
         """Judge everything the source gives; its end is the end of all sessions, being stopped is not."""
+        self.commit()  # before anything is sent: where sinks and dead letters stood is part of the promise
         pending, last = 0, time.monotonic()
         for chunk, quiet in _chunks(self._source):
             self._judge(chunk)

@@ -94,7 +94,7 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     call_id: str = ""
     args: Json = None  # an object; a string where the model wrote something that is not JSON
     parse_error: bool = False  # the arguments were not JSON
-    attempt: int = -1  # stamped: number of the attempt in its session; its result carries the same
+    attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
 
 
 class GateDecision(Header, frozen=True, kw_only=True, gc=False, tag="decision"):

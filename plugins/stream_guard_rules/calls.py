@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.attempts import attempt_id
 
 _REMEMBERED = 8  # attempts of which it is not known yet whether they ran
 
@@ -128,11 +127,11 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
         return sg.Hit(f"{self.params.tool} was never called", {"count": 0})
 
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: OnceState) -> None:
-        attempt = attempt_id(event)
+        attempt = event.attempt
         if not state.ran and attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], attempt]
 
     def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: OnceState) -> None:
-        attempt = attempt_id(event)
+        attempt = event.attempt
         if attempt in state.open:
             state.open.remove(attempt)

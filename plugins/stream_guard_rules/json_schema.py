@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jsonschema_rs
 import msgspec
@@ -183,13 +183,13 @@ def _context(error: jsonschema_rs.ValidationError) -> list[jsonschema_rs.Validat
 
 def _check(document: sg.Json) -> None:
     """Raise SchemaError unless the document is a valid schema."""
-    import jsonschema  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; and it takes a while to import
+    import jsonschema  # noqa: PLC0415  # it takes a while to import
 
     if not isinstance(document, dict | bool):
         raise SchemaError(f"a JSON Schema is an object, or true or false; this is a {type(document).__name__}")
     validator = jsonschema.validators.validator_for(document, default=jsonschema.Draft202012Validator)
     try:
-        validator.check_schema(document)
+        validator.check_schema(cast("dict[str, Any]", document))
     except jsonschema.SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or ROOT
         raise SchemaError(f"not a valid JSON Schema: at {place}, {cut(error.message)}") from None

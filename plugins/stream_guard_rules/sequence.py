@@ -8,7 +8,6 @@ from pydantic import AliasChoices, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.attempts import attempt_id
 from stream_guard_rules.digests import digest
 from stream_guard_rules.texts import shown
 
@@ -158,9 +157,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         if state.unlocked:
             return
         if decision.action in {"block", "terminate_session"}:
-            self._forget(attempt_id(decision), state)
+            self._forget(decision.attempt, state)
             return
-        first = _find(attempt_id(decision), state)
+        first = _find(decision.attempt, state)
         if first is not None and first.standing != _RAN:
             first.standing = _HELD if decision.action == "pause" else _TRIED
 
@@ -170,9 +169,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             return None
         must_succeed = self.params.first_must_succeed
         if result.status == "blocked" or (result.status == "error" and must_succeed):
-            self._forget(attempt_id(result), state)
+            self._forget(result.attempt, state)
             return None
-        first = _find(attempt_id(result), state)
+        first = _find(result.attempt, state)
         if first is None:
             return None
         first.standing = _RAN
@@ -212,7 +211,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             return sg.Hit(f"{call.tool} was called before {self._complaint}", self._evidence(call))
         if value is not None:
             del state.waiting[: 1 - _MOST_WAITING]
-            state.waiting.append(Waiting(attempt_id(call), call.index, value))
+            state.waiting.append(Waiting(call.attempt, call.index, value))
         return None
 
     def _evidence(self, call: sg.ToolCall) -> dict[str, sg.Json]:
@@ -236,7 +235,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             state.firsts.clear()
         if not self._is_first(call.tool) or (value := self._value(call)) is None:
             return None
-        first = First(attempt_id(call), _TRIED, call.time, value)
+        first = First(call.attempt, _TRIED, call.time, value)
         del state.firsts[: 1 - _MOST_FIRSTS]
         state.firsts.append(first)
         return None if self.params.first_must_succeed else self._late(first, call.tool, state)

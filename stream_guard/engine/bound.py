@@ -39,6 +39,7 @@ class Bound:
         "default",
         "end",
         "gate",
+        "gate_text",
         "key",
         "needs_clock",
         "needs_content",
@@ -63,6 +64,8 @@ class Bound:
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
         self.gate = _gate(spec)
+        sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
+        self.gate_text = msgspec.json.encode(sources, order="sorted").decode()
         self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
         self.key = _key(number, spec)
         self.arg_paths = frozenset(_arg_paths(spec))

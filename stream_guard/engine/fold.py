@@ -107,32 +107,36 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, number, out)
-        for gate, inside, outside, bound in plan.gated:
-            if gate(event, memory):
-                if bound.end is not None:
-                    cell.judged[bound.number] = None
-                handle = inside
+        for group in plan.gated:
+            if group.gate(event, memory):
+                for bound, handle in group.inside:
+                    if bound.end is not None:
+                        cell.judged[bound.number] = None
+                    self._call(bound, handle, event, cell, out)
             else:
-                if bound.needs_turn and cell.turns == 0:
-                    self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
-                if outside is None:
-                    continue
-                handle = outside
-            state = states.get(bound.number)
-            if state is None:
-                state = states[bound.number] = bound.new_state()
-            try:
-                hit = handle(event, state)
-            except Exception as error:  # noqa: BLE001  # ADR 0007
-                self._fail(bound, error, event, cell, out)
-                continue
-            if hit is not None:
-                self._report(bound, hit, event, cell, bound.number, out)
+                for bound, ungated in group.outside:
+                    if bound.needs_turn and cell.turns == 0:
+                        self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
+                    if ungated is not None:
+                        self._call(bound, ungated, event, cell, out)
         for bound, handle in plan.full:
             self._run(bound, handle, event, cell, memory, out)
         if plan.texts is not None:
             for bound, handle in plan.texts.search(text_of(event)):
                 self._run(bound, handle, event, cell, memory, out, text_found=True)
+
+    def _call(self, bound: Bound, handle: Handler, event: Event, cell: Cell, out: Found) -> None:
+        """Call a handler with the rule's one state of this cell."""
+        state = cell.states.get(bound.number)
+        if state is None:
+            state = cell.states[bound.number] = bound.new_state()
+        try:
+            hit = handle(event, state)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            self._fail(bound, error, event, cell, out)
+            return
+        if hit is not None:
+            self._report(bound, hit, event, cell, bound.number, out)
 
     def _run_all(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
         """Run a plan over an event that lacks its content or its time: each rule says whether it can do without."""

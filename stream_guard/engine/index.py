@@ -6,7 +6,7 @@ its state too, a gated one a condition before that, and a full one also a key, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import Bound, Gate, Handler, overrides
@@ -26,6 +26,31 @@ _HANDLERS: Final[dict[type[Event], str]] = {
 _MEMO_LIMIT: Final = 4096
 
 
+class GateGroup:
+    """Rules behind the same condition, so that it is tested once for all of them."""
+
+    __slots__ = ("gate", "inside", "outside")
+
+    def __init__(self, gate: Gate, entries: Sequence[Entry]) -> None:
+        self.gate = gate
+        self.inside = tuple((bound, handle) for bound, handle in entries)
+        self.outside = tuple(
+            (bound, bound.ungated)
+            for bound, handle in entries
+            if bound.needs_turn or (bound.ungated is not None and overrides(bound.rule, handle.__name__))
+        )
+
+
+def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
+    grouped: dict[str, list[Entry]] = {}
+    for bound, handle in entries:
+        grouped.setdefault(bound.gate_text, []).append((bound, handle))
+    for group in grouped.values():
+        gate = group[0][0].gate
+        if gate is not None:
+            yield GateGroup(gate, group)
+
+
 class Plan:
     """The rules to run for one sort of event."""
 
@@ -41,11 +66,7 @@ class Plan:
             for bound, handle in entries
             if bound.plain and not bound.stateless
         )
-        self.gated: tuple[tuple[Gate, Handler, Handler | None, Bound], ...] = tuple(
-            (bound.gate, handle, bound.ungated if overrides(bound.rule, handle.__name__) else None, bound)
-            for bound, handle in entries
-            if bound.only_gated and bound.gate is not None
-        )
+        self.gated = tuple(_groups([(bound, handle) for bound, handle in entries if bound.only_gated]))
         self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain and not bound.only_gated)
         self.texts = texts
 

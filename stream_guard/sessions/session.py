@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 import xxhash
@@ -66,7 +67,8 @@ class Session(Cell):
     def __init__(self, session_id: str) -> None:
         super().__init__(session_id)
         self.seq = 0  # events applied: makes derived ids unique
-        self.attempts = 0
+        # Attempts are counted from a number of the session's own: a key may span sessions.
+        self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
         self.open: list[Open] = []
         self.recent: set[str | int] = set()  # the last event ids, in two generations; a stored session
         self.older: set[str | int] = set()  # comes back with their digests instead

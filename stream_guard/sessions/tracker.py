@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr
 
+from stream_guard.arguments import parse_arguments
 from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
@@ -88,13 +89,16 @@ class Tracker:
         """A tool-use block of a turn is an attempt, unless the gate has told of it already."""
         tool, args, call_id = _name(block), block.get("input"), block.get("id")
         call_id = call_id if type(call_id) is str else ""
+        parse_error = False
+        if type(args) is str:  # JSON in JSON, as some sources write it
+            args, parse_error = parse_arguments(args)
         if session.open and _meets_block(session.open, call_id, tool, args):
             self._counts.merged_calls += 1
             return
         self._attempt(session, call_id, tool, args, in_block=True)
         plan = self._engine.local.calls[tool]
         if plan is not None or self._span is not None:
-            self._show_call(plan, _call_of(turn, number, tool, call_id, args), session, out)
+            self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
         if session.open and _meets_event(session.open, call):
@@ -217,7 +221,7 @@ def _name(block: dict[str, Json]) -> str:
     return name if type(name) is str else ""
 
 
-def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json) -> ToolCall:
+def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, parse_error: bool) -> ToolCall:
     return ToolCall(
         session_id=turn.session_id,
         event_id=f"{turn.event_id}/{number}",
@@ -232,6 +236,7 @@ def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json) -> To
         tool=tool,
         call_id=call_id,
         args=args,
+        parse_error=parse_error,
     )
 
 

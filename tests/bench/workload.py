@@ -73,12 +73,13 @@ def _mixed_rules() -> list[dict[str, Any]]:
     drawn first, so that the first ten are mixed as well.
     """
     tools = ("lookup_order", "quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit")
+    earlier = ("lookup_order", "lookup_order", "quote_refund", "lookup_order", "quote_refund")
+    later = ("quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit", "confirm_refund_amount")
     large = [{"path": "labels.tier", "op": "==", "value": "large"}]
     rules: list[dict[str, Any]] = []
     for number in range(5):
-        tool, later = tools[number], tools[(number + 1) % 5]
         rules += [
-            {"kind": "must_call_before", "params": {"first": "lookup_order", "second": later}},
+            {"kind": "must_call_before", "params": {"first": earlier[number], "second": later[number]}},
             {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
             {"kind": "forbidden_text", "params": {"pattern": f"(?i)internal code {number}[0-9]{{3}}|password {number}"}},
             {"kind": "must_remain_consistent", "params": {"path": ("tool.args.order_id", "request.model")[number % 2]}},
@@ -89,10 +90,10 @@ def _mixed_rules() -> list[dict[str, Any]]:
                 {"kind": "ltl_formula", "params": {"formula": "G !tool_call:ledger_write"}},
                 {"kind": "must_be_grounded", "params": {"retrieval_path": "request.metadata.chunks"}},
             ][number],
-            {"kind": "must_call_before", "params": {"first": "confirm_refund_amount", "second": later}, "when": large},
+            {"kind": "must_call_before", "params": {"first": "lookup_order", "second": later[number]}, "when": large},
             {"kind": "no_call", "params": {"tool": f"ledger_{number}"}},
             {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
-            {"kind": "must_call_once", "params": {"tool": tool}, "when": [{"path": "agent", "op": "==", "value": "other"}]},
+            {"kind": "must_call_once", "params": {"tool": tools[number]}, "when": [{"path": "agent", "op": "==", "value": "other"}]},
             [
                 {"kind": "must_followup", "params": {
                     "trigger": [{"path": "response.stop_reason", "op": "==", "value": "max_tokens"}],

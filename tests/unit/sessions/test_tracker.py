@@ -13,6 +13,11 @@ from stream_guard.model import Finding
 from stream_guard.testing import events, one_rule_policy
 
 
+def number(attempt: int) -> int:
+    """The number of the attempt in its session; -1 stays -1."""
+    return attempt if attempt < 0 else attempt & 0xFFFFFF
+
+
 class Log(sg.State):
     """What the recorder saw."""
 
@@ -31,13 +36,13 @@ class Recorder(sg.Rule[sg.Params, Log]):
         state.lines.append(f"turn {turn.index} {turn.text!r} {'+'.join(turn.tools)}".rstrip())
 
     def on_tool_call(self, call: sg.ToolCall, state: Log) -> None:
-        state.lines.append(f"call {call.tool} #{call.attempt} @{call.index}")
+        state.lines.append(f"call {call.tool} #{number(call.attempt)} @{call.index}")
 
     def on_decision(self, decision: sg.GateDecision, state: Log) -> None:
-        state.lines.append(f"decision {decision.action} {decision.tool} #{decision.attempt}")
+        state.lines.append(f"decision {decision.action} {decision.tool} #{number(decision.attempt)}")
 
     def on_tool_result(self, result: sg.ToolResult, state: Log) -> None:
-        state.lines.append(f"result {result.tool} {result.status} #{result.attempt} @{result.index}")
+        state.lines.append(f"result {result.tool} {result.status} #{number(result.attempt)} @{result.index}")
 
     def on_session_end(self, end: sg.SessionEnd, state: Log) -> sg.Hit:
         return sg.Hit(" | ".join(state.lines))
