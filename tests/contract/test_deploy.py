@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -100,15 +99,6 @@ def test_every_alarm_says_what_happened_and_what_to_do(alarms: list[dict[str, An
 def test_every_alarm_has_a_unit_test(root: Path, alarms: list[dict[str, Any]]) -> None:
     tests = (root / "deploy" / "prometheus" / "alerts_test.yml").read_text()
     assert [alarm["alert"] for alarm in alarms if alarm["alert"] not in tests] == []
-
-
-def test_alarms_fire_as_their_unit_tests_say(root: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed; it comes with Prometheus")
-    command = [promtool, "test", "rules", "alerts_test.yml"]
-    done = subprocess.run(command, cwd=root / "deploy" / "prometheus", capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_image_is_made_from_files_that_exist_and_locks_with_hashes(root: Path) -> None:
