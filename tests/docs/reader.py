@@ -1,0 +1,67 @@
+"""A reader's folder: the checkout's top level as far as pages use it, and a virtual environment to install into.
+
+The environment is a new one that sees what the environment of the tests has. A page may install packages
+into it, and nothing that a page does reaches the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+_COPIED = ("Makefile", "pyproject.toml", "requirements.lock", "README.md")
+_LINKED = ("deploy",)
+_COMMANDS = {"stream-guard": "stream_guard.cli", "pip": "pip", "pytest": "pytest"}
+_TIMEOUT = 240.0
+HOME = "/home/you"
+
+
+def make_folder(root: Path, folder: Path) -> None:
+    """Fill an empty folder with what a fresh clone has after ``make setup``."""
+    for name in _COPIED:
+        shutil.copy(root / name, folder / name)
+    for name in _LINKED:
+        (folder / name).symlink_to(root / name)
+    venv.create(folder / ".venv", with_pip=False)
+    inner = sysconfig.get_path("purelib", vars={"base": str(folder / ".venv")})
+    outer = [path for path in sys.path if path.endswith("-packages")]
+    Path(inner, "outer.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in outer))
+    for name, module in _COMMANDS.items():
+        command = folder / ".venv" / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n')
+        command.chmod(0o755)
+    (folder / ".venv" / ".installed").touch()  # newer than what it depends on: `make setup` has nothing to do
+
+
+def run_script(script: str, folder: Path) -> str:
+    """Run a script as a reader would, without a network, and return what it printed."""
+    environment = {
+        **os.environ,
+        "READER": str(folder),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads the variable of a `--no-` option the other way round
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    for name in ("VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "COV_CORE_SOURCE", "COVERAGE_PROCESS_START"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        ["bash"],
+        input=script,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT,
+    )
+    # Where the folder is differs from run to run; pages show it at a place of their own.
+    return done.stdout.replace(str(folder.parent), HOME)
