@@ -28,7 +28,7 @@ def make_folder(root: Path, folder: Path) -> None:
     for name in _LINKED:
         (folder / name).symlink_to(root / name)
     venv.create(folder / ".venv", with_pip=False)
-    inner = sysconfig.get_path("purelib", vars={"base": str(folder / ".venv")})
+    inner = sysconfig.get_path("purelib", "venv", vars={"base": str(folder / ".venv")})
     outer = [path for path in sys.path if path.endswith("-packages")]
     Path(inner, "outer.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in outer))
     for name, module in _COMMANDS.items():
