@@ -20,10 +20,9 @@ from stream_guard.model import Alert, Finding
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Record, Sink, Source
 from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import Commit
 
 CHUNK: Final = 500
-COMMIT_RECORDS: Final = 5_000
-COMMIT_SECONDS: Final = 1.0
 _PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
 
 SINK_META: Final = "sink:"
@@ -70,7 +69,9 @@ class EmbeddedRunner:
         counts: Counts,
         checkpoint: Checkpoint | None = None,
         observer: Observer | None = None,
+        often: Commit | None = None,
     ) -> None:
+        self._often = often or Commit()
         self._source = source
         self._pipeline = pipeline
         self._table = table
@@ -87,10 +88,11 @@ class EmbeddedRunner:
         """Judge everything the source gives; its end is the end of all sessions, being stopped is not."""
         self.commit()  # before anything is sent: where sinks and dead letters stood is part of the promise
         pending, last = 0, time.monotonic()
-        for chunk, quiet in _chunks(self._source):
+        for chunk, quiet in _chunks(self._source, min(CHUNK, self._often.records)):
             self._judge(chunk)
             pending += len(chunk)
-            if (quiet and pending) or pending >= COMMIT_RECORDS or time.monotonic() - last >= COMMIT_SECONDS:
+            due = pending >= self._often.records or time.monotonic() - last >= self._often.seconds
+            if pending and (quiet or due):
                 self.commit()
                 pending, last = 0, time.monotonic()
             if stopped():
@@ -139,7 +141,7 @@ class EmbeddedRunner:
                 return
 
 
-def _chunks(source: Source) -> Iterator[tuple[list[Record], bool]]:
+def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:
     """Yield the records in handfuls; the flag says that nothing more is there right now."""
     chunk: list[Record] = []
     for record in source:
@@ -148,7 +150,7 @@ def _chunks(source: Source) -> Iterator[tuple[list[Record], bool]]:
             chunk = []
             continue
         chunk.append(record)
-        if len(chunk) >= CHUNK:
+        if len(chunk) >= size:
             yield chunk, False
             chunk = []
     yield chunk, True

@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -76,6 +76,13 @@ class Sessions(Section):
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
 
 
+class Commit(Section):
+    """How often a run brings its alerts and its progress to safety; quiet moments are always used."""
+
+    records: int = Field(default=5_000, gt=0, description="commit after this many records")
+    seconds: float = Field(default=1.0, gt=0, description="commit after this many seconds")
+
+
 class Serve(Section):
     """The small HTTP server for /metrics and /healthz."""
 
@@ -87,6 +94,27 @@ class Serve(Section):
     max_silence: Duration = Field(
         default=30.0, description="/healthz fails when the work has not come round for this long"
     )
+
+
+class Kafka(Section):
+    """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
+
+    bootstrap_servers: Names = Field(default=(), description="host:port of one broker or more")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="whether the connection is encrypted (SSL) and who we are is asked (SASL)"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="SCRAM-SHA-512", description="how the password is shown to the broker"
+    )
+    sasl_username: str = Field(default="", description="who we are")
+    sasl_password: SecretStr | None = Field(default=None, description="the password; a file is safer")
+    sasl_password_file: Path | None = Field(default=None, description="a file that holds the password")
+    ssl_ca_file: Path | None = Field(default=None, description="PEM of the authority; the system's own without it")
+    ssl_certificate_file: Path | None = Field(default=None, description="PEM of our certificate, if one is asked for")
+    ssl_key_file: Path | None = Field(default=None, description="PEM of its key, where that is not in the same file")
+    ssl_key_password_file: Path | None = Field(default=None, description="a file that holds the key's password")
+    ssl_check_hostname: bool = Field(default=True, description="whether the certificate must be for the broker's name")
+    patience: Duration = Field(default=60.0, description="a broker that is away for longer ends the run")
 
 
 class Settings(BaseSettings):
@@ -104,6 +132,8 @@ class Settings(BaseSettings):
     decode: Decode = Decode()
     sessions: Sessions = Sessions()
     serve: Serve = Serve()
+    commit: Commit = Commit()
+    kafka: Kafka = Kafka()
 
     @classmethod
     def settings_customise_sources(
@@ -202,7 +232,8 @@ def _explain(item: ErrorDetails, given: dict[str, Any], written: dict[str, Any],
     where = _where(steps, given, written, file)
     name = ".".join(steps)
     if item["type"] != "extra_forbidden":
-        return f"{where}: setting {name}: {_lower(item['msg'])}; found {_short(item['input'])}"
+        found = "a value that is not shown" if "password" in steps[-1] else _short(item["input"])
+        return f"{where}: setting {name}: {_lower(item['msg'])}; found {found}"
     prefix, known = "", list(Settings.model_fields)
     if len(steps) > 1:
         prefix, known = f"{steps[0]}.", list(getattr(Settings.model_fields[steps[0]].annotation, "model_fields", ()))

@@ -87,6 +87,7 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
             counts=counts,
             checkpoint=checkpoint,
             observer=watch,
+            often=settings.commit,
         )
         yield Run(runner, counts, letters, watch.url if watch is not None else "")
 

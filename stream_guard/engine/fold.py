@@ -83,7 +83,7 @@ class Engine:
 
     def run(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
         """Show an event to the rules of a plan. This is the hot path: what it leaves out, ``_run`` does."""
-        if not event.captured or event.time is None:
+        if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
             self._run_all(plan, event, cell, memory, out)
             return
         bound: Bound

@@ -54,7 +54,7 @@ def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
 class Plan:
     """The rules to run for one sort of event."""
 
-    __slots__ = ("entries", "full", "gated", "plain", "stateless", "texts")
+    __slots__ = ("entries", "full", "gated", "needs_clock", "needs_content", "plain", "stateless", "texts")
 
     def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None) -> None:
         self.entries = tuple(entries)
@@ -69,6 +69,9 @@ class Plan:
         self.gated = tuple(_groups([(bound, handle) for bound, handle in entries if bound.only_gated]))
         self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain and not bound.only_gated)
         self.texts = texts
+        everyone = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
+        self.needs_clock = any(bound.needs_clock for bound in everyone)
+        self.needs_content = any(bound.needs_content for bound in everyone)
 
 
 class PlansByTool(dict[str, Plan | None]):

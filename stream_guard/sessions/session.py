@@ -58,6 +58,7 @@ class Session(Cell):
         "lag",
         "older",
         "open",
+        "open_count",
         "recent",
         "restored",
         "scheduled",
@@ -69,7 +70,8 @@ class Session(Cell):
         self.seq = 0  # events applied: makes derived ids unique
         # Attempts are counted from a number of the session's own: a key may span sessions.
         self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
-        self.open: list[Open] = []
+        self.open: dict[str, list[Open]] = {}  # calls without a result, by id; ids repeat in real traces
+        self.open_count = 0
         self.recent: set[str | int] = set()  # the last event ids, in two generations; a stored session
         self.older: set[str | int] = set()  # comes back with their digests instead
         self.restored = 0  # how many of the generations may hold digests
@@ -80,6 +82,32 @@ class Session(Cell):
         self.scheduled: float | None = None  # when the table means to look at it next
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
 
+
+    def add_open(self, call: Open) -> None:
+        """Remember a call until its result comes."""
+        known = self.open.get(call.call_id)
+        if known is None:
+            self.open[call.call_id] = [call]
+        else:
+            known.append(call)
+        self.open_count += 1
+
+    def drop_open(self, call: Open) -> None:
+        """Forget a call: its result came, or there are too many."""
+        known = self.open[call.call_id]
+        if len(known) == 1:
+            del self.open[call.call_id]
+        else:
+            known[:] = [other for other in known if other is not call]
+        self.open_count -= 1
+
+    def find_open(self, call_id: str, tool: str) -> Open | None:
+        """Return the latest open call of an id; without an id, the latest of a tool."""
+        if call_id:
+            known = self.open.get(call_id)
+            return known[-1] if known else None
+        of_tool = [call for calls in self.open.values() for call in calls if call.tool == tool]
+        return max(of_tool, key=lambda call: call.attempt, default=None)
 
     def has_seen(self, event_id: str) -> bool:
         """Whether a stored session knew the id."""
@@ -144,7 +172,8 @@ def pack(session: Session, engine: Engine) -> bytes:
         bound = engine.bounds[address if isinstance(address, int) else int(address[0])]
         if state != bound.default:
             states.append((*named(address), state))
-    for call in session.open:
+    calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
+    for call in calls:
         if call.digest == 0:
             call.digest, call.args = args_digest(call.args), _excerpt(call.args, engine.arg_paths)
     last = session.last or session.make_end("closed", None)
@@ -168,7 +197,7 @@ def pack(session: Session, engine: Engine) -> bytes:
             _digests(session.recent),
             _digests(session.older),
             sorted(session.memory),
-            session.open,
+            calls,
             states,
             [named(address) for address in session.judged],
             sorted(tags[number] for number in session.blind),
@@ -216,7 +245,9 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.now = -inf if row.time is None else row.time
     session.turns, session.part = row.turns, row.part
     session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
-    session.explicit_part, session.buffer, session.open = row.explicit_part, row.buffer, row.open
+    session.explicit_part, session.buffer = row.explicit_part, row.buffer
+    for call in row.open:
+        session.add_open(call)
     session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
     session.recent, session.older, session.restored = set(array("Q", row.recent)), set(array("Q", row.older)), 2
     session.memory = set(row.memory)

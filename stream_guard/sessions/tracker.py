@@ -6,7 +6,7 @@ split into the parts that a user began. Events that no rule waits for are only k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr
@@ -92,7 +92,7 @@ class Tracker:
         parse_error = False
         if type(args) is str:  # JSON in JSON, as some sources write it
             args, parse_error = parse_arguments(args)
-        if session.open and _meets_block(session.open, call_id, tool, args):
+        if _meets_block(session.open.get(call_id, ()), tool, args):
             self._counts.merged_calls += 1
             return
         self._attempt(session, call_id, tool, args, in_block=True)
@@ -101,7 +101,7 @@ class Tracker:
             self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
-        if session.open and _meets_event(session.open, call):
+        if _meets_event(session.open.get(call.call_id, ()), call):
             self._counts.merged_calls += 1
             return
         session.part_active = True
@@ -109,12 +109,10 @@ class Tracker:
         self._show_call(self._engine.local.calls[call.tool], call, session, out)
 
     def _attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> None:
-        if len(session.open) >= self._max_open_calls:
-            del session.open[0]
+        if session.open_count >= self._max_open_calls:
+            session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
-        session.open.append(
-            Open(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args)
-        )
+        session.add_open(Open(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args))
         session.attempts += 1
 
     def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Found) -> None:
@@ -123,8 +121,7 @@ class Tracker:
         self._show(plan, call, session, out)
 
     def _decision(self, decision: GateDecision, session: Session, out: Found) -> None:
-        position = _open_call(decision, session.open)
-        call = None if position is None else session.open[position]
+        call = session.find_open(decision.call_id, decision.tool)
         force_setattr(decision, "index", call.index if call else session.turns - 1)
         force_setattr(decision, "attempt", call.attempt if call else -1)
         force_setattr(decision, "args", call.args if call else None)
@@ -133,12 +130,12 @@ class Tracker:
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Found) -> None:
-        position = _open_call(result, session.open)
-        if position is None:
+        call = session.find_open(result.call_id, result.tool)
+        if call is None:
             self._counts.unpaired_results += 1
             index, attempt, args = session.turns - 1, -1, None
         else:
-            call = session.open.pop(position)
+            session.drop_open(call)
             index, attempt, args = call.index, call.attempt, call.args
             if not result.tool:
                 force_setattr(result, "tool", call.tool)
@@ -177,43 +174,30 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
     return blocks
 
 
-def _meets_block(known: list[Open], call_id: str, tool: str, args: Json) -> bool:
-    """Whether a block is another sighting of an open attempt: one that an event told of, and no block yet.
+def _meets_block(known: Sequence[Open], tool: str, args: Json) -> bool:
+    """Whether a block is another sighting of an open attempt of its id: one that an event told of, and no block yet.
 
     Two blocks never meet, even under one id: a model that asks twice asks twice.
     """
     for call in reversed(known):
-        if call.call_id == call_id and call.in_event and not call.in_block and call.same_call(tool, args):
+        if call.in_event and not call.in_block and call.same_call(tool, args):
             call.in_block = True
             return True
     return False
 
 
-def _meets_event(known: list[Open], event: ToolCall) -> bool:
-    """Whether an event is another sighting of an open attempt.
+def _meets_event(known: Sequence[Open], event: ToolCall) -> bool:
+    """Whether an event is another sighting of an open attempt of its id.
 
     It meets the block that announced it, once; and another event, when they share an id. Without ids, two
     events are two attempts.
     """
     for call in reversed(known):
-        if (
-            call.call_id == event.call_id
-            and ((call.in_block and not call.in_event) or (call.in_event and event.call_id))
-            and call.same_call(event.tool, event.args)
-        ):
+        meets = (call.in_block and not call.in_event) or (call.in_event and event.call_id != "")
+        if meets and call.same_call(event.tool, event.args):
             call.in_event = True
             return True
     return False
-
-
-def _open_call(event: ToolResult | GateDecision, known: list[Open]) -> int | None:
-    """Find the latest open call of that id; ids repeat in real traces, and some sources have none."""
-    call_id = event.call_id
-    for position in range(len(known) - 1, -1, -1):
-        call = known[position]
-        if call.call_id == call_id if call_id else call.tool == event.tool:
-            return position
-    return None
 
 
 def _name(block: dict[str, Json]) -> str:

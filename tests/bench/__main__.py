@@ -1,0 +1,63 @@
+"""``make bench``: measure everything, print a table, write JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stream_guard.registry import build_registry
+from tests.bench import lengths, memory, rates, shadow
+
+ROOT = Path(__file__).parent.parent.parent
+CACHE = ROOT / ".cache"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmarks that are named, or all of them."""
+    registry = build_registry()
+    with tempfile.TemporaryDirectory() as folder:
+        benches: dict[str, Callable[[], dict[str, Any]]] = {
+            "rates": lambda: rates.measure(registry, Path(folder)),
+            "lengths": lambda: lengths.measure(registry),
+            "memory": memory.measure,
+            "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
+        }
+        unknown = [name for name in arguments if name not in benches]
+        if unknown:
+            print(f"no benchmark {', '.join(unknown)}; there are {', '.join(benches)}", file=sys.stderr)
+            return 2
+        results: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
+        for name in arguments or benches:
+            print(f"measuring {name} ...", file=sys.stderr)
+            results[name] = benches[name]()
+            _show(name, results[name])
+    CACHE.mkdir(exist_ok=True)
+    (CACHE / "bench.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {CACHE / 'bench.json'}", file=sys.stderr)
+    return 0
+
+
+def _show(name: str, result: dict[str, Any]) -> None:
+    print(f"== {name}")
+    if name == "rates":
+        for row, numbers in result["rows"].items():
+            rate, share = numbers["events_per_second"], numbers["share_of_floor"]
+            print(f"{row:18} {numbers['us_per_event']:8.2f} us/event {rate:10,.0f} events/s {share:7.1%} of its floor")
+        print(f"200 rules, few of which can match, take {result['rules_200_to_10']:.2f}x the time of 10")
+    elif name == "lengths":
+        for length, cost in result["us_per_event"].items():
+            print(f"sessions of {length:>6} events {cost:8.2f} us/event")
+        print(f"10,000 against 10: {result['longest_to_shortest']:.2f}x")
+    else:
+        for row, numbers in result.items():
+            shown = ", ".join(f"{key} {value:,.4g}" for key, value in numbers.items()) if isinstance(numbers, dict) else numbers
+            print(f"{row:>9}: {shown}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
