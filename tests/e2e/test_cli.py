@@ -1,0 +1,206 @@
+"""The command line as a user meets it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_guard.cli.demo import write_samples
+
+POLICY = """
+rules:
+  - { id: no-drop, kind: no_call, params: { tool: drop_table }, severity: critical }
+  - { id: polite, kind: must_include_text, params: { text: please }, severity: info }
+"""
+
+
+def guard(*arguments: str | Path, stdin: bytes = b"", timeout: float = 120) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=timeout, check=False)
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    header = {"kind": kind, "session_id": "s", "time": 100.0}
+    return json.dumps(header | fields).encode() + b"\n"
+
+
+CLEAN = event("turn", event_id="1", response={"content": [{"type": "text", "text": "please"}], "stop_reason": "end_turn"})
+DROP = event("tool_call", event_id="2", tool="drop_table", args={})
+END = event("session_end", event_id="3")
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    return path
+
+
+def test_the_demo_shows_alerts_rules_and_metrics_and_ends_by_itself() -> None:
+    done = guard("demo")
+    assert done.returncode == 0, done.stderr
+    assert b"CRITICAL confirm-before-refund" in done.stdout
+    assert re.search(rb"never-touch-the-ledger +no_call +critical +2", done.stdout)
+    assert b'stream_guard_events_total{kind="turn"} 307.0' in done.stderr
+
+
+def test_the_demo_samples_break_exactly_what_their_scripts_say(tmp_path: Path) -> None:
+    events, rules = write_samples(tmp_path, 28)
+    done = guard("check", events, "--policy", rules, "--format", "json")
+    found = {(row["session_id"], row["rule_id"]) for row in json.loads(done.stdout)}
+    assert {rule for session, rule in found if session == "refund-00003"} == {"confirm-before-refund", "confirm-after-quote"}
+    assert {rule for session, rule in found if session == "refund-00011"} == {"never-touch-the-ledger"}
+    assert {session for session, _ in found} <= {f"refund-{number:05d}" for number in range(3, 28, 4)}
+
+
+def test_check_of_a_clean_trace_exits_0(tmp_path: Path, policy: Path) -> None:
+    done = guard("check", "-", "--policy", policy, stdin=CLEAN + END)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(("gate", "code"), [("info", 1), ("critical", 1), ("none", 0)])
+def test_check_of_findings_exits_by_the_gate(policy: Path, gate: str, code: int) -> None:
+    done = guard("check", "-", "--policy", policy, "--fail-on", gate, "--format", "jsonl", stdin=CLEAN + DROP + END)
+    assert done.returncode == code
+    [alert] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (alert["rule_id"], alert["severity"], alert["event_id"]) == ("no-drop", "critical", "2")
+
+
+def test_check_with_a_bad_policy_exits_2_and_says_where(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("rules:\n  - {id: x, kind: no_cal, params: {tool: a}}\n", encoding="utf-8")
+    done = guard("check", "-", "--policy", bad)
+    assert done.returncode == 2
+    assert f"{bad}:2:19".encode() in done.stderr
+    assert b"no_call" in done.stderr
+
+
+def test_check_of_a_missing_file_exits_3(policy: Path, tmp_path: Path) -> None:
+    done = guard("check", tmp_path / "nowhere.jsonl", "--policy", policy)
+    assert done.returncode == 3
+    assert b"nowhere.jsonl" in done.stderr
+
+
+def test_check_that_could_not_read_everything_exits_4(policy: Path) -> None:
+    broken = guard("check", "-", "--policy", policy, stdin=CLEAN + b"{broken\n" + END)
+    assert broken.returncode == 4
+    assert b"1 dead letters" in broken.stderr
+    accepted = guard("check", "-", "--policy", policy, "--allow-inconclusive", stdin=CLEAN + b"{broken\n" + END)
+    assert accepted.returncode == 0
+
+
+def test_content_that_was_not_captured_is_inconclusive(policy: Path) -> None:
+    silent = event("turn", event_id="1", captured=False, response={})
+    done = guard("check", "-", "--policy", policy, stdin=silent + END)
+    assert done.returncode == 4
+    assert b"could not judge" in done.stderr
+
+
+BAD_INPUT: list[tuple[str, bytes]] = [
+    ("a broken line", b'{"kind": "turn", \n'),
+    ("wrong types", event("tool_call", tool=5)),
+    ("nesting 100,000 deep", b'{"kind":"tool_call","session_id":"s","tool":"x","args":' + b"[" * 100_000 + b"\n"),
+    ("NaN", b'{"kind":"tool_call","session_id":"s","tool":"x","args":{"a":NaN}}\n'),
+    ("a lone surrogate", b'{"kind":"user_message","session_id":"s","text":"\\ud800"}\n'),
+    ("a key twice", b'{"kind":"tool_call","session_id":"s","tool":"x","args":{"a":1,"a":2}}\n'),
+    ("an unknown kind", event("tool_cal", tool="x")),
+    ("no session", b'{"kind":"turn"}\n'),
+    ("not UTF-8", b'{"kind":"turn","session_id":"\xff"}\n'),
+    ("an event of 50 MB", event("user_message", text="x" * 50_000_000)),
+]
+
+
+def test_bad_input_becomes_dead_letters_with_reason_and_place_and_the_rest_is_judged(tmp_path: Path, policy: Path) -> None:
+    source, letters = tmp_path / "events.jsonl", tmp_path / "dead.jsonl"
+    backwards = event("tool_call", event_id="back", tool="drop_table", args={}, time=1.0)
+    source.write_bytes(CLEAN + b"".join(line for _, line in BAD_INPUT) + DROP + backwards + END)
+    alerts = tmp_path / "alerts.jsonl"
+    done = guard("run", source, "--policy", policy, "--alerts", f"jsonl:{alerts}", "--dead-letters", letters, "--no-serve")
+    assert done.returncode == 0, done.stderr
+    buried = [json.loads(line) for line in letters.read_text(encoding="utf-8").splitlines()]
+    assert [letter["line"] for letter in buried] == list(range(2, 2 + len(BAD_INPUT)))
+    assert all(letter["reason"] for letter in buried)
+    assert f"{len(BAD_INPUT)} dead letters".encode() in done.stderr
+    assert b"1 late events" in done.stderr
+    found = [json.loads(line)["event_id"] for line in alerts.read_text(encoding="utf-8").splitlines()]
+    assert found == ["2", "back"]
+
+
+def test_run_follows_a_folder_and_serves_metrics_until_it_is_stopped(tmp_path: Path, policy: Path) -> None:
+    folder, alerts = tmp_path / "in", tmp_path / "alerts.jsonl"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(CLEAN)
+    command = [sys.executable, "-m", "stream_guard.cli", "run", str(folder), "--policy", str(policy)]
+    command += ["--alerts", f"jsonl:{alerts}", "--checkpoint", str(tmp_path / "checkpoint")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[-1]
+        with (folder / "b.jsonl").open("ab") as file:
+            file.write(DROP)
+        give_up = time.monotonic() + 60
+        while not alerts.exists() or not alerts.read_bytes():
+            assert time.monotonic() < give_up, "no alert came for an event that was appended"
+            time.sleep(0.05)
+        metrics = urllib.request.urlopen(url).read().decode()
+        assert 'stream_guard_findings_total{rule="no-drop",severity="critical"} 1.0' in metrics
+        assert urllib.request.urlopen(url.replace("/metrics", "/healthz")).status == 200
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    finally:
+        process.kill()
+    assert json.loads(alerts.read_text())["event_id"] == "2"
+
+
+def test_run_refuses_a_checkpoint_for_standard_input(tmp_path: Path, policy: Path) -> None:
+    done = guard("run", "-", "--policy", policy, "--checkpoint", tmp_path / "c")
+    assert done.returncode == 2
+    assert b"standard input" in done.stderr
+
+
+def test_a_sink_that_cannot_be_opened_stops_the_run_before_anything_is_read(tmp_path: Path, policy: Path) -> None:
+    done = guard("run", "-", "--policy", policy, "--alerts", f"jsonl:{tmp_path}/no/such/folder/a.jsonl", stdin=DROP)
+    assert done.returncode == 3
+    assert b"no/such/folder" in done.stderr
+
+
+def test_an_unknown_sink_or_format_lists_what_there_is(policy: Path) -> None:
+    assert b"console, jsonl" in guard("run", "-", "--policy", policy, "--alerts", "pager").stderr
+    assert b"native" in guard("check", "-", "--policy", policy, "--from-format", "xml").stderr
+
+
+def test_lint_lists_eight_planted_mistakes_with_line_and_column(tmp_path: Path) -> None:
+    planted = tmp_path / "planted.yaml"
+    planted.write_text(
+        "rules:\n"
+        "  - { id: one, kind: no_cal, params: { tool: a } }\n"
+        "  - { id: two, kind: no_call, params: { tol: a } }\n"
+        "  - { id: three, kind: max_turns, params: { n: many } }\n"
+        "  - { id: four, kind: no_call, params: { tool: a }, severity: fatal }\n"
+        "  - { id: five, kind: no_call, params: { tool: a }, when: [{ path: model, op: '=~', value: x }] }\n"
+        "  - { id: six, kind: forbidden_text, params: { pattern: '(?=x)' } }\n"
+        "  - { id: four, kind: no_call, params: { tool: b } }\n"
+        "  - { id: eight, kind: no_call, params: { tool: '@money' } }\n",
+        encoding="utf-8",
+    )
+    done = guard("lint", planted)
+    assert done.returncode == 2
+    places = re.findall(rf"{re.escape(str(planted))}:(\d+):(\d+)".encode(), done.stdout)
+    assert [int(line) for line, _ in places] == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert all(int(column) > 5 for _, column in places)
+
+
+def test_plugins_shows_what_is_loaded_and_from_where() -> None:
+    rows = {row["name"]: row for row in json.loads(guard("plugins", "--format", "json").stdout)}
+    assert rows["rules"]["distribution"] == "stream-guard"
+    assert "must_call_before" in rows["rules"]["provides"]["rules"]
