@@ -14,7 +14,6 @@ from typing import Final, Protocol
 import msgspec
 
 from stream_guard.alerts import make_alert
-from stream_guard.counts import Counts
 from stream_guard.errors import SinkError
 from stream_guard.model import Alert, Finding
 from stream_guard.pipeline import Pipeline
@@ -66,7 +65,6 @@ class EmbeddedRunner:
         table: SessionTable,
         sinks: Mapping[str, Sink],
         dead_letters: Buried,
-        counts: Counts,
         checkpoint: Checkpoint | None = None,
         observer: Observer | None = None,
         often: Commit | None = None,
@@ -77,7 +75,7 @@ class EmbeddedRunner:
         self._table = table
         self._sinks = sinks
         self._dead_letters = dead_letters
-        self._counts = counts
+        self._counts = table.counts
         self._checkpoint = checkpoint
         self._observer = observer
         self._found: list[Finding] = []

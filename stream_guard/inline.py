@@ -53,7 +53,9 @@ class Guard:
             self._engine.raised.clear()
             self._table.feed(attempt, found)
             closed = [self._policy.rules[number] for number in self._engine.raised]
-        asked = [(finding.then, finding.reason or finding.detail) for finding in found if finding.then and not finding.shadow]
+        asked = [
+            (finding.then, finding.reason or finding.detail) for finding in found if finding.then and not finding.shadow
+        ]
         # A gate that cannot judge stays shut where the rule says so (ADR 0007).
         asked += [(spec.then, "the rule could not judge") for spec in closed if spec.then and spec.on_error == "closed"]
         action, reason = max(asked, key=lambda pair: pair[0], default=(Action.ALLOW, ""))

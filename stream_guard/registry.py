@@ -62,7 +62,12 @@ def build_registry(plugins: Plugins | None = None, *, extra: Iterable[object] = 
 def _load_entry_points(manager: pluggy.PluginManager, allowed: Plugins) -> dict[str, metadata.Distribution]:
     found: dict[str, metadata.Distribution] = {}
     points = sorted(
-        ((point, dist) for dist in metadata.distributions() for point in dist.entry_points if point.group == hookspecs.PROJECT),
+        (
+            (point, dist)
+            for dist in metadata.distributions()
+            for point in dist.entry_points
+            if point.group == hookspecs.PROJECT
+        ),
         key=lambda pair: pair[0].name,
     )
     for point, dist in points:
@@ -116,7 +121,13 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata
         infos.append(PluginInfo(name, dist.name if dist else "", dist.version if dist else "", provides))
     ordered = {what: dict(sorted(table.items())) for what, table in tables.items()}
     return Registry(
-        manager, ordered["rules"], ordered["decoders"], ordered["sinks"], ordered["dialects"], ordered["diff_axes"], tuple(infos)
+        manager,
+        ordered["rules"],
+        ordered["decoders"],
+        ordered["sinks"],
+        ordered["dialects"],
+        ordered["diff_axes"],
+        tuple(infos),
     )
 
 

@@ -135,7 +135,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
                 used += _count(value)
         before, limit, warn_at = state.total, self._limit, self._warn_at
         total = before + used
-        state.total = total = total if total < _MOST else _MOST
+        state.total = total = min(_MOST, total)
         if before <= limit < total:
             return sg.Hit(f"{total} tokens used, {limit} allowed", {"total": total, "limit": limit})
         if warn_at is not None and before <= warn_at < total <= limit:

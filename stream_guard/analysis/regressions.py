@@ -17,7 +17,9 @@ class Comparison:
     fixes: tuple[Finding, ...]
 
 
-def compare(baseline: Mapping[Hashable, Iterable[Finding]], candidate: Mapping[Hashable, Iterable[Finding]]) -> Comparison:
+def compare(
+    baseline: Mapping[Hashable, Iterable[Finding]], candidate: Mapping[Hashable, Iterable[Finding]]
+) -> Comparison:
     """Match the findings of two sides, session by session and rule by rule, as multisets.
 
     Words do not matter and neither does the turn: one call more is one regression, and a finding that

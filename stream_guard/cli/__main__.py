@@ -1,4 +1,5 @@
 """``python -m stream_guard.cli`` is ``stream-guard``."""
+
 from __future__ import annotations
 
 from stream_guard.cli.app import main

@@ -25,7 +25,7 @@ for register in (register_demo, register_run, register_check, register_policy, r
     register(app)
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer hands the flag's value over like this
+def _print_version(wanted: bool) -> None:  # typer hands the flag's value over like this
     if wanted:
         typer.echo(version("stream-guard"))
         raise typer.Exit
@@ -33,7 +33,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer hands the fla
 
 @app.callback()
 def _root(
-    _version: bool = typer.Option(  # noqa: FBT001  # a flag is a boolean
+    _version: bool = typer.Option(  # a flag is a boolean
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
     ),
 ) -> None:

@@ -15,6 +15,9 @@ from stream_guard.dead_letters import DeadLetters
 from stream_guard.embedded import LETTERS_META, SINK_META, EmbeddedRunner, position_of, source_positions
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
+from stream_guard.kafka.address import SCHEME
+from stream_guard.kafka.dead_letters import KafkaDeadLetters
+from stream_guard.kafka.writer import TopicWriter
 from stream_guard.metrics import Metrics
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
@@ -36,7 +39,7 @@ class RunOptions:
     alerts: Sequence[str] = ("console",)
     form: str = "native"
     checkpoint: Path | None = None
-    dead_letters: Path | None = None
+    dead_letters: str | None = None  # a file, or kafka://...
     follow: bool = False
     serve: bool = True
 
@@ -58,14 +61,11 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
         checkpoint = _open_checkpoint(options, opened)
         counts = Counts()
         decoder = make_decoder(options.form, registry, settings)
-        sinks = {
-            text: open_sink(text, registry, position_of(checkpoint, f"{SINK_META}{text}")) for text in options.alerts
-        }
-        for sink in sinks.values():
-            opened.callback(sink.close)
-        letters = DeadLetters(
-            options.dead_letters, counts, format_name=options.form, position=position_of(checkpoint, LETTERS_META)
-        )
+        sinks: dict[str, Sink] = {}
+        for text in options.alerts:
+            sinks[text] = open_sink(text, registry, settings, position_of(checkpoint, f"{SINK_META}{text}"))
+            opened.callback(sinks[text].close)
+        letters = _open_dead_letters(options, settings, counts, position_of(checkpoint, LETTERS_META))
         opened.callback(letters.close)
         source = open_source(
             options.source,
@@ -73,6 +73,7 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
             limits=settings.decode,
             positions=source_positions(checkpoint),
             stop=stop,
+            kafka=settings.kafka,
         )
         opened.callback(source.close)
         engine = Engine(options.policy, counts, mode="stream", max_states=settings.sessions.max_states)
@@ -84,7 +85,6 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
             table=table,
             sinks=sinks,
             dead_letters=letters,
-            counts=counts,
             checkpoint=checkpoint,
             observer=watch,
             often=settings.commit,
@@ -100,6 +100,13 @@ def _open_checkpoint(options: RunOptions, opened: ExitStack) -> CheckpointStore 
     store = CheckpointStore(options.checkpoint)
     opened.callback(store.close)
     return store
+
+
+def _open_dead_letters(options: RunOptions, settings: Settings, counts: Counts, position: int | None) -> DeadLetters:
+    target, form = options.dead_letters, options.form
+    if target is not None and target.startswith(SCHEME):
+        return KafkaDeadLetters(TopicWriter.open(target, settings.kafka), counts, format_name=form)
+    return DeadLetters(None if target is None else Path(target), counts, format_name=form, position=position)
 
 
 class Watch:
@@ -135,9 +142,9 @@ def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
     return registry.decoders[form](strict_keys=settings.decode.strict_keys)
 
 
-def open_sink(text: str, registry: Registry, position: int | None = None) -> Sink:
+def open_sink(text: str, registry: Registry, settings: Settings, position: int | None = None) -> Sink:
     """Return the sink that ``name`` or ``name:target`` means."""
     name, _, target = text.partition(":")
     if name not in registry.sinks:
         raise SettingsError(f"unknown sink {name!r} in --alerts {text}; installed: {', '.join(registry.sinks)}")
-    return registry.sinks[name].open(target, position=position)
+    return registry.sinks[name].open(target, position=position, settings=getattr(settings, name, None))

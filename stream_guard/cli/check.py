@@ -51,13 +51,13 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    traces: Annotated[list[str], typer.Argument(help="Files or folders of recorded events, or - for standard input.")],
+    traces: Annotated[list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
     form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
     fail_on: Annotated[Gate, typer.Option(help="Findings this severe, or more, make the exit code 1.")] = Gate.INFO,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
-    ] = False,  # noqa: FBT002  # a flag
+    ] = False,  # a flag
     source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
@@ -72,9 +72,11 @@ def check(
     table = open_table(rules, counts, settings.sessions)
     found = judge(traces, table, make_decoder(source_format, registry, settings), letters, settings)
     alerts = [make_alert(finding, rules.version) for finding in found if not finding.shadow]
-    show(alerts, form, registry)
+    show(alerts, form, registry, settings)
     say_counts(counts, letters)
-    if fail_on is not Gate.NONE and any(alert.severity >= Severity[fail_on.name] for alert in found if not alert.shadow):
+    if fail_on is not Gate.NONE and any(
+        alert.severity >= Severity[fail_on.name] for alert in found if not alert.shadow
+    ):
         raise typer.Exit(FINDINGS)
     if (letters.total or counts.unevaluable or counts.rule_errors) and not allow_inconclusive:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
@@ -88,7 +90,7 @@ def judge(
     found: list[Finding] = []
     pipeline = Pipeline(decoder, table, letters, table.counts)
     for trace in traces:
-        source = open_source(trace, limits=settings.decode)
+        source = open_source(trace, limits=settings.decode, kafka=settings.kafka)
         try:
             pipeline.run((record for record in source if record is not None), found)
         finally:
@@ -98,11 +100,11 @@ def judge(
     return found
 
 
-def show(alerts: Sequence[Alert], form: FindingFormat, registry: Registry) -> None:
+def show(alerts: Sequence[Alert], form: FindingFormat, registry: Registry, settings: Settings) -> None:
     """Print the findings on standard output."""
     if form is FindingFormat.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(list(alerts)), indent=2).decode())
         return
-    sink = open_sink("console" if form is FindingFormat.TABLE else "jsonl:-", registry)
+    sink = open_sink("console" if form is FindingFormat.TABLE else "jsonl:-", registry, settings)
     sink.send(alerts)
     sink.close()

@@ -1,4 +1,4 @@
-"""``run``: the embedded runner over a file, a folder or standard input."""
+"""``run``: the embedded runner over a file, a folder, standard input or Kafka topics."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stream_guard.dead_letters import DeadLetters
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import load_settings
+from stream_guard.sources import is_endless
 
 
 def register(app: typer.Typer) -> None:
@@ -24,19 +25,21 @@ def register(app: typer.Typer) -> None:
     app.command("run")(run)
 
 
-def run(
-    source: Annotated[str, typer.Argument(help="A file or folder of JSON lines, or - for standard input.")],
+def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
+    source: Annotated[str, typer.Argument(help="A file or folder of JSON lines, - for standard input, or kafka://HOST:PORT/TOPIC.")],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
     alerts: Annotated[
-        list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go: console, jsonl:FILE; may be repeated.")
+        list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go: console, jsonl:FILE, kafka:HOST:PORT/TOPIC; may be repeated.")
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
-    dead_letters: Annotated[Path | None, typer.Option(help="Keep records that cannot be read here.")] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(help="Keep records that cannot be read here: a file, or kafka://HOST:PORT/TOPIC.")
+    ] = None,
     follow: Annotated[
-        bool | None, typer.Option(help="Wait for more at the end. Default: yes for a folder, no otherwise.")
+        bool | None, typer.Option(help="Wait for more at the end. Default: yes for a folder or a topic, no otherwise.")
     ] = None,
     form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
-    serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # noqa: FBT002  # a flag
+    serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
@@ -49,7 +52,7 @@ def run(
         form=form,
         checkpoint=checkpoint,
         dead_letters=dead_letters,
-        follow=Path(source).is_dir() if follow is None else follow,
+        follow=is_endless(source) if follow is None else follow,
         serve=serve,
     )
     for warning in options.policy.warnings:

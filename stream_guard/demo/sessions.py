@@ -57,7 +57,9 @@ class Conversation:
         block = {"type": "tool_use", "id": call_id, "name": tool, "input": args}
         self._turn([{"type": "text", "text": say}, block] if say else [block], "tool_use", 0)
         self._add("tool_call", tool=tool, call_id=call_id, args=args)
-        self._add("tool_result", tool=tool, call_id=call_id, status=status, output=output, latency_ms=self._between(40, 900))
+        self._add(
+            "tool_result", tool=tool, call_id=call_id, status=status, output=output, latency_ms=self._between(40, 900)
+        )
         self.messages.append({"role": "tool", "content": str(output)})
 
     def end(self) -> None:

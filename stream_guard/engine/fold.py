@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,6 +11,7 @@ from stream_guard.conditions import Leaf
 from stream_guard.counts import Counts
 from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
 from stream_guard.engine.cell import Address, Cell
+from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.index import Index, Plan
 from stream_guard.engine.spanning import Spanning
 from stream_guard.engine.texts import PLACES, text_of
@@ -21,7 +21,6 @@ from stream_guard.model import (
     Finding,
     Hit,
     SessionEnd,
-    Severity,
     Turn,
     UserMessage,
 )
@@ -29,7 +28,6 @@ from stream_guard.policy.spec import Policy
 from stream_guard.rule import Mode, State
 
 Found: TypeAlias = list[Finding]
-At: TypeAlias = Literal["event", "deadline", "end"]
 
 
 class Engine:
@@ -81,7 +79,9 @@ class Engine:
             else:
                 memory.discard(tag)
 
-    def run(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
+    def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
+        self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found
+    ) -> None:
         """Show an event to the rules of a plan. This is the hot path: what it leaves out, ``_run`` does."""
         if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
             self._run_all(plan, event, cell, memory, out)
@@ -158,26 +158,12 @@ class Engine:
         text_found: bool = False,
     ) -> None:
         """Run one rule with everything the engine adds to it: needs, gate, key, text, timer, `for`."""
-        if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
-            self._blind(bound, cell)
+        entered = self._enter(bound, handle, event, cell, memory)
+        if entered is None:
             return
-        inside = bound.gate is None or bound.gate(event, memory)
-        if not inside:
-            if bound.needs_turn and cell.turns == 0:
-                self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
-            if bound.ungated is None:
-                return
-            handle = bound.ungated
-        address = bound.number if bound.key is None else bound.key(event)
-        if address is None:
+        handle, address, inside = entered
+        if not text_found and not _has_text(bound, event):
             return
-        if inside and bound.gate is not None and bound.end is not None:
-            cell.judged[address] = None
-        regexes = bound.texts.get(PLACES[type(event)]) if bound.texts and not text_found else None
-        if regexes is not None:
-            text = text_of(event)
-            if not any(regex.search(text) is not None for regex in regexes):
-                return
         state = self._state(bound, address, cell)
         saved = msgspec.msgpack.encode(state) if bound.suspect else b""
         try:
@@ -193,6 +179,27 @@ class Engine:
             return
         if hit is not None:
             self._report(bound, hit, event, cell, address, out)
+
+    def _enter(
+        self, bound: Bound, handle: Handler, event: Event, cell: Cell, memory: Set[int]
+    ) -> tuple[Handler, Address, bool] | None:
+        """Return which handler to call with which state, and whether the gate is open; None when none is."""
+        if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
+            self._blind(bound, cell)
+            return None
+        inside = bound.gate is None or bound.gate(event, memory)
+        if not inside:
+            if bound.needs_turn and cell.turns == 0:
+                self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
+            if bound.ungated is None:
+                return None
+            handle = bound.ungated
+        address = bound.number if bound.key is None else bound.key(event)
+        if address is None:
+            return None
+        if inside and bound.gate is not None and bound.end is not None:
+            cell.judged[address] = None
+        return handle, address, inside
 
     def _state(self, bound: Bound, address: Address, cell: Cell) -> State:
         if bound.stateless:
@@ -306,7 +313,7 @@ class Engine:
         scoped = {bound.number for bound in self.local.bounds if bound.part_scoped}
         if not scoped:
             return
-        for address in [*cell.states, *cell.judged, *cell.cooldowns]:
+        for address in [*cell.states, *cell.judged, *cell.cooldowns, *cell.holds]:
             if _number(address) in scoped:
                 self._forget(cell, address)
         cell.blind -= scoped
@@ -335,96 +342,28 @@ class Engine:
                 return
             cell.cooldowns[address] = (time, 0)
         self.counts.findings[bound.number] += 1
-        out.append(self._finding(bound, hit, event, cell, address, at, time, suppressed))
-
-    def _finding(
-        self,
-        bound: Bound,
-        hit: Hit,
-        event: Event | None,
-        cell: Cell,
-        address: Address,
-        at: At,
-        time: float | None,
-        suppressed: int,
-    ) -> Finding:
-        spec = bound.spec
-        about = event if event is not None else cell.last or cell.make_end("closed", time)
-        event_id = about.event_id
-        index = hit.index if hit.index is not None else event.index if event is not None else None
-        part = _part(bound, address, cell)
-        moment = f"{float(time or 0.0)}" if at == "deadline" else at
-        return Finding(
-            alert_id=digest(spec.slot, cell.id, part, event_id if at != "deadline" else "", moment),
-            rule_id=spec.id,
-            slot=spec.slot,
-            kind=spec.kind,
-            severity=spec.severity,
-            session_id=about.session_id,
-            event_id=event_id,
-            index=None if index is None or index < 0 else index,
-            time=time,
-            detail=hit.detail,
-            evidence=hit.evidence,
-            part=part,
-            at=at,
-            then=spec.then,
-            reason=spec.reason,
-            shadow=spec.shadow,
-            tags=spec.tags,
-            run_id=about.run_id,
-            agent=about.agent,
-            labels=about.labels,
-            suppressed=suppressed,
-        )
+        out.append(make_finding(bound, hit, event, cell, address, Moment(at, time), suppressed))
 
     def _fail(self, bound: Bound, error: Exception, event: Event | None, cell: Cell, out: Found) -> None:
-        """Count a rule that raised, and say so once: the id does not depend on where it happened."""
+        """Count a rule that raised, and say so once."""
         self.counts.rule_errors[bound.number] += 1
         self.raised.add(bound.number)
         if not bound.suspect:
             bound.mark_suspect()
             self._arrange()
-        if bound.number in self._failed:
-            return
-        self._failed.add(bound.number)
-        spec = bound.spec
-        about = event or cell.last or cell.make_end("closed", cell.time)
-        out.append(
-            Finding(
-                alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
-                rule_id=spec.id,
-                slot=spec.slot,
-                kind="rule_error",
-                severity=Severity.ERROR,
-                session_id=about.session_id,
-                event_id=about.event_id,
-                index=None,
-                time=about.time,
-                detail=f"the rule raised {type(error).__name__} and skipped this event; further ones are only counted",
-                evidence={"error": str(error)[:200], "kind": spec.kind},
-                tags=spec.tags,
-            )
-        )
+        if bound.number not in self._failed:
+            self._failed.add(bound.number)
+            out.append(error_finding(bound, error, event, cell))
 
 
-def digest(*parts: str) -> str:
-    """Return the id of a finding: equal parts, equal id, on every machine and in every replay."""
-    hashed = blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        hashed.update(len(data).to_bytes(4, "big") + data)
-    return hashed.hexdigest()
+def _has_text(bound: Bound, event: Event) -> bool:
+    """Whether a rule that waits for a text finds it here; one that waits for none always does."""
+    regexes = bound.texts.get(PLACES[type(event)]) if bound.texts else None
+    if regexes is None:
+        return True
+    text = text_of(event)
+    return any(regex.search(text) is not None for regex in regexes)
 
 
 def _number(address: Address) -> int:
     return address if isinstance(address, int) else int(address[0])
-
-
-def _part(bound: Bound, address: Address, cell: Cell) -> str:
-    """Say which of a rule's states spoke: the session part, the run or the key's value."""
-    if isinstance(address, tuple):
-        return "/".join(str(value) for value in address[1:])
-    if bound.part_scoped:
-        return str(cell.part)
-    return "" if "session" in bound.spec.key else cell.id.rpartition("\x00")[2]

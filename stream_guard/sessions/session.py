@@ -82,7 +82,6 @@ class Session(Cell):
         self.scheduled: float | None = None  # when the table means to look at it next
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
 
-
     def add_open(self, call: Open) -> None:
         """Remember a call until its result comes."""
         known = self.open.get(call.call_id)

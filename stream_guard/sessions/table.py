@@ -72,7 +72,11 @@ class SessionTable:
             session = self._arrive(event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            if event_id in session.recent or event_id in session.older or (session.restored and session.has_seen(event_id)):
+            if (
+                event_id in session.recent
+                or event_id in session.older
+                or (session.restored and session.has_seen(event_id))
+            ):
                 self.counts.duplicate_events += 1
                 return
             recent = session.recent
@@ -88,8 +92,7 @@ class SessionTable:
         else:
             self._apply(event, session, out)
             if self.shared_clock:
-                if time > self.watermark:
-                    self.watermark = time
+                self.watermark = max(self.watermark, time)
                 session.lag = self.watermark - session.now
                 if session.scheduled is None or session.timers or self._next_due <= self.watermark:
                     self._follow_clock(time, event.session_id, out)

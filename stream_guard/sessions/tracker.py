@@ -249,5 +249,3 @@ def _is_user(message: dict[str, Json]) -> bool:
         and content
         and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
     )
-
-

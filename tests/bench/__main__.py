@@ -55,7 +55,11 @@ def _show(name: str, result: dict[str, Any]) -> None:
         print(f"10,000 against 10: {result['longest_to_shortest']:.2f}x")
     else:
         for row, numbers in result.items():
-            shown = ", ".join(f"{key} {value:,.4g}" for key, value in numbers.items()) if isinstance(numbers, dict) else numbers
+            shown = (
+                ", ".join(f"{key} {value:,.4g}" for key, value in numbers.items())
+                if isinstance(numbers, dict)
+                else numbers
+            )
             print(f"{row:>9}: {shown}")
 
 

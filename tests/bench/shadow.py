@@ -64,11 +64,15 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     for turns, file in files.items():
         file.write_text(json.dumps(_records(turns)), encoding="utf-8")
     arguments = [str(python), "-c", _THEIRS, str(policy_file), *map(str, files.values())]
-    theirs = json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)  # noqa: S603
+    theirs = json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
     policy = load_policy(policy_file, registry)
     ours = best_of({str(turns): lambda turns=turns: evaluate(_turns(turns), policy) for turns in TURNS}, rounds=3)  # type: ignore[misc]
     return {
-        str(turns): {"shadow_s": theirs[str(file)], "ours_s": ours[str(turns)], "ratio": theirs[str(file)] / ours[str(turns)]}
+        str(turns): {
+            "shadow_s": theirs[str(file)],
+            "ours_s": ours[str(turns)],
+            "ratio": theirs[str(file)] / ours[str(turns)],
+        }
         for turns, file in files.items()
     }
 
@@ -78,11 +82,11 @@ def _installed(cache: Path) -> Path | None:
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    probe = subprocess.run([python, "-c", "import shadow.hierarchical"], check=False, capture_output=True)  # noqa: S603
+    probe = subprocess.run([python, "-c", "import shadow.hierarchical"], check=False, capture_output=True)
     if probe.returncode == 0:
         return python
-    install = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"shadow-diff=={VERSION}"]
-    done = subprocess.run(install, check=False, capture_output=True)  # noqa: S603
+    install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"shadow-diff=={VERSION}"]
+    done = subprocess.run(install, check=False, capture_output=True)
     if done.returncode:
         print(done.stderr.decode(errors="replace")[-500:], file=sys.stderr)
         return None
@@ -92,7 +96,12 @@ def _installed(cache: Path) -> Path | None:
 def _pair(number: int) -> tuple[dict[str, Any], dict[str, Any]]:
     ask = {"role": "user", "content": f"question {number}"} if number % 4 == 0 else {"role": "tool", "content": "ok"}
     request = {"model": "m", "messages": [ask], "params": {}, "metadata": {"chunks": ["the parcel arrives on friday"]}}
-    block = {"type": "tool_use", "id": f"c{number}", "name": ("lookup", "pay", "close", "note")[number % 4], "input": {}}
+    block: dict[str, Any] = {
+        "type": "tool_use",
+        "id": f"c{number}",
+        "name": ("lookup", "pay", "close", "note")[number % 4],
+        "input": {},
+    }
     text = {"type": "text", "text": "The parcel arrives on Friday. thank you"}
     stop = "end_turn" if number % 4 == 3 else "tool_use"
     response = {
@@ -114,8 +123,12 @@ def _turns(count: int) -> list[Turn]:
 
 
 def _records(count: int) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = [{"version": "0.1", "id": "meta", "kind": "metadata", "parent": None, "payload": {}}]
+    records: list[dict[str, Any]] = [
+        {"version": "0.1", "id": "meta", "kind": "metadata", "parent": None, "payload": {}}
+    ]
     for number in range(count):
         for kind, payload in zip(("chat_request", "chat_response"), _pair(number), strict=True):
-            records.append({"version": "0.1", "id": f"{kind}{number}", "kind": kind, "parent": None, "payload": payload})
+            records.append(
+                {"version": "0.1", "id": f"{kind}{number}", "kind": kind, "parent": None, "payload": payload}
+            )
     return records

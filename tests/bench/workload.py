@@ -58,7 +58,11 @@ def long_session_lines(length: int, sessions: int = 1) -> Iterator[bytes]:
                 block = {"type": "tool_use", "id": call_id, "name": "lookup_order", "input": args}
                 usage = {"input_tokens": 20, "output_tokens": 5}
                 event["request"] = {"model": "m", "messages": [{"role": "tool", "content": "ok"}]}
-                event["response"] = {"content": [{"type": "text", "text": FILLER}, block], "stop_reason": "tool_use", "usage": usage}
+                event["response"] = {
+                    "content": [{"type": "text", "text": FILLER}, block],
+                    "stop_reason": "tool_use",
+                    "usage": usage,
+                }
             elif kind == "tool_call":
                 event |= {"tool": "lookup_order", "call_id": call_id, "args": args}
             else:
@@ -66,52 +70,64 @@ def long_session_lines(length: int, sessions: int = 1) -> Iterator[bytes]:
             yield json.dumps(event).encode()
 
 
-def _mixed_rules() -> list[dict[str, Any]]:
-    """Fifty rules of all kinds over what the sample sessions do, as one finds them in policies; few ever fire.
+_LARGE = [{"path": "labels.tier", "op": "==", "value": "large"}]
+_EARLIER = ("lookup_order", "lookup_order", "quote_refund", "lookup_order", "quote_refund")
+_LATER = ("quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit", "confirm_refund_amount")
+_TOOLS = ("lookup_order", "quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit")
+_COUNTING: list[dict[str, Any]] = [
+    {"kind": "max_turns", "params": {"n": 40}},
+    {"kind": "max_total_tokens", "params": {"n": 100_000}},
+    {"kind": "required_stop_reason", "params": {"allowed": ["end_turn", "tool_use", "max_tokens"]}},
+    {"kind": "ltl_formula", "params": {"formula": "G !tool_call:ledger_write"}},
+    {"kind": "must_be_grounded", "params": {"retrieval_path": "request.metadata.chunks"}},
+]
+_SORRY: dict[str, Any] = {
+    "trigger": [{"path": "response.stop_reason", "op": "==", "value": "max_tokens"}],
+    "must": {"kind": "text_includes", "text": "sorry"},
+}
+_OTHERS: list[dict[str, Any]] = [
+    {"kind": "must_followup", "params": _SORRY},
+    {"kind": "must_include_text", "params": {"text": "refund policy"}, "when": _LARGE},
+    {"kind": "forbidden_text", "params": {"pattern": "BEGIN [A-Z ]*PRIVATE KEY", "where": "tool_args"}},
+    {
+        "kind": "must_match_json_schema",
+        "params": {"schema": {"type": "object"}},
+        "when": [{"path": "labels.output", "op": "==", "value": "json"}],
+    },
+    {
+        "kind": "must_include_text_each",
+        "params": {"text": "."},
+        "when": [{"path": "stop_reason", "op": "==", "value": "end_turn"}],
+    },
+]
 
-    Most name a tool, a fifth look for a text, some count, a few have a condition. Ten of each hundred are
-    drawn first, so that the first ten are mixed as well.
+
+def _ten_rules(number: int) -> list[dict[str, Any]]:
+    """Ten of fifty rules of all kinds over what the sample sessions do, as one finds them in policies.
+
+    Most name a tool, a fifth look for a text, some count, some have a condition; few ever fire.
     """
-    tools = ("lookup_order", "quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit")
-    earlier = ("lookup_order", "lookup_order", "quote_refund", "lookup_order", "quote_refund")
-    later = ("quote_refund", "confirm_refund_amount", "issue_refund", "send_store_credit", "confirm_refund_amount")
-    large = [{"path": "labels.tier", "op": "==", "value": "large"}]
-    rules: list[dict[str, Any]] = []
-    for number in range(5):
-        rules += [
-            {"kind": "must_call_before", "params": {"first": earlier[number], "second": later[number]}},
-            {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
-            {"kind": "forbidden_text", "params": {"pattern": f"(?i)internal code {number}[0-9]{{3}}|password {number}"}},
-            {"kind": "must_remain_consistent", "params": {"path": ("tool.args.order_id", "request.model")[number % 2]}},
-            [
-                {"kind": "max_turns", "params": {"n": 40}},
-                {"kind": "max_total_tokens", "params": {"n": 100_000}},
-                {"kind": "required_stop_reason", "params": {"allowed": ["end_turn", "tool_use", "max_tokens"]}},
-                {"kind": "ltl_formula", "params": {"formula": "G !tool_call:ledger_write"}},
-                {"kind": "must_be_grounded", "params": {"retrieval_path": "request.metadata.chunks"}},
-            ][number],
-            {"kind": "must_call_before", "params": {"first": "lookup_order", "second": later[number]}, "when": large},
-            {"kind": "no_call", "params": {"tool": f"ledger_{number}"}},
-            {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
-            {"kind": "must_call_once", "params": {"tool": tools[number]}, "when": [{"path": "agent", "op": "==", "value": "other"}]},
-            [
-                {"kind": "must_followup", "params": {
-                    "trigger": [{"path": "response.stop_reason", "op": "==", "value": "max_tokens"}],
-                    "must": {"kind": "text_includes", "text": "sorry"}}},
-                {"kind": "must_include_text", "params": {"text": "refund policy"}, "when": large},
-                {"kind": "forbidden_text", "params": {"pattern": "BEGIN [A-Z ]*PRIVATE KEY", "where": "tool_args"}},
-                {"kind": "must_match_json_schema", "params": {"schema": {"type": "object"}},
-                 "when": [{"path": "labels.output", "op": "==", "value": "json"}]},
-                {"kind": "must_include_text_each", "params": {"text": "."},
-                 "when": [{"path": "stop_reason", "op": "==", "value": "end_turn"}]},
-            ][number],
-        ]
-    return [{"id": f"rule-{number}", **rule} for number, rule in enumerate(rules)]
+    first, second, tool = _EARLIER[number], _LATER[number], _TOOLS[number]
+    secret = f"(?i)internal code {number}[0-9]{{3}}|password {number}"
+    other = [{"path": "agent", "op": "==", "value": "other"}]
+    return [
+        {"kind": "must_call_before", "params": {"first": first, "second": second}},
+        {"kind": "no_call", "params": {"tool": f"admin_{number}_*"}},
+        {"kind": "forbidden_text", "params": {"pattern": secret}},
+        {"kind": "must_remain_consistent", "params": {"path": ("tool.args.order_id", "request.model")[number % 2]}},
+        _COUNTING[number],
+        {"kind": "must_call_before", "params": {"first": "lookup_order", "second": second}, "when": _LARGE},
+        {"kind": "no_call", "params": {"tool": f"ledger_{number}"}},
+        {"kind": "forbidden_text", "params": {"text": f"case INT-{number}"}},
+        {"kind": "must_call_once", "params": {"tool": tool}, "when": other},
+        _OTHERS[number],
+    ]
 
 
 def policy(rules: int, registry: Registry) -> Policy:
     """Return a policy: up to 50 rules over what happens, the rest over tools nobody calls."""
-    listed = _mixed_rules()[: 10 if rules >= 200 else rules]
+    mixed = [rule for number in range(5) for rule in _ten_rules(number)]
+    listed = [{"id": f"rule-{number}", **rule} for number, rule in enumerate(mixed[: 10 if rules >= 200 else rules])]
     for number in range(len(listed), rules):
         tool = f"unused_tool_{number}"
         rare: dict[str, Any] = (

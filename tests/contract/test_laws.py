@@ -37,7 +37,7 @@ class Seen(sg.State):
     tools: list[int] = []
 
 
-EXAMPLES = (
+EXAMPLES: tuple[sg.Example, ...] = (
     sg.Example(claim="the second call is a hit", params={"tool": "pay"}, trace=calls("pay", "pay"), hits=[1]),
     sg.Example(claim="one call is none", params={"tool": "pay"}, trace=calls("pay")),
 )

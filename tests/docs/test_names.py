@@ -22,10 +22,10 @@ import stream_guard
 from stream_guard.arguments import MAX_NESTING
 from stream_guard.batch import evaluate
 from stream_guard.cli import exits
-from stream_guard.conditions import OPERATORS
 from stream_guard.counts import EVENT_TYPES
 from stream_guard.dead_letters import HEAD
 from stream_guard.model import Event, Header
+from stream_guard.operators import OPERATORS
 from stream_guard.paths import ROOTS
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import DEFAULT_IDLE

@@ -33,7 +33,9 @@ def event(kind: str, **fields: Any) -> bytes:
     return json.dumps(header | fields).encode() + b"\n"
 
 
-CLEAN = event("turn", event_id="1", response={"content": [{"type": "text", "text": "please"}], "stop_reason": "end_turn"})
+CLEAN = event(
+    "turn", event_id="1", response={"content": [{"type": "text", "text": "please"}], "stop_reason": "end_turn"}
+)
 DROP = event("tool_call", event_id="2", tool="drop_table", args={})
 END = event("session_end", event_id="3")
 
@@ -57,7 +59,10 @@ def test_the_demo_samples_break_exactly_what_their_scripts_say(tmp_path: Path) -
     events, rules = write_samples(tmp_path, 28)
     done = guard("check", events, "--policy", rules, "--format", "json")
     found = {(row["session_id"], row["rule_id"]) for row in json.loads(done.stdout)}
-    assert {rule for session, rule in found if session == "refund-00003"} == {"confirm-before-refund", "confirm-after-quote"}
+    assert {rule for session, rule in found if session == "refund-00003"} == {
+        "confirm-before-refund",
+        "confirm-after-quote",
+    }
     assert {rule for session, rule in found if session == "refund-00011"} == {"never-touch-the-ledger"}
     assert {session for session, _ in found} <= {f"refund-{number:05d}" for number in range(3, 28, 4)}
 
@@ -119,12 +124,16 @@ BAD_INPUT: list[tuple[str, bytes]] = [
 ]
 
 
-def test_bad_input_becomes_dead_letters_with_reason_and_place_and_the_rest_is_judged(tmp_path: Path, policy: Path) -> None:
+def test_bad_input_becomes_dead_letters_with_reason_and_place_and_the_rest_is_judged(
+    tmp_path: Path, policy: Path
+) -> None:
     source, letters = tmp_path / "events.jsonl", tmp_path / "dead.jsonl"
     backwards = event("tool_call", event_id="back", tool="drop_table", args={}, time=1.0)
     source.write_bytes(CLEAN + b"".join(line for _, line in BAD_INPUT) + DROP + backwards + END)
     alerts = tmp_path / "alerts.jsonl"
-    done = guard("run", source, "--policy", policy, "--alerts", f"jsonl:{alerts}", "--dead-letters", letters, "--no-serve")
+    done = guard(
+        "run", source, "--policy", policy, "--alerts", f"jsonl:{alerts}", "--dead-letters", letters, "--no-serve"
+    )
     assert done.returncode == 0, done.stderr
     buried = [json.loads(line) for line in letters.read_text(encoding="utf-8").splitlines()]
     assert [letter["line"] for letter in buried] == list(range(2, 2 + len(BAD_INPUT)))

@@ -24,7 +24,12 @@ def start(folder: Path, name: str) -> subprocess.Popen[str]:
     """Start a run with its own checkpoint and alerts; it says on standard error when it is ready."""
     command = [sys.executable, "-m", "stream_guard.cli", "run", str(folder / "events.jsonl")]
     command += ["--policy", str(folder / "policy.yaml"), "--alerts", f"jsonl:{folder / name}.alerts.jsonl"]
-    command += ["--checkpoint", str(folder / f"{name}.checkpoint"), "--dead-letters", str(folder / f"{name}.dead.jsonl")]
+    command += [
+        "--checkpoint",
+        str(folder / f"{name}.checkpoint"),
+        "--dead-letters",
+        str(folder / f"{name}.dead.jsonl"),
+    ]
     settings = {"STREAM_GUARD_COMMIT__RECORDS": "700", "STREAM_GUARD_COMMIT__SECONDS": "0.05"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **settings})
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.vectors.case import LeftOut, Mismatch, Runner, read_cases
+from tests.vectors.case import LeftOut, Runner, WrongAnswerError, read_cases
 from tests.vectors.runners import RUNNERS
 
 
@@ -41,8 +41,8 @@ def run_case(runner: Runner, data: dict[str, object]) -> LeftOut | str | None:
     """Run one case; a crash is a failure of that case, not of the run."""
     try:
         return runner(data)
-    except Mismatch as mismatch:
-        return str(mismatch)
+    except WrongAnswerError as wrong:
+        return str(wrong)
     except Exception as error:  # noqa: BLE001  # an unseen file may break anything; the other cases still count
         return f"raised {error!r}"
 

@@ -24,18 +24,22 @@ class LeftOut:
     reason: str
 
 
-class Mismatch(Exception):
+class WrongAnswerError(Exception):
     """A case whose answer is another one than expected."""
 
 
 Runner = Callable[[dict[str, Any]], LeftOut | None]
-"""Runs one case: returns None when it holds, says why it was left out, or raises Mismatch."""
+"""Runs one case: returns None when it holds, says why it was left out, or raises WrongAnswerError."""
 
 
 def read_cases(path: Path) -> Iterator[Case]:
     """Yield the cases of a JSON lines file, a JSON list, or a JSON object with a list of cases in it."""
     text = path.read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else json.loads(text)
+    rows = (
+        [json.loads(line) for line in text.splitlines() if line.strip()]
+        if path.suffix == ".jsonl"
+        else json.loads(text)
+    )
     if isinstance(rows, dict):
         rows = next((value for value in rows.values() if isinstance(value, list)), [rows])
     for number, row in enumerate(rows, 1):
@@ -43,6 +47,6 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 
 def expect(what: str, got: object, wanted: object) -> None:
-    """Raise Mismatch unless the two are equal."""
+    """Raise WrongAnswerError unless the two are equal."""
     if got != wanted:
-        raise Mismatch(f"{what}: got {got!r}, expected {wanted!r}")
+        raise WrongAnswerError(f"{what}: got {got!r}, expected {wanted!r}")

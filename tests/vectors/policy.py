@@ -15,7 +15,7 @@ from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
-from tests.vectors.case import LeftOut, Mismatch, expect
+from tests.vectors.case import LeftOut, WrongAnswerError, expect
 
 SESSION = "session"
 
@@ -47,9 +47,9 @@ def run_whole(case: dict[str, Any]) -> LeftOut | None:
     except PolicyError as error:
         if wanted.get("load_error") or wanted.get("loads") is False:
             return None
-        raise Mismatch(f"does not load: {error}") from None
+        raise WrongAnswerError(f"does not load: {error}") from None
     if wanted.get("load_error") or wanted.get("loads") is False:
-        raise Mismatch("loads, but should be refused")
+        raise WrongAnswerError("loads, but should be refused")
     expected = _expected(wanted)
     sides = {}
     for side in ("baseline", "candidate"):
@@ -102,7 +102,9 @@ def _seed_reading(case: dict[str, Any]) -> Any:
 def _expected(wanted: dict[str, Any]) -> dict[str, list[tuple[str | None, str | None, int | None]]]:
     """Bring both notations of an answer into one: (rule, severity, index) for each violation."""
     if "candidate" in wanted:
-        sides = {side: [(None, None, index) for index in wanted[side]] for side in ("baseline", "candidate")}
+        sides: dict[str, list[tuple[str | None, str | None, int | None]]] = {
+            side: [(None, None, index) for index in wanted[side]] for side in ("baseline", "candidate")
+        }
         return sides | {"regressions": [], "fixes": []}
     names = {"baseline": "baseline_violations", "candidate": "candidate_violations"}
     return {
@@ -138,10 +140,10 @@ def _expect_places(what: str, got: Sequence[Finding], wanted: list[tuple[str | N
             None,
         )
         if match is None:
-            raise Mismatch(f"{what}: nothing found for {(rule, severity, index)} in {_short(got)}")
+            raise WrongAnswerError(f"{what}: nothing found for {(rule, severity, index)} in {_short(got)}")
         rest.remove(match)
     if rest:
-        raise Mismatch(f"{what}: too much: {_short(rest)}; expected {wanted}")
+        raise WrongAnswerError(f"{what}: too much: {_short(rest)}; expected {wanted}")
 
 
 def _short(found: Iterable[Finding]) -> list[tuple[str, str, int | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ class Fragile(sg.Rule[sg.Params, Calls]):
         return sg.Hit(f"{call.tool} {state.count}")
 
 
-def said(trace: list[dict[str, Any]], **engine: Any) -> list[str]:
+def said(trace: Sequence[Any], **engine: Any) -> list[str]:
     return [detail for _, detail in run_rule(EveryCall, {}, trace, **engine)]
 
 
@@ -97,7 +98,15 @@ def test_unless_closes_the_gate() -> None:
 
 def test_a_gate_over_the_users_words_holds_until_the_next_ones() -> None:
     when = {"path": "user.text", "op": "contains", "value": "please"}
-    trace = [{"call": "a"}, {"user": "please"}, {"call": "b"}, {"turn": "x"}, {"call": "c"}, {"user": "no"}, {"call": "d"}]
+    trace = [
+        {"call": "a"},
+        {"user": "please"},
+        {"call": "b"},
+        {"turn": "x"},
+        {"call": "c"},
+        {"user": "no"},
+        {"call": "d"},
+    ]
     assert said(trace, when=when) == ["b 1", "c 2", "total 2"]
 
 
@@ -211,9 +220,9 @@ def test_one_rule_that_raises_does_not_touch_the_others() -> None:
 
 
 def test_an_edited_rule_does_not_read_the_old_ones_memory() -> None:
-    store, found = MemoryStore(), list[Finding]()
-    for number, when in enumerate((None, [])):
-        counts = Counts()
+    store, found, counts = MemoryStore(), list[Finding](), Counts()
+    gates: list[Any] = [None, []]
+    for number, when in enumerate(gates):
         policy = one_rule_policy(EveryCall, {}, when=when)
         table = SessionTable(Engine(policy, counts), store, counts)
         [event] = events([{"call": "a", "event_id": f"e{number}"}])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.conditions import OPERATORS, Condition, ConditionError
+from stream_guard.conditions import Condition, ConditionError
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.operators import OPERATORS
 from stream_guard.paths import MISSING, Path
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import always_holds, events_holding, flaws, never_holds

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -57,7 +57,9 @@ class Table:
     def __init__(self, *, shared_clock: bool = True, late: float = 0.0, limits: Limits | None = None) -> None:
         policy = Policy(rules=(rule_spec(AnswerWithin, {}),), version="t", idle=1800, max_out_of_orderness=late)
         self.counts, self.store, self.policy = Counts(), MemoryStore(), policy
-        self.table = SessionTable(Engine(policy, self.counts), self.store, self.counts, limits, shared_clock=shared_clock)
+        self.table = SessionTable(
+            Engine(policy, self.counts), self.store, self.counts, limits, shared_clock=shared_clock
+        )
         self.fed = 0
 
     def feed(self, trace: Iterable[dict[str, Any]]) -> list[str]:
@@ -89,13 +91,19 @@ def test_an_answer_in_time_is_silent(shared_clock: bool) -> None:
 
 def test_a_deadline_fires_in_a_silent_session_when_another_moves_the_clock() -> None:
     table = Table()
-    assert table.feed([{"call": "ask", "at": 100}, {"call": "x", "at": 170, "session": "other"}]) == ["s: no answer by 160"]
+    assert table.feed([{"call": "ask", "at": 100}, {"call": "x", "at": 170, "session": "other"}]) == [
+        "s: no answer by 160"
+    ]
 
 
 def test_without_a_shared_clock_another_session_moves_nothing() -> None:
     table = Table(shared_clock=False)
     assert table.feed([{"call": "ask", "at": 100}, {"call": "x", "at": 9e6, "session": "other"}]) == []
-    assert table.end_all() == ["other: end end_of_input at 9001800.0, asked 0", "s: no answer by 160", "s: end end_of_input at 1900.0, asked 1"]
+    assert table.end_all() == [
+        "other: end end_of_input at 9001800.0, asked 0",
+        "s: no answer by 160",
+        "s: end end_of_input at 1900.0, asked 1",
+    ]
 
 
 def test_a_session_that_runs_behind_keeps_its_own_distance_to_the_clock() -> None:
@@ -122,7 +130,9 @@ def test_just_under_the_idle_time_is_still_the_same_session(shared_clock: bool) 
 
 def test_a_silent_session_is_closed_by_the_clock_of_the_others() -> None:
     table = Table()
-    assert table.feed([{"call": "x", "at": 0}, {"call": "y", "at": 1800, "session": "o"}]) == ["s: end idle at 1800.0, asked 0"]
+    assert table.feed([{"call": "x", "at": 0}, {"call": "y", "at": 1800, "session": "o"}]) == [
+        "s: end idle at 1800.0, asked 0"
+    ]
     assert table.counts.sessions == 1
 
 

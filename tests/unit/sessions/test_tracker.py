@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ class Recorder(sg.Rule[sg.Params, Log]):
         return sg.Hit(" | ".join(state.lines))
 
 
-def seen(trace: list[dict[str, Any]], counts: Counts | None = None, **engine: Any) -> list[str]:
+def seen(trace: Sequence[Any], counts: Counts | None = None, **engine: Any) -> list[str]:
     """What the recorder saw, one list for each of its states."""
     table = open_table(one_rule_policy(Recorder, {}, **engine), counts)
     found: list[Finding] = []
@@ -167,11 +168,14 @@ def test_odd_content_is_no_content(content: Any) -> None:
 
 TOOL_ROUND = {"messages": [{"role": "user", "content": "hi"}, {"role": "tool", "content": "ok"}]}
 ANTHROPIC_ROUND = {
-    "messages": [{"role": "user", "content": "hi"}, {"role": "user", "content": [{"type": "tool_result", "content": "ok"}]}]
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": [{"type": "tool_result", "content": "ok"}]},
+    ]
 }
 
 
-def parts(trace: list[dict[str, Any]]) -> list[str]:
+def parts(trace: Sequence[Any]) -> list[str]:
     return seen(trace, scope="session")
 
 

@@ -1,0 +1,92 @@
+"""From a hit to a finding: who, where, when, and an id that every replay repeats."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal, NamedTuple, TypeAlias
+
+from stream_guard.engine.bound import Bound
+from stream_guard.engine.cell import Address, Cell
+from stream_guard.model import Event, Finding, Hit, Severity
+
+At: TypeAlias = Literal["event", "deadline", "end"]
+
+
+class Moment(NamedTuple):
+    """What brought a finding out, and the event time of that."""
+
+    at: At
+    time: float | None
+
+
+def make_finding(
+    bound: Bound, hit: Hit, event: Event | None, cell: Cell, address: Address, moment: Moment, suppressed: int
+) -> Finding:
+    """Stamp a hit; without an event, it speaks of what came last."""
+    spec = bound.spec
+    about = event if event is not None else cell.last or cell.make_end("closed", moment.time)
+    index = hit.index if hit.index is not None else event.index if event is not None else None
+    part = _part(bound, address, cell)
+    # A deadline is the same one whichever event came last before it.
+    place = ("", f"{float(moment.time or 0.0)}") if moment.at == "deadline" else (about.event_id, moment.at)
+    return Finding(
+        alert_id=digest(spec.slot, cell.id, part, *place),
+        rule_id=spec.id,
+        slot=spec.slot,
+        kind=spec.kind,
+        severity=spec.severity,
+        session_id=about.session_id,
+        event_id=about.event_id,
+        index=None if index is None or index < 0 else index,
+        time=moment.time,
+        detail=hit.detail,
+        evidence=hit.evidence,
+        part=part,
+        at=moment.at,
+        then=spec.then,
+        reason=spec.reason,
+        shadow=spec.shadow,
+        tags=spec.tags,
+        run_id=about.run_id,
+        agent=about.agent,
+        labels=about.labels,
+        suppressed=suppressed,
+    )
+
+
+def error_finding(bound: Bound, error: Exception, event: Event | None, cell: Cell) -> Finding:
+    """Say that a rule raised; the id does not depend on where it happened, so it is one alert for all."""
+    spec = bound.spec
+    about = event or cell.last or cell.make_end("closed", cell.time)
+    return Finding(
+        alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
+        rule_id=spec.id,
+        slot=spec.slot,
+        kind="rule_error",
+        severity=Severity.ERROR,
+        session_id=about.session_id,
+        event_id=about.event_id,
+        index=None,
+        time=about.time,
+        detail=f"the rule raised {type(error).__name__} and skipped this event; further ones are only counted",
+        evidence={"error": str(error)[:200], "kind": spec.kind},
+        tags=spec.tags,
+    )
+
+
+def digest(*parts: str) -> str:
+    """Return the id of a finding: equal parts, equal id, on every machine and in every replay."""
+    hashed = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hashed.update(len(data).to_bytes(4, "big") + data)
+    return hashed.hexdigest()
+
+
+def _part(bound: Bound, address: Address, cell: Cell) -> str:
+    """Say which of a rule's states spoke: the session part, the run or the key's value."""
+    if isinstance(address, tuple):
+        return "/".join(str(value) for value in address[1:])
+    if bound.part_scoped:
+        return str(cell.part)
+    return "" if "session" in bound.spec.key else cell.id.rpartition("\x00")[2]
