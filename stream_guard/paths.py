@@ -60,9 +60,7 @@ def json_equal(one: Json, other: Json) -> bool:
             and all(json_equal(item, other[key]) for key, item in one.items())
         )
     if isinstance(one, list):
-        return (
-            isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
-        )
+        return isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
     return bool(one == other)
 
 

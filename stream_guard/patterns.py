@@ -183,9 +183,7 @@ class ToolPattern:
         return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
 
 
-def _expand(
-    patterns: Iterable[str], classes: Mapping[str, Sequence[str]], inside: tuple[str, ...]
-) -> Iterator[str]:
+def _expand(patterns: Iterable[str], classes: Mapping[str, Sequence[str]], inside: tuple[str, ...]) -> Iterator[str]:
     for pattern in patterns:
         if not pattern.startswith("@"):
             yield pattern
