@@ -8,6 +8,7 @@ from stream_guard.conditions import Condition
 from stream_guard.durations import Duration
 from stream_guard.errors import DecodeError, Place, Problem, SinkError
 from stream_guard.hookspecs import hookimpl
+from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.line_log import LineLog
 from stream_guard.model import (
     EVENT_KINDS,
@@ -44,6 +45,7 @@ __all__ = [
     "LineLog",
     "Need",
     "NoState",
+    "Outgoing",
     "Params",
     "Path",
     "Place",
@@ -59,6 +61,7 @@ __all__ = [
     "ToolCall",
     "ToolPattern",
     "ToolResult",
+    "TopicWriter",
     "Turn",
     "UserMessage",
     "hookimpl",

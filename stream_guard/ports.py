@@ -21,6 +21,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     truncated: int = 0  # the record's true size, when only its head was read because it is over the limit
+    time: float | None = None  # when it was written to its topic, as the topic says; rules never see it
 
 
 class Source(Protocol):
@@ -66,8 +67,10 @@ class Sink(Protocol):
     """A place to send alerts; opened once per run, from what the user wrote behind its name."""
 
     @classmethod
-    def open(cls, target: str, *, position: int | None = None) -> Self:
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for a target, which only the sink understands, or raise SinkError.
+
+        ``settings`` is the section of the settings that has the sink's name, None where there is none.
 
         ``position`` is what ``flush`` returned before the last checkpoint, None without a checkpoint. Alerts
         that were sent after it will be sent again; a sink that can tell drops the repeats.

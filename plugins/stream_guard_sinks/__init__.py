@@ -5,9 +5,10 @@ from __future__ import annotations
 from stream_guard import hookimpl
 from stream_guard_sinks.console import ConsoleSink
 from stream_guard_sinks.jsonl import JsonLinesSink
+from stream_guard_sinks.kafka import KafkaSink
 
 
 @hookimpl
-def stream_guard_sinks() -> dict[str, type[ConsoleSink | JsonLinesSink]]:
+def stream_guard_sinks() -> dict[str, type[ConsoleSink | JsonLinesSink | KafkaSink]]:
     """Return the sinks of this pack, by name."""
-    return {"console": ConsoleSink, "jsonl": JsonLinesSink}
+    return {"console": ConsoleSink, "jsonl": JsonLinesSink, "kafka": KafkaSink}

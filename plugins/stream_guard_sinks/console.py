@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from stream_guard import Alert, SinkError
 
@@ -29,9 +29,9 @@ class ConsoleSink:
         self._headed = False
 
     @classmethod
-    def open(cls, target: str, *, position: int | None = None) -> Self:
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for ``stdout`` (also ``-`` and nothing) or ``stderr``."""
-        del position  # what was printed cannot be looked up
+        del position, settings  # what was printed cannot be looked up, and there is nothing to set
         # Slow to import, and only this sink needs it.
         from rich.console import Console  # noqa: PLC0415  (the line above says why)
 

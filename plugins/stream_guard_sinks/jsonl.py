@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -35,8 +35,9 @@ class JsonLinesSink:
         self._log = log
 
     @classmethod
-    def open(cls, target: str, *, position: int | None = None) -> Self:
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for a path, or for ``-``."""
+        del settings  # there are none
         if not target:
             raise SinkError(
                 'the sink "jsonl" needs a file: write jsonl:alerts.jsonl, or jsonl:- for stdout', retryable=False
@@ -50,7 +51,7 @@ class JsonLinesSink:
 
     def send(self, alerts: Sequence[Alert]) -> None:
         """Write all alerts that are not in the file yet, or none and raise SinkError."""
-        lines = [(alert.alert_id, _line(alert)) for alert in alerts]
+        lines = [(alert.alert_id, encode_alert(alert)) for alert in alerts]
         try:
             if self._log is not None:
                 self._log.append(lines)
@@ -83,7 +84,8 @@ def _identify(line: bytes) -> str:
         return ""
 
 
-def _line(alert: Alert) -> bytes:
+def encode_alert(alert: Alert) -> bytes:
+    """Return the alert as JSON on one line."""
     try:
         return _encode(alert)
     except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):

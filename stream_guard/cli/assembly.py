@@ -16,8 +16,8 @@ from stream_guard.embedded import LETTERS_META, SINK_META, EmbeddedRunner, posit
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
-from stream_guard.kafka.dead_letters import KafkaDeadLetters
 from stream_guard.kafka.writer import TopicWriter
+from stream_guard.kafka_dead_letters import KafkaDeadLetters
 from stream_guard.metrics import Metrics
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy

@@ -51,7 +51,9 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    traces: Annotated[list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")],
+    traces: Annotated[
+        list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")
+    ],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
     form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
     fail_on: Annotated[Gate, typer.Option(help="Findings this severe, or more, make the exit code 1.")] = Gate.INFO,

@@ -26,10 +26,15 @@ def register(app: typer.Typer) -> None:
 
 
 def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
-    source: Annotated[str, typer.Argument(help="A file or folder of JSON lines, - for standard input, or kafka://HOST:PORT/TOPIC.")],
+    source: Annotated[
+        str, typer.Argument(help="A file or folder of JSON lines, - for standard input, or kafka://HOST:PORT/TOPIC.")
+    ],
     policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
     alerts: Annotated[
-        list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go: console, jsonl:FILE, kafka:HOST:PORT/TOPIC; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--alerts", "-a", help="Where alerts go: console, jsonl:FILE, kafka:HOST:PORT/TOPIC; may be repeated."
+        ),
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
     dead_letters: Annotated[

@@ -35,7 +35,9 @@ def parse_address(text: str) -> Address:
     if not slash and text.startswith(SCHEME):
         raise ValueError(f"{text}: the topic is missing; write {SCHEME}host:port/topic")
     if "@" in written:
-        raise ValueError("an address holds no user and no password; set kafka.sasl_username and kafka.sasl_password_file")
+        raise ValueError(
+            "an address holds no user and no password; set kafka.sasl_username and kafka.sasl_password_file"
+        )
     servers = tuple(part for part in written.split(",") if part)
     topics = tuple(part for part in names.split(",") if part)
     for server in servers:

@@ -20,6 +20,9 @@ ATTEMPT: Final = 3.0  # seconds; long enough for a few tries, short enough to te
 # Where on the way to a cluster it went wrong.
 Stage: TypeAlias = Literal["reach", "tls", "login"]
 
+_OUT_OF_TIME: Final = "Unable to bootstrap"  # which is how it ends, and not why
+_PLAIN_WORDS: Final = {"ECONNREFUSED": "connection refused", "DNS Resolution failure": "nobody knows that name"}
+
 _logger = logging.getLogger(__name__)
 
 
@@ -48,7 +51,8 @@ class ClientLog(logging.Handler):
 
     def last(self) -> str:
         """The latest reason in the client's own words; empty when there is none."""
-        return _plain(self.heard[-1]) if self.heard else ""
+        reasons = [text for text in map(_plain, self.heard) if not text.startswith(_OUT_OF_TIME)]
+        return reasons[-1] if reasons else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +89,28 @@ def connect(kind: str, servers: Sequence[str], kafka: Kafka, **options: Any) -> 
     options = security_options(kafka) | {"bootstrap_servers": list(chosen), "client_id": NAME} | options
     log = ClientLog()
     logging.getLogger("kafka").addHandler(log)
-    end = time.monotonic() + kafka.patience
-    waiting = False
     try:
-        while True:
-            limit = max(0.5, min(ATTEMPT, end - time.monotonic()))
-            client, failure = _attempt(make, limit, options)
-            if client is not None:
-                return Connection(client, chosen, log)
-            error = explain(chosen, kafka, log.heard, failure)
-            if error.stage != "reach" or time.monotonic() >= end:
-                raise error
-            if not waiting:
-                _logger.warning("%s; trying for %.0f s", error, kafka.patience)
-                waiting = True
+        return Connection(_keep_trying(make, chosen, kafka, options, log), chosen, log)
     except BaseException:
         logging.getLogger("kafka").removeHandler(log)
         raise
+
+
+def _keep_trying(
+    make: Callable[..., Any], servers: Sequence[str], kafka: Kafka, options: dict[str, Any], log: ClientLog
+) -> Any:
+    end, waiting = time.monotonic() + kafka.patience, False
+    while True:
+        limit = max(0.5, min(ATTEMPT, end - time.monotonic()))
+        client, failure = _attempt(make, limit, options)
+        if client is not None:
+            return client
+        error = explain(servers, kafka, log.heard, failure)
+        if error.stage != "reach" or time.monotonic() >= end:
+            raise error
+        if not waiting:
+            _logger.warning("%s; trying for %.0f s", error, kafka.patience)
+            waiting = True
 
 
 def _attempt(make: Callable[..., Any], limit: float, options: dict[str, Any]) -> tuple[Any, Exception]:
@@ -192,22 +201,21 @@ def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
 def explain(servers: Sequence[str], kafka: Kafka, heard: Sequence[Exception], failure: Exception) -> BrokerError:
     """Return what went wrong between us and the cluster, and what to look at."""
     where = ",".join(servers)
-    told = {type(error).__name__: _plain(error) for error in heard}
-    texts = " ".join(told.values())
-    if "SaslAuthenticationFailedError" in told or "UnsupportedSaslMechanismError" in told:
+    kinds = {type(error).__name__ for error in heard}
+    told = [_plain(error) for error in heard]
+    if kinds & {"SaslAuthenticationFailedError", "UnsupportedSaslMechanismError"}:
         return BrokerError(
             f"{where}: the broker refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}; "
             f"check kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
             "login",
         )
-    if "SSL" in texts or "certificate" in texts:
-        reason = next(text for text in told.values() if "SSL" in text or "certificate" in text)
+    if encryption := [text for text in told if "SSL" in text or "certificate" in text]:
         return BrokerError(
-            f"{where}: no encrypted connection: {reason}; check kafka.ssl_ca_file, kafka.ssl_certificate_file and "
-            f"whether this port speaks {kafka.security_protocol}",
+            f"{where}: no encrypted connection: {encryption[-1]}; check kafka.ssl_ca_file, "
+            f"kafka.ssl_certificate_file and whether this port speaks {kafka.security_protocol}",
             "tls",
         )
-    if "socket disconnected" in texts:
+    if "socket disconnected" in told:
         asked = kafka.security_protocol.startswith("SASL")
         meant = f"refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}, or " if asked else ""
         return BrokerError(
@@ -215,12 +223,14 @@ def explain(servers: Sequence[str], kafka: Kafka, heard: Sequence[Exception], fa
             f"port; check kafka.security_protocol{' and kafka.sasl_*' if asked else ''}",
             "login" if asked else "tls",
         )
-    if "IncompatibleBrokerVersion" in told:
+    if "IncompatibleBrokerVersion" in kinds:
         return BrokerError(f"{where}: a controller answers there, not a broker; name the port of a broker", "tls")
-    reason = _plain(heard[-1]) if heard else _plain(failure)
+    reasons = [text for text in told if text and not text.startswith(_OUT_OF_TIME)]
+    reason = reasons[-1] if reasons else _plain(failure)
     return BrokerError(f"{where}: no broker answers: {reason}; check the address and the network", "reach")
 
 
 def _plain(error: Exception) -> str:
-    """The client's message without the names of its classes, which stand there once or twice."""
-    return " ".join(word for word in str(error).split() if not word.endswith("Error:")) or type(error).__name__
+    """The client's message without the names of its classes, and in words where it has only a code."""
+    text = " ".join(word for word in str(error).split() if not word.endswith("Error:"))
+    return next((plain for code, plain in _PLAIN_WORDS.items() if code in text), text) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Where records come from: a file, a folder, standard input."""
+"""Where records come from: a file, a folder, standard input, the topics of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Event as Flag
+from urllib.parse import parse_qs
 
 from stream_guard.errors import SourceError
+from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
-from stream_guard.settings import Decode
+from stream_guard.settings import Decode, Kafka
 from stream_guard.sources.folder import FolderSource
+from stream_guard.sources.kafka import open_kafka
 from stream_guard.sources.lines import FileSource
 from stream_guard.sources.stdin import PipeSource
 
-__all__ = ["open_source"]
+__all__ = ["is_endless", "open_source"]
+
+
+def is_endless(target: str) -> bool:
+    """Whether a run waits for more at the end of this input, unless it is told otherwise."""
+    if target.startswith(SCHEME):
+        return "to" not in parse_qs(target.partition("?")[2])
+    return Path(target).is_dir()
 
 
 def open_source(
@@ -26,14 +36,17 @@ def open_source(
     limits: Decode | None = None,
     positions: Mapping[str, int] | None = None,
     stop: Flag | None = None,
+    kafka: Kafka | None = None,
 ) -> Source:
-    """Return the source for a file, a folder, or ``-`` for standard input; SourceError when there is none.
+    """Return the source for a file, a folder, ``-`` for standard input or ``kafka://...``; SourceError without one.
 
     Iterating ends at the end of the input, which never comes when following. ``stop`` only cuts waiting
     short: the next thing that is yielded is None, and whoever iterates decides to leave. ``positions`` is
     what an earlier run's ``positions()`` returned.
     """
     limit = (limits or Decode()).max_record_bytes
+    if target.startswith(SCHEME):
+        return open_kafka(target, kafka, follow=follow, limit=limit, positions=positions or {})
     if target == "-":
         return _open_stdin(limit)
     # Absolute, because positions are kept by name and the next run may start in another folder.

@@ -32,7 +32,7 @@ class Shelf:
     """Keeps alerts."""
 
     @classmethod
-    def open(cls, target: str, *, position: int | None = None) -> Self:
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         return cls()
 
     def send(self, alerts: Sequence[Alert]) -> None:

@@ -1,0 +1,133 @@
+"""Writing to a topic so that what was written is there: every copy has it before ``send`` returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stream_guard.errors import SettingsError, SinkError
+from stream_guard.kafka.address import Address, parse_address
+
+if TYPE_CHECKING:
+    from stream_guard.kafka.client import Connection
+    from stream_guard.settings import Kafka
+
+FIND_MS: Final = 10_000  # how long a topic is looked for
+DELIVERY: Final = 30.0  # seconds that one batch may take, the client's own repeats included
+# Whether a record is too large is the topic's business, not the client's.
+MAX_REQUEST: Final = 64 << 20
+
+
+class Outgoing(NamedTuple):
+    """One record on its way to a topic."""
+
+    key: bytes | None
+    value: bytes
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+class TopicWriter:
+    """Appends records to one topic, all of a batch or SinkError.
+
+    Idempotent and acknowledged by all copies: the client's own repeats write nothing twice. The partition is
+    murmur2 of the key, which is where Java's and Python's clients put it as well.
+    """
+
+    def __init__(self, address: Address, kafka: Kafka) -> None:
+        self._address = address
+        self._kafka = kafka
+        self._topic = address.topics[0]
+        self._connection: Connection | None = self._connect()
+
+    @classmethod
+    def open(cls, target: str, kafka: Kafka | None = None) -> TopicWriter:
+        """Return the writer for ``[kafka://]host:port/topic``, or for a topic on the settings' servers.
+
+        Without settings those of the environment are used. SinkError when there is no such topic to write to.
+        """
+        from stream_guard.settings import load_settings  # noqa: PLC0415  # the front door stays light
+
+        try:
+            address = parse_address(target)
+        except ValueError as error:
+            raise SinkError(str(error), retryable=False) from None
+        if len(address.topics) > 1 or address.options:
+            raise SinkError(f"{target}: one topic can be written to, without options: host:port/topic", retryable=False)
+        return cls(address, kafka or load_settings().kafka)
+
+    def send(self, records: Sequence[Outgoing]) -> None:
+        """Write all of them and wait for the acknowledgements; SinkError says whether another try may help."""
+        from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        if not records:
+            return
+        if self._connection is None:
+            self._connection = self._connect()
+        producer, end = self._connection.client, time.monotonic() + DELIVERY + 5.0
+        try:
+            sent = [
+                producer.send(self._topic, key=record.key, value=record.value, headers=list(record.headers))
+                for record in records
+            ]
+            for future in sent:
+                future.get(max(0.1, end - time.monotonic()))
+        except KafkaError as error:
+            # What an idempotent client does after a failure depends on the failure: a new one has no past.
+            explained = self._explain(error)
+            self._drop()
+            raise explained from error
+
+    def close(self) -> None:
+        """Leave the cluster; everything was acknowledged before."""
+        self._drop()
+
+    def _connect(self) -> Connection:
+        from stream_guard.kafka.client import BrokerError, connect  # noqa: PLC0415  # the front door stays light
+
+        try:
+            connection = connect(
+                "KafkaProducer",
+                self._address.servers,
+                self._kafka,
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=5,
+                max_block_ms=FIND_MS,
+                delivery_timeout_ms=round(DELIVERY * 1000),
+                request_timeout_ms=10_000,
+                max_request_size=MAX_REQUEST,
+            )
+        except BrokerError as error:
+            raise SinkError(str(error), retryable=error.stage == "reach") from error
+        except SettingsError as error:
+            raise SinkError(str(error), retryable=False) from error
+        self._find_topic(connection)
+        return connection
+
+    def _find_topic(self, connection: Connection) -> None:
+        from kafka.errors import KafkaError, TopicAuthorizationFailedError  # noqa: PLC0415  # an extra, see client
+
+        try:
+            connection.client.partitions_for(self._topic)
+        except KafkaError as error:
+            connection.close(timeout=0)
+            forbidden = isinstance(error, TopicAuthorizationFailedError)
+            what = "we may not write to" if forbidden else "there is no answer about"
+            raise SinkError(
+                f"{self._address}: {what} the topic {self._topic!r}; create it, or ask for the right to write to it",
+                retryable=False,
+            ) from error
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close(timeout=1)
+
+    def _explain(self, error: Any) -> SinkError:
+        reason = (self._connection.log.last() if self._connection else "") or str(error)
+        return SinkError(
+            f"{self._address}: records were not acknowledged: {reason}; "
+            + ("they are sent again" if error.retriable else "look at the topic's limits and rights"),
+            retryable=bool(error.retriable),
+        )

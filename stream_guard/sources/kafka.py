@@ -1,0 +1,289 @@
+"""Records from the partitions of topics, through the plain client: for one machine and small streams."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from stream_guard.errors import SourceError
+from stream_guard.kafka.address import Address, parse_address
+from stream_guard.kafka.client import BrokerError, Connection, connect
+from stream_guard.ports import Record
+from stream_guard.settings import Kafka
+from stream_guard.sources.kafka_range import Range, Wanted, origin_of, resolve
+from stream_guard.sources.merging import Merger
+from stream_guard.sources.splitting import HEAD
+
+POLL_MS: Final = 200  # how long one look waits for something to come
+MAX_RECORDS: Final = 2_000  # of one look
+ASK_MS: Final = 2_000
+QUIET: Final = 5.0  # seconds of waiting for records, after which the broker is asked whether it is there
+WAIT: Final = 5.0  # seconds that partitions with records wait, when following, for one that has some and gives none
+LOOK_FOR_PARTITIONS: Final = 30.0  # seconds between two looks for partitions that were added
+
+_logger = logging.getLogger(__name__)
+
+
+class KafkaSource:
+    """The records of some topics; each partition has its own origin, ``topic/partition``, and offsets as positions.
+
+    Partitions are assigned by hand and positions kept in our own checkpoint, so that states and positions
+    are written in one transaction; reading leaves no trace on the broker. Records of transactions that were
+    aborted are passed over. Partitions are merged by the records' times: read twice, a range comes in the
+    same order. A broker that goes away is waited for; SourceError when that takes longer than the patience.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        kafka: Kafka,
+        *,
+        follow: bool,
+        limit: int,
+        positions: Mapping[str, int],
+    ) -> None:
+        self._address = address
+        self._wanted = Wanted.parse(address)
+        if follow and self._wanted.stop is not None:
+            raise SourceError(f"{address}: to={address.options['to']} is an end, so it cannot be followed")
+        self._patience = kafka.patience
+        self._follow = follow
+        self._limit = limit
+        self._merger = Merger()
+        self._next: dict[str, int] = {}  # by origin: what a checkpoint remembers
+        self._fetched: dict[Any, int] = {}  # by partition: what will be fetched next
+        self._ranges: dict[Any, Range] = {}
+        self._passed_by: set[Any] = set()  # partitions that gave nothing although they have something
+        self._quiet = 0.0  # seconds of waiting for records
+        self._away_since: float | None = None
+        self._blocked_since: float | None = None
+        self._looked = time.monotonic()
+        try:
+            self._connection = _open_consumer(address, kafka)
+        except BrokerError as error:
+            raise SourceError(str(error)) from error
+        self._consumer: Any = self._connection.client
+        try:
+            self._assign(self._find_partitions(), positions)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Record | None]:
+        while self._is_unfinished():
+            found = self._fetch()
+            for record in self._merger.take(self._awaited()):
+                # Before the yield: a checkpoint taken now must not repeat this record.
+                self._next[record.origin] = record.position + 1
+                yield record
+            if not found:
+                yield None
+                self._check_broker()
+            self._look_for_partitions()
+
+    def positions(self) -> Mapping[str, int]:
+        """The offset of the next record, by topic and partition."""
+        return dict(self._next)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._connection.close(autocommit=False, timeout_ms=1000)
+
+    def _find_partitions(self) -> list[Any]:
+        from kafka import TopicPartition  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        found = []
+        for topic in self._address.topics:
+            numbers = self._consumer.partitions_for_topic(topic)
+            if not numbers:
+                near = get_close_matches(topic, self._consumer.topics(), 1)
+                raise SourceError(
+                    f"{self._address}: there is no topic {topic!r} that we may read"
+                    + (f"; did you mean {near[0]!r}?" if near else "; create it, or ask for the right to read it")
+                )
+            if self._wanted.partitions is not None and (missing := self._wanted.partitions - numbers):
+                raise SourceError(f"{self._address}: {topic} has {len(numbers)} partitions, and no {min(missing)}")
+            found += [TopicPartition(topic, number) for number in sorted(self._wanted.partitions or numbers)]
+        return found
+
+    def _assign(self, partitions: Sequence[Any], positions: Mapping[str, int]) -> None:
+        from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        try:
+            ranges = resolve(self._consumer, partitions, self._wanted, positions, follow=self._follow)
+        except KafkaError as error:
+            raise SourceError(f"{self._address}: its offsets cannot be looked up: {error}") from error
+        self._ranges |= ranges
+        self._consumer.assign(list(self._ranges))
+        for partition, chosen in ranges.items():
+            self._consumer.seek(partition, chosen.start)
+            self._fetched[partition] = self._next[origin_of(partition)] = chosen.start
+
+    def _is_unfinished(self) -> bool:
+        return self._follow or any(
+            self._has_more(partition) or self._merger.holds(origin_of(partition)) for partition in self._fetched
+        )
+
+    def _fetch(self) -> bool:
+        """Bring what has come to the merger; False when nothing has."""
+        from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        began = time.monotonic()
+        try:
+            self._steer()
+            batches = self._consumer.poll(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+            for partition in self._fetched.keys() - batches.keys():
+                # Ends of transactions have offsets too, and no record to tell of them.
+                if (at := self._consumer.position(partition, timeout_ms=0)) is not None:
+                    self._fetched[partition] = at
+        except KafkaError as error:
+            self._refuse(error)
+            batches = {}
+        for partition, records in batches.items():
+            origin, stop = origin_of(partition), self._ranges[partition].stop
+            kept = [self._convert(origin, record) for record in records if stop is None or record.offset < stop]
+            self._merger.add(origin, kept)
+            self._fetched[partition] = records[-1].offset + 1
+            self._passed_by.discard(partition)
+        self._quiet = 0.0 if batches else self._quiet + time.monotonic() - began
+        return bool(batches)
+
+    def _steer(self) -> None:
+        """Fetch only from partitions of which more is wanted now."""
+        paused = self._consumer.paused()
+        for partition, fetched in self._fetched.items():
+            stop = self._ranges[partition].stop
+            enough = self._merger.is_full(origin_of(partition)) or (stop is not None and fetched >= stop)
+            if enough and partition not in paused:
+                self._consumer.pause(partition)
+            elif partition in paused and not enough:
+                self._consumer.resume(partition)
+
+    def _convert(self, origin: str, record: Any) -> Record:
+        value = record.value or b""  # none: a key was taken back
+        size = len(value)
+        return Record(
+            value if size <= self._limit else value[: min(HEAD, self._limit)],
+            origin,
+            record.offset,
+            key=record.key,
+            headers=tuple((name, content or b"") for name, content in record.headers),
+            truncated=0 if size <= self._limit else size,
+            time=record.timestamp / 1000 if record.timestamp >= 0 else None,
+        )
+
+    def _awaited(self) -> set[str]:
+        """The origins that have more to come, and that others therefore have to wait for."""
+        coming = [partition for partition in self._fetched if self._has_more(partition)]
+        empty = [partition for partition in coming if not self._merger.holds(origin_of(partition))]
+        now = time.monotonic()
+        if not empty:
+            self._blocked_since = None
+        elif self._blocked_since is None:
+            self._blocked_since = now
+        elif self._follow and now - self._blocked_since > WAIT and len(empty) < len(self._fetched):
+            names = ", ".join(map(origin_of, empty))
+            _logger.warning("%s: nothing has come from %s for %.0f s; going on without", self._address, names, WAIT)
+            self._passed_by.update(empty)
+        return {origin_of(partition) for partition in coming if partition not in self._passed_by}
+
+    def _has_more(self, partition: Any) -> bool:
+        if partition in self._passed_by:
+            return False
+        chosen = self._ranges[partition]
+        end = chosen.stop
+        if end is None:
+            end = max(chosen.end, self._consumer.highwater(partition) or 0)
+        return self._fetched[partition] < int(end)
+
+    def _check_broker(self) -> None:
+        """When nothing comes, find out whether there is nothing or nobody; SourceError when patience has run out."""
+        from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        if self._quiet < QUIET and self._away_since is None:
+            return
+        try:
+            self._consumer.end_offsets(list(self._fetched), timeout_ms=ASK_MS)
+        except KafkaError as error:
+            self._be_patient(self._connection.log.last() or str(error))
+            return
+        if self._away_since is not None:
+            _logger.warning("%s: answers again after %.0f s", self._address, time.monotonic() - self._away_since)
+            self._away_since = None
+            self._connection.log.heard.clear()
+        elif not self._follow and self._quiet > self._patience:
+            raise SourceError(
+                f"{self._address}: no record has come for {self._quiet:.0f} s, though there are some at "
+                + ", ".join(f"{origin_of(partition)} @{at}" for partition, at in self._fetched.items())
+            )
+        if self._follow:
+            self._quiet = 0.0
+
+    def _be_patient(self, reason: str) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now - self._quiet
+            _logger.warning("%s: no answer: %s; trying for %.0f s", self._address, reason, self._patience)
+        elif now - self._away_since > self._patience:
+            raise SourceError(
+                f"{self._address}: no broker has answered for {now - self._away_since:.0f} s: {reason}; "
+                "nothing is lost: start again with the same checkpoint when it is back"
+            )
+
+    def _look_for_partitions(self) -> None:
+        """Take up partitions that were added to a topic that is followed."""
+        now = time.monotonic()
+        if not self._follow or self._wanted.partitions or self._away_since or now - self._looked < LOOK_FOR_PARTITIONS:
+            return
+        self._looked = now
+        if added := [partition for partition in self._find_partitions() if partition not in self._fetched]:
+            _logger.warning("%s: new partitions: %s", self._address, ", ".join(map(origin_of, added)))
+            self._assign(added, self._next)
+
+    def _refuse(self, error: Exception) -> None:
+        """Raise SourceError, or take up what an accepted gap has left; an error that may pass is only waited out."""
+        from kafka import errors  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        if isinstance(error, errors.RetriableError) and not isinstance(error, errors.CorruptRecordError):
+            return
+        if isinstance(error, errors.OffsetOutOfRangeError):
+            # What the broker keeps has overtaken us: looked up again, the offsets give the reason.
+            fetched = {origin_of(partition): at for partition, at in self._fetched.items()}
+            for partition, chosen in resolve(
+                self._consumer, list(self._fetched), self._wanted, fetched, follow=self._follow
+            ).items():
+                if chosen.start != self._fetched[partition]:
+                    self._consumer.seek(partition, chosen.start)
+                    self._fetched[partition] = chosen.start
+            return
+        raise SourceError(f"{self._address}: cannot be read any further: {error}") from error
+
+
+def open_kafka(
+    target: str, kafka: Kafka | None, *, follow: bool, limit: int, positions: Mapping[str, int]
+) -> KafkaSource:
+    """Return the source for an address; see ``Wanted`` for what may be asked of it."""
+    try:
+        address = parse_address(target)
+    except ValueError as error:
+        raise SourceError(str(error)) from None
+    return KafkaSource(address, kafka or Kafka(), follow=follow, limit=limit, positions=positions)
+
+
+def _open_consumer(address: Address, kafka: Kafka) -> Connection:
+    return connect(
+        "KafkaConsumer",
+        address.servers,
+        kafka,
+        enable_auto_commit=False,
+        # Positions are ours: where one of them is out of range, going elsewhere would skip records in silence.
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        # A mistake in a topic's name must not make that topic.
+        allow_auto_create_topics=False,
+        metadata_max_age_ms=int(LOOK_FOR_PARTITIONS * 1000),
+        receive_message_max_bytes=256 << 20,
+    )

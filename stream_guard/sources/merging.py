@@ -1,0 +1,58 @@
+"""Records of several partitions in one order: by their time, and inside a partition as they stand there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
+from heapq import heapify, heappop, heapreplace
+from typing import Final
+
+from stream_guard.ports import Record
+
+# What may wait of one partition while another is read; more would only fill the memory.
+MAX_WAITING: Final = 2_000
+MAX_WAITING_BYTES: Final = 8 << 20
+
+
+class Merger:
+    """Holds records back until those that belong before them are there.
+
+    Partitions are fetched at different speeds. Without this, one of them could be hours of event time ahead
+    of another, and its clock would close the sessions of the other as idle.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Record]] = {}
+        self._bytes: dict[str, int] = {}
+
+    def add(self, origin: str, records: Sequence[Record]) -> None:
+        """Take records of one origin, in their order."""
+        self._queues.setdefault(origin, deque()).extend(records)
+        self._bytes[origin] = self._bytes.get(origin, 0) + sum(len(record.value) for record in records)
+
+    def holds(self, origin: str) -> bool:
+        """Whether records of the origin are waiting."""
+        return bool(self._queues.get(origin))
+
+    def is_full(self, origin: str) -> bool:
+        """Whether enough of the origin is waiting."""
+        return len(self._queues.get(origin, ())) >= MAX_WAITING or self._bytes.get(origin, 0) >= MAX_WAITING_BYTES
+
+    def take(self, awaited: Set[str]) -> Iterator[Record]:
+        """Yield what can be ordered: up to the moment when an awaited origin has nothing waiting."""
+        if any(not self.holds(origin) for origin in awaited):
+            return
+        # By origin where the times are equal: the order must not depend on who was fetched first.
+        heads = [(queue[0].time or 0.0, origin, queue) for origin, queue in self._queues.items() if queue]
+        heapify(heads)
+        while heads:
+            _, origin, queue = heads[0]
+            record = queue.popleft()
+            self._bytes[origin] -= len(record.value)
+            yield record
+            if queue:
+                heapreplace(heads, (queue[0].time or 0.0, origin, queue))
+            else:
+                heappop(heads)
+                if origin in awaited:
+                    return

@@ -1,0 +1,212 @@
+"""One Apache Kafka broker in a folder of its own; also ``python -m tests.kafka.broker start | stop | fetch``."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from tests.kafka.certificates import Certificates, make_certificates
+from tests.kafka.configuration import (
+    ALL_LISTENERS,
+    CONTROLLER,
+    HOST,
+    LOGGING,
+    PASSWORD,
+    PLAIN_LISTENERS,
+    SCRAM,
+    USER,
+    free_ports,
+    server_properties,
+)
+from tests.kafka.jars import CACHE, fetch_jars
+
+CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
+PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy
+# Quick to start and small; a test broker never lives long enough for the better compiler to pay.
+JVM: Final = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_PARENT_DEATH_SIGNAL: Final = 1
+
+
+class Broker:
+    """A broker with combined roles; its data and its ports stay the same over ``kill`` and ``start``."""
+
+    def __init__(self, folder: Path, *, secure: bool = False) -> None:
+        self.folder = folder
+        self.pid = 0
+        self.certificates: Certificates | None = make_certificates(folder / "certificates") if secure else None
+        names = (*(ALL_LISTENERS if secure else PLAIN_LISTENERS), CONTROLLER)
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self, listener: str = "PLAINTEXT") -> str:
+        """The bootstrap server of a listener."""
+        return f"{HOST}:{self._ports[listener]}"
+
+    def __enter__(self) -> Self:
+        self.format()
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def format(self) -> None:
+        """Write the configuration and prepare the data folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(LOGGING)
+        properties = server_properties(self.folder, self._ports, self.certificates)
+        (self.folder / "server.properties").write_text(properties)
+        users = [word for name in SCRAM for word in ("--add-scram", f'{name}=[name={USER},password="{PASSWORD}"]')]
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.folder / "server.properties")]
+        command = [*self._java("kafka.tools.StorageTool"), *arguments, *(users if self.certificates else ())]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+    def start(self, *, outlive: bool = False) -> None:
+        """Start it and wait until it answers; it dies with this process unless it is to outlive it."""
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._java("kafka.Kafka"), str(self.folder / "server.properties")],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=outlive,
+                preexec_fn=None if outlive else _die_with_parent,  # noqa: PLW1509  # no threads run yet, and one system call
+            )
+        self.pid = self._process.pid
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Let it close its files and wait for its end."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End it as a lost machine would; ``start`` brings it back with what it had written."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _java(self, main: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
+        return ["java", *JVM, logging, "-cp", f"{fetch_jars()}/*", main]
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self._process.poll() is None:
+            if answers(self.address()):
+                return
+            time.sleep(0.1)
+        log = (self.folder / "broker.log").read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"the broker did not start within {PATIENCE:.0f} s:\n{log}")
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def answers(address: str) -> bool:
+    """Whether a client gets the cluster's metadata from there."""
+    import socket
+
+    from kafka import KafkaConsumer
+    from kafka.errors import KafkaError
+
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+        consumer = KafkaConsumer(bootstrap_servers=address, bootstrap_timeout_ms=5000)
+    except (OSError, KafkaError):
+        return False
+    consumer.close()
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Start a broker that stays, stop it again, or only fetch what it is made of."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka.broker", description=__doc__)
+    parser.add_argument("command", choices=("start", "stop", "fetch"))
+    parser.add_argument(
+        "--folder", type=Path, default=CACHE / "broker", help="where its data and its process id are kept"
+    )
+    given = parser.parse_args(arguments)
+    if given.command == "fetch":
+        fetch_jars()
+        return 0
+    return (_start if given.command == "start" else _stop)(given.folder.absolute())
+
+
+def _start(folder: Path) -> int:
+    note = folder / "broker.json"
+    if (running := _running(note)) is not None:
+        print(f"a broker runs already at {running['address']}; stop it first", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder, ignore_errors=True)
+    broker = Broker(folder)
+    broker.format()
+    broker.start(outlive=True)
+    note.write_text(json.dumps({"pid": broker.pid, "address": broker.address()}))
+    print(broker.address())
+    print(f"for the tests: export STREAM_GUARD_TEST_KAFKA={broker.address()}", file=sys.stderr)
+    return 0
+
+
+def _stop(folder: Path) -> int:
+    running = _running(folder / "broker.json")
+    if running is None:
+        print(f"no broker of {folder} runs", file=sys.stderr)
+        return 1
+    pid = int(running["pid"])
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + 30
+    while _is_broker(pid, folder):
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _running(note: Path) -> dict[str, str] | None:
+    """What the note says, when the process it names is still that broker."""
+    try:
+        said: dict[str, str] = json.loads(note.read_text())
+    except FileNotFoundError:
+        return None
+    return said if _is_broker(int(said["pid"]), note.parent) else None
+
+
+def _is_broker(pid: int, folder: Path) -> bool:
+    """Process ids are given out again: the command line says whether this one is ours."""
+    try:
+        return str(folder / "server.properties").encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""What a single broker is told: combined roles, loopback only, small, and every way of logging in that we support."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.kafka.certificates import Certificates
+
+HOST: Final = "127.0.0.1"
+CONTROLLER: Final = "CONTROLLER"
+PLAIN_LISTENERS: Final = ("PLAINTEXT",)
+ALL_LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+USER: Final = "guard"
+PASSWORD: Final = "open sesame"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+LOGGING: Final = """
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports nobody listens on, from below the range that outgoing connections are given.
+
+    A client that keeps knocking at a stopped broker's port could otherwise be given that very port, and
+    would be connected to itself.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+def server_properties(folder: Path, ports: Mapping[str, int], certificates: Certificates | None) -> str:
+    """Return the text of the properties file."""
+    listeners = [f"{name}://{HOST}:{port}" for name, port in ports.items()]
+    outside = [listener for listener in listeners if not listener.startswith(CONTROLLER)]
+    protocols = [f"{name}:{'PLAINTEXT' if name == CONTROLLER else name}" for name in ports]
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{ports[CONTROLLER]}",
+        "controller.listener.names": CONTROLLER,
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(outside),
+        "listener.security.protocol.map": ",".join(protocols),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        # A topic that appears because somebody misspelt it would hide mistakes.
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+    }
+    if certificates is not None:
+        settings |= _security(certificates)
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _security(certificates: Certificates) -> dict[str, str]:
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.authority),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+    }
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        prefix = f"listener.name.{listener}"
+        settings[f"{prefix}.plain.sasl.jaas.config"] = f'{_PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
+        for mechanism in SCRAM:
+            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{_SCRAM_MODULE} required;"
+    return settings
