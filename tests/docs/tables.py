@@ -90,8 +90,10 @@ def settings_table() -> str:
 
 
 def _shown(default: Any) -> Any:
-    if default in (None, ()):
-        return "null" if default is None else "[]"
+    if default is None:
+        return "null"
+    if default in ("", ()):
+        return "[]" if default == () else '""'
     return f"{default:g}" if isinstance(default, float) else default
 
 
