@@ -13,6 +13,8 @@ settings.register_profile("commit", deadline=None, suppress_health_check=[Health
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
+pytest_plugins = ("tests.kafka.fixtures",)
+
 # Variables that steer the test run itself; every other STREAM_GUARD_ variable is a setting of the product.
 OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STREAM_GUARD_TEST_KAFKA"))
 

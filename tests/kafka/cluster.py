@@ -1,0 +1,115 @@
+"""A cluster as a test sees it: topics of its own, records put in, records read back."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+
+class Row(NamedTuple):
+    """One record to put into a topic; without a partition the key decides."""
+
+    value: bytes | None
+    key: bytes | None = None
+    time_ms: int | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Cluster:
+    """Makes topics under names nobody else has, so that tests share a broker without meeting."""
+
+    def __init__(self, address: str, test: str = "test") -> None:
+        self.address = address
+        self._prefix = re.sub(r"[^A-Za-z0-9]+", "-", test)[:80].strip("-")
+        self._made: list[str] = []
+
+    def create(self, partitions: int = 1, **configs: str) -> str:
+        """Make a topic and return its name; a setting is written with underscores for its dots."""
+        name = f"{self._prefix}-{uuid.uuid4().hex[:10]}"
+        wanted = {
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": {key.replace("_", "."): value for key, value in configs.items()},
+        }
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_topics({name: wanted}, wait_for_metadata=True)
+        finally:
+            admin.close()
+        self._made.append(name)
+        return name
+
+    def url(self, *topics: str, query: str = "") -> str:
+        """The address of topics, as our command line takes it."""
+        return f"kafka://{self.address}/{','.join(topics)}{query and '?'}{query}"
+
+    def fill(self, topic: str, rows: Iterable[Row], **options: Any) -> None:
+        """Write the rows in their order and wait until they are there."""
+        producer = KafkaProducer(
+            bootstrap_servers=self.address, linger_ms=20, batch_size=262_144, max_request_size=64 << 20, **options
+        )
+        try:
+            sent = [
+                producer.send(
+                    topic,
+                    key=row.key,
+                    value=row.value,
+                    timestamp_ms=row.time_ms,
+                    partition=row.partition,
+                    headers=list(row.headers),
+                )
+                for row in rows
+            ]
+            for future in sent:
+                future.get(60)
+        finally:
+            producer.close()
+
+    def read(self, topic: str) -> list[Any]:
+        """Return everything that is in a topic now, partition by partition."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, auto_offset_reset="earliest", enable_auto_commit=False)
+        try:
+            found: list[Any] = []
+            partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+            for partition in partitions:
+                consumer.assign([partition])
+                consumer.seek_to_beginning(partition)
+                end = consumer.end_offsets([partition])[partition]
+                while consumer.position(partition) < end:
+                    for records in consumer.poll(timeout_ms=500).values():
+                        found += records
+            return found
+        finally:
+            consumer.close()
+
+    def forget_before(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Delete the records before an offset, as retention does."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.delete_records({TopicPartition(topic, partition): offset})
+        finally:
+            admin.close()
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic more partitions."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_partitions({topic: {"count": total}})
+        finally:
+            admin.close()
+
+    def delete(self, topics: Sequence[str] | None = None) -> None:
+        """Delete topics, or all that were made here."""
+        doomed = self._made if topics is None else list(topics)
+        if not doomed:
+            return
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.delete_topics(doomed, raise_errors=False)
+        finally:
+            admin.close()
