@@ -170,6 +170,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str = ""
     labels: dict[str, str] = {}
     suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
+    attempt: int = -1  # the attempt it is about, where it was made at a tool call
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):

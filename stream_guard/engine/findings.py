@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from stream_guard.engine.bound import Bound
 from stream_guard.engine.cell import Address, Cell
-from stream_guard.model import Event, Finding, Hit, Severity
+from stream_guard.model import Event, Finding, Hit, Severity, ToolCall
 
 At: TypeAlias = Literal["event", "deadline", "end"]
 
@@ -51,6 +51,7 @@ def make_finding(
         agent=about.agent,
         labels=about.labels,
         suppressed=suppressed,
+        attempt=event.attempt if isinstance(event, ToolCall) else -1,
     )
 
 

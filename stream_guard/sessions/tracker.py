@@ -101,7 +101,10 @@ class Tracker:
             self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
-        if _meets_event(session.open.get(call.call_id, ()), call):
+        known = _meets_event(session.open.get(call.call_id, ()), call)
+        if known is not None:
+            # Whoever asks about the call must learn what was found when it was announced.
+            force_setattr(call, "attempt", known.attempt)
             self._counts.merged_calls += 1
             return
         session.part_active = True
@@ -186,8 +189,8 @@ def _meets_block(known: Sequence[Open], tool: str, args: Json) -> bool:
     return False
 
 
-def _meets_event(known: Sequence[Open], event: ToolCall) -> bool:
-    """Whether an event is another sighting of an open attempt of its id.
+def _meets_event(known: Sequence[Open], event: ToolCall) -> Open | None:
+    """Return the open attempt of its id that an event is another sighting of, if there is one.
 
     It meets the block that announced it, once; and another event, when they share an id. Without ids, two
     events are two attempts.
@@ -196,8 +199,8 @@ def _meets_event(known: Sequence[Open], event: ToolCall) -> bool:
         meets = (call.in_block and not call.in_event) or (call.in_event and event.call_id != "")
         if meets and call.same_call(event.tool, event.args):
             call.in_event = True
-            return True
-    return False
+            return call
+    return None
 
 
 def _name(block: dict[str, Json]) -> str:

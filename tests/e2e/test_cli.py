@@ -67,6 +67,15 @@ def test_the_demo_samples_break_exactly_what_their_scripts_say(tmp_path: Path) -
     assert {session for session, _ in found} <= {f"refund-{number:05d}" for number in range(3, 28, 4)}
 
 
+def test_run_and_check_raise_the_same_alerts(tmp_path: Path) -> None:
+    events, rules = write_samples(tmp_path, 200)
+    checked = guard("check", events, "--policy", rules, "--format", "jsonl").stdout.splitlines()
+    ran = guard("run", events, "--policy", rules, "--alerts", "jsonl:-", "--no-serve").stdout.splitlines()
+    assert len(checked) > 50
+    assert {json.loads(line)["alert_id"] for line in ran} == {json.loads(line)["alert_id"] for line in checked}
+    assert len(ran) == len(checked)
+
+
 def test_check_of_a_clean_trace_exits_0(tmp_path: Path, policy: Path) -> None:
     done = guard("check", "-", "--policy", policy, stdin=CLEAN + END)
     assert (done.returncode, done.stdout) == (0, b"")
