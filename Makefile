@@ -14,7 +14,7 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test test-slow lint format bench lock clean
+.PHONY: help setup setup-tests run test test-slow lint format docs bench lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,9 @@ lint: setup ## check style, types, import layers, spelling and declared dependen
 format: setup ## rewrite the code in the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: setup ## write the parts of the pages that are made from the code
+	$(BIN)/python -m tests.docs.generate
 
 bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	$(BIN)/python -m tests.bench

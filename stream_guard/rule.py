@@ -73,6 +73,7 @@ class Rule(Generic[P, S]):
 
     kind: ClassVar[str] = ""
     modes: ClassVar[frozenset[Mode]] = ALL_MODES
+    fires_once: ClassVar[bool] = False  # it speaks once per state, or only at the end: `for` means nothing to it
     state_version: ClassVar[int] = 1
     state_limit: ClassVar[int] = 1024  # bytes of one serialised state, whatever the events
     examples: ClassVar[Sequence[Example]] = ()

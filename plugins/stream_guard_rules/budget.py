@@ -35,6 +35,7 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
     """A session must not have more than ``n`` turns; it fires once, at turn n + 1."""
 
     kind = "max_turns"
+    fires_once = True
     state_limit = 16
     examples = (
         sg.Example(
@@ -91,6 +92,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
     """Input, output and thinking tokens together must not pass ``n``; it fires once, when they do."""
 
     kind = "max_total_tokens"
+    fires_once = True
     state_limit = 16
     examples = (
         sg.Example(

@@ -74,6 +74,7 @@ class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
     """
 
     kind = "must_include_text"
+    fires_once = True
     state_limit = 16
     examples = (
         sg.Example(

@@ -65,6 +65,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
     """
 
     kind = "ltl_formula"
+    fires_once = True
     state_limit = 64
     examples = (
         sg.Example(

@@ -1,4 +1,4 @@
-"""Commands for those who write policies: lint, schema, policy convert."""
+"""Commands for those who write policies: lint, schema, policy convert, policy test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stream_guard.cli.exits import USAGE
+from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
@@ -43,6 +43,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Work with policy files.", no_args_is_help=True)
     group.callback()(_policy_group)
     group.command("convert")(convert)
+    group.command("test")(run_tests)
     app.add_typer(group, name="policy")
 
 
@@ -94,6 +95,27 @@ def convert(
     renamed = [rule for rule in policy.rules if rule.slot != rule.id]
     for rule in renamed:
         typer.echo(f'{rule.place}: id "{rule.id}" is taken; this rule is now "{rule.slot}"', err=True)
+
+
+def run_tests(
+    files: Annotated[list[Path], typer.Argument(help="Policy files, or folders of them.", show_default=False)],
+    settings_file: SettingsFile = None,
+) -> None:
+    """Run the tests that stand beside the rules; exit 1 when one fails, 4 when there is none."""
+    from stream_guard.testing.policy_tests import run_policy_tests
+
+    registry = _registry(settings_file)
+    outcomes = [outcome for file in _expand(files) for outcome in run_policy_tests(load_policy(file, registry))]
+    failed = [outcome for outcome in outcomes if not outcome.holds]
+    for outcome in outcomes:
+        said = f": {outcome.problem}" if outcome.problem else ""
+        typer.echo(f"{'pass' if outcome.holds else 'FAIL'} {outcome.place} {outcome.rule_id}: {outcome.claim}{said}")
+    typer.echo(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed", err=True)
+    if failed:
+        raise typer.Exit(FINDINGS)
+    if not outcomes:
+        typer.echo("no rule has tests; nothing is proven", err=True)
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def _registry(settings_file: Path | None) -> Registry:

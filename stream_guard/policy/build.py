@@ -119,7 +119,7 @@ class RuleBuilder:
 
     def _sound(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
         """Whether the rule, each part of which is right, can fire at all."""
-        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind)]
+        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind)]
         self.report.add_flaws(("rules", number), found, rule_id)
         return not found
 
@@ -207,6 +207,13 @@ def _key_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
             message = f"{kind.kind} looks at {_words(handled)}, which has no {show(part)}, and would never fire"
             found.append(Flaw(("key", number), message, Code.KEY))
     return found
+
+
+def _hold_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
+    if form.hold is None or not kind.fires_once:
+        return []
+    message = f'{kind.kind} fires once, so it cannot keep firing for a while and would never fire; leave "for" out'
+    return [Flaw(("for",), message, Code.NEVER_FIRES)]
 
 
 def _words(events: frozenset[str]) -> str:

@@ -222,3 +222,31 @@ def test_plugins_shows_what_is_loaded_and_from_where() -> None:
     rows = {row["name"]: row for row in json.loads(guard("plugins", "--format", "json").stdout)}
     assert rows["rules"]["distribution"] == "stream-guard"
     assert "must_call_before" in rows["rules"]["provides"]["rules"]
+
+
+def test_policy_test_runs_the_tests_beside_the_rules(root: Path, tmp_path: Path) -> None:
+    sample = root / "deploy" / "policies" / "refunds.yaml"
+    done = guard("policy", "test", sample)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"3 passed, 0 failed")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(
+        "rules:\n"
+        "  - {id: x, kind: no_call, params: {tool: a}, tests: [{claim: silent, trace: [{call: a}]}, {trac: []}]}\n",
+        encoding="utf-8",
+    )
+    done = guard("policy", "test", wrong)
+    assert done.returncode == 1
+    assert b"fires at [0], wanted []" in done.stdout
+    assert b"unknown key 'trac'" in done.stdout
+
+
+def test_policy_test_without_tests_is_inconclusive(policy: Path) -> None:
+    assert guard("policy", "test", policy).returncode == 4
+
+
+def test_for_on_a_kind_that_fires_once_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "held.yaml"
+    path.write_text("rules:\n  - {id: x, kind: max_turns, params: {n: 1}, for: 1m}\n", encoding="utf-8")
+    done = guard("lint", path)
+    assert done.returncode == 2
+    assert b"fires once" in done.stdout

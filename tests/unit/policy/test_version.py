@@ -58,7 +58,6 @@ def test_what_decides_nothing_is_not_in_the_version(registry: Registry, other: s
         BASE.replace("severity: error", "scope: session"),
         BASE.replace("severity: error", "key: [session, run]"),
         BASE.replace("severity: error", "cooldown: 5"),
-        BASE.replace("severity: error", "for: 5"),
         BASE.replace("severity: error", "on_error: closed"),
         BASE.replace("severity: error", "unless: {path: labels.x, op: exists}"),
     ],
@@ -81,3 +80,8 @@ def test_a_version_is_short_and_stable(registry: Registry) -> None:
     found: Any = version(registry, BASE)
     assert len(found) == 16
     assert found == version(registry, BASE)
+
+
+def test_how_long_a_rule_must_keep_firing_is_in_the_version(registry: Registry) -> None:
+    text = BASE.replace("kind: max_turns", "kind: no_call").replace("{n: 5}", "{tool: a}")
+    assert version(registry, text.replace("severity: error", "for: 5")) != version(registry, text)

@@ -1,0 +1,65 @@
+"""Tests that stand beside rules in a policy: a trace, and where the rule must fire.
+
+    tests:
+      - claim: a refund before the confirmation is a hit
+        trace: [{call: issue_refund}]
+        hits: [0]
+
+``trace`` is in the shorthand of this package. ``hits`` lists positions in it, "deadline" or "end"; none means
+that the rule must stay silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from stream_guard.errors import Place
+from stream_guard.model import Json
+from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.testing.running import find
+
+_KEYS = {"claim", "trace", "hits"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one test of one rule."""
+
+    rule_id: str
+    claim: str
+    place: Place
+    problem: str = ""  # why it fails; empty when it holds
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rule fired exactly where the test says."""
+        return not self.problem
+
+
+def run_policy_tests(policy: Policy) -> Iterator[Outcome]:
+    """Run every test of every rule, each rule alone, and yield what came of it in file order."""
+    for spec in policy.rules:
+        # A test's trace is in order: nothing is held back for what might still come.
+        alone = replace(policy, rules=(spec,), max_out_of_orderness=0.0)
+        for number, test in enumerate(spec.tests, 1):
+            claim = str(test.get("claim", f"test {number}"))
+            yield Outcome(spec.id, claim, spec.place, _problem(alone, spec, dict(test)))
+
+
+def _problem(policy: Policy, spec: RuleSpec, test: dict[str, Json]) -> str:
+    unknown = sorted(set(test) - _KEYS)
+    if unknown:
+        return f"unknown key {unknown[0]!r}; a test has claim, trace and hits"
+    trace, wanted = test.get("trace"), test.get("hits", [])
+    if not isinstance(trace, list) or not isinstance(wanted, list):
+        return "a test needs a list `trace`, and `hits` must be a list"
+    try:
+        placed = find(policy, trace)
+    except (ValueError, TypeError, KeyError) as error:
+        return f"the trace cannot be read: {error}"
+    fired = [at for at, finding in placed if finding.rule_id == spec.id]
+    if fired == wanted:
+        return ""
+    said = "; ".join(f"{at}: {finding.detail}" for at, finding in placed) or "nothing"
+    return f"fires at {fired}, wanted {wanted} (it said: {said})"
