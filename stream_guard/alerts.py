@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 from stream_guard.model import Alert, Finding
 from stream_guard.redact import redact
 
@@ -21,7 +23,8 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         policy_version=policy_version,
         evidence=redact(finding.evidence),
         part=finding.part,
-        at=finding.at,
+        # A default is left out of JSON by identity: a finding from another process must not look different.
+        at=intern(finding.at),
         reason=finding.reason,
         tags=finding.tags,
         run_id=finding.run_id,

@@ -8,17 +8,20 @@ from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import Store
 from stream_guard.sessions.stores import MemoryStore
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
 
 
-def open_table(policy: Policy, counts: Counts | None = None, limits: Limits | None = None) -> SessionTable:
+def open_table(
+    policy: Policy, counts: Counts | None = None, limits: Limits | None = None, store: Store | None = None
+) -> SessionTable:
     """Return a session table for recorded events: each session goes by its own clock."""
     counts = counts if counts is not None else Counts()
     limits = limits or Limits()
     engine = Engine(policy, counts, mode="batch", max_states=limits.max_states)
-    return SessionTable(engine, MemoryStore(), counts, limits, shared_clock=False)
+    return SessionTable(engine, store or MemoryStore(), counts, limits, shared_clock=False)
 
 
 def evaluate(events: Iterable[Event], policy: Policy, *, counts: Counts | None = None) -> list[Finding]:

@@ -66,3 +66,13 @@ class Counts:
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
         self.alerts: defaultdict[tuple[str, Delivery], int] = defaultdict(int)  # by sink and what came of it
+
+    def add(self, other: Counts) -> None:
+        """Add what another part of the same work has counted."""
+        for name in self.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, int):
+                setattr(self, name, mine + theirs)
+                continue
+            for key, number in theirs.items():
+                mine[key] += number

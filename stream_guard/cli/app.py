@@ -12,6 +12,7 @@ from stream_guard.cli.demo import register as register_demo
 from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
 from stream_guard.cli.plugins import register as register_plugins
 from stream_guard.cli.policy import register as register_policy
+from stream_guard.cli.replay import register as register_replay
 from stream_guard.cli.run import register as register_run
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for register in (register_demo, register_run, register_check, register_policy, register_plugins):
+for register in (register_demo, register_run, register_check, register_replay, register_policy, register_plugins):
     register(app)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
 from stream_guard.cli.assembly import RunOptions, assemble
 from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import load_settings
@@ -82,7 +81,18 @@ def stop_on_signals() -> Iterator[Flag]:
             signal.signal(number, handler)
 
 
-def say_counts(counts: Counts, dead_letters: DeadLetters) -> None:
+class Buried(Protocol):
+    """The dead letters, as far as people are told of them."""
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+
+    def summary(self) -> list[str]:
+        """What was wrong, and where first."""
+
+
+def say_counts(counts: Counts, dead_letters: Buried) -> None:
     """Say on standard error what came in, what was found, and what could not be read."""
     events, findings = sum(counts.events.values()), sum(counts.findings.values())
     typer.echo(f"{counts.records} records, {events} events, {findings} findings", err=True)

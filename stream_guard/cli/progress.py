@@ -1,0 +1,99 @@
+"""How far long work has come: a bar with rate and remaining time on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import typer
+
+EVERY: Final = 10.0  # seconds between two plain lines
+
+Watch: TypeAlias = Callable[[int, Mapping[str, int]], None]
+"""Is told how many records were read, and where the next one stands in each file or partition."""
+
+
+@contextmanager
+def show_progress(source: str) -> Iterator[Watch]:
+    """Show on standard error how far the reading of a source has come."""
+    total = size_of(source)
+    if not sys.stderr.isatty():
+        yield PlainProgress(total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("replay"),
+        BarColumn(),
+        TextColumn("{task.fields[records]:,} records, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replay", total=total, records=0, rate=0.0)
+        began = time.monotonic()
+
+        def watch(records: int, positions: Mapping[str, int]) -> None:
+            rate = records / max(1e-6, time.monotonic() - began)
+            bar.update(task, completed=sum(positions.values()) if total else records, records=records, rate=rate)
+
+        yield watch
+
+
+class PlainProgress:
+    """A line every few seconds, for logs and pipes."""
+
+    def __init__(
+        self,
+        total: int | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] = lambda line: typer.echo(line, err=True),
+    ) -> None:
+        self._total = total
+        self._clock = clock
+        self._say = say
+        self._began = self._said = clock()
+        self._before: tuple[int, int] | None = None  # records and bytes that an earlier run had read
+
+    def __call__(self, records: int, positions: Mapping[str, int]) -> None:
+        """Hear how far it has come, and say so when it is time."""
+        done = sum(positions.values())
+        if self._before is None:
+            self._before = (records, done)
+        now = self._clock()
+        if now - self._said < EVERY:
+            return
+        self._said = now
+        seconds = now - self._began
+        line = f"{records} records, {(records - self._before[0]) / seconds:.0f}/s"
+        fresh = done - self._before[1]
+        if self._total and fresh > 0:
+            left = max(0.0, (self._total - done) * seconds / fresh)
+            line += f", {min(1.0, done / self._total):.0%}, about {left:.0f} s left"
+        self._say(line)
+
+
+def size_of(source: str) -> int | None:
+    """Return how many bytes of lines a file or folder holds, unpacked; None where nobody knows before the end."""
+    path = Path(source)
+    if path.is_file():
+        return _unpacked(path)
+    if not path.is_dir():
+        return None
+    return sum(_unpacked(file) for pattern in ("*.jsonl", "*.jsonl.gz") for file in path.glob(pattern))
+
+
+def _unpacked(path: Path) -> int:
+    size = path.stat().st_size
+    if path.suffix != ".gz" or size < 4:
+        return size
+    with path.open("rb") as file:
+        # RFC 1952: the last four bytes are the size before packing, modulo 2**32; good enough for a bar.
+        file.seek(-4, 2)
+        return max(size, int.from_bytes(file.read(4), "little"))

@@ -1,0 +1,127 @@
+"""``replay`` as a user meets it: with processes, checkpoints, sinks and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream_guard.cli.demo import write_samples
+
+SPANNING = """
+rules:
+  - { id: no-ledger, kind: no_call, params: { tool: adjust_ledger }, key: [agent] }
+"""
+
+
+def guard(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=180, check=False, env={**os.environ, **variables})
+
+
+def start(*arguments: str | Path, **variables: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
+    env = {**os.environ, **variables}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    write_samples(folder, 200)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checked(archive: Path) -> bytes:
+    done = guard("check", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl")
+    assert done.returncode == 1
+    assert done.stdout.count(b"\n") > 50
+    return done.stdout
+
+
+@pytest.mark.parametrize(("processes", "records"), [(1, 5000), (1, 7), (3, 500)])
+def test_replay_prints_what_check_prints_whatever_the_processes_and_batches(
+    archive: Path, checked: bytes, processes: int, records: int
+) -> None:
+    done = guard(
+        "replay",
+        archive / "events.jsonl",
+        "--policy",
+        archive / "policy.yaml",
+        "--format",
+        "jsonl",
+        "--processes",
+        str(processes),
+        STREAM_GUARD_COMMIT__RECORDS=str(records),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == checked
+
+
+def test_a_killed_replay_goes_on_and_its_sink_holds_every_alert_once(
+    archive: Path, checked: bytes, tmp_path: Path
+) -> None:
+    command = ("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl")
+    command += ("--processes", "2", "--checkpoint", tmp_path / "cp", "--emit", f"jsonl:{tmp_path / 'out.jsonl'}")
+    small = {"STREAM_GUARD_COMMIT__RECORDS": "50"}
+    process = start(*command, **small)
+    assert process.stdout is not None
+    process.stdout.readline()  # it has begun to print: some batch is out, and not all
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    done = guard(*command, **small)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.jsonl").read_bytes() == checked
+    again = guard(*command, **small)
+    assert (again.returncode, again.stdout) == (0, b"")
+
+
+def test_without_emit_nothing_is_written_anywhere(archive: Path, tmp_path: Path) -> None:
+    before = sorted(path.name for path in archive.iterdir())
+    guard("replay", archive, "--policy", archive / "policy.yaml", "--format", "jsonl")
+    assert sorted(path.name for path in archive.iterdir()) == before
+
+
+def test_a_checkpoint_of_another_replay_is_refused(archive: Path, tmp_path: Path) -> None:
+    command = ("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--checkpoint", tmp_path / "cp")
+    assert guard(*command).returncode == 0
+    done = guard(*command, "--to", "2030-01-01")
+    assert done.returncode == 2
+    assert b"was begun with --to inf" in done.stderr
+
+
+def test_a_key_that_spans_sessions_means_one_process_and_says_so(archive: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(SPANNING, encoding="utf-8")
+    done = guard("replay", archive / "events.jsonl", "--policy", policy, "--processes", "3")
+    assert done.returncode == 0
+    assert b"one process: the key of no-ledger spans sessions" in done.stderr
+
+
+def test_original_pace_can_be_stopped_and_says_how_to_go_on(archive: Path, tmp_path: Path) -> None:
+    command = ("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl")
+    process = start(*command, "--pace", "original", "--speed", "20", "--checkpoint", tmp_path / "cp")
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    assert first["session_id"] == "refund-00003"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert b"stopped before the end; it goes on from here with the same command" in said
+
+
+def test_json_is_one_list(archive: Path) -> None:
+    done = guard("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "json")
+    assert len(json.loads(done.stdout)) > 50
+
+
+def test_findings_at_the_gate_exit_1(archive: Path) -> None:
+    done = guard("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--fail-on", "critical")
+    assert done.returncode == 1
