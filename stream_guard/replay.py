@@ -8,57 +8,26 @@ changes it: every share reads the whole input, numbers the records alike, and ju
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
 from typing import Any, Final, Protocol, TypeAlias
-from zlib import crc32
 
 import msgspec
 
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
-from stream_guard.errors import DecodeError
-from stream_guard.model import Event, Finding
+from stream_guard.model import Finding
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Record, Source
+from stream_guard.ports import Record, Source
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
+from stream_guard.sieve import Sieve
 
 END: Final = 2**63  # the number of what only the end of the input reveals
 NEXT_META: Final = "next"
 TOLD_META: Final = "told"
 
 Numbered: TypeAlias = tuple[int, Finding]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Some of the sessions: those whose id falls to this number."""
-
-    number: int = 0
-    of: int = 1
-
-    def holds(self, session_id: str) -> bool:
-        """Whether the session is one of these; every session is in exactly one share."""
-        # A checksum, because Python's own hash differs from process to process.
-        return self.of == 1 or crc32(session_id.encode("utf-8", "surrogatepass")) % self.of == self.number
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of event time, from ``start`` up to, and without, ``stop``."""
-
-    start: float = -inf
-    stop: float = inf
-
-    def holds(self, moment: float | None) -> bool:
-        """Whether a time lies in it; an event without a time lies nowhere but in all of time."""
-        if moment is None:
-            return self.start == -inf and self.stop == inf
-        return self.start <= moment < self.stop
 
 
 def can_be_shared(policy: Policy) -> bool:
@@ -69,64 +38,6 @@ def can_be_shared(policy: Policy) -> bool:
 def without_eviction(limits: Limits) -> Limits:
     """Return limits under which no session is closed to make room: who is closed would depend on the batches."""
     return limits.model_copy(update={"max_live": sys.maxsize})
-
-
-class Pacer:
-    """Lets events pass at the speed at which they happened, or a multiple of it.
-
-    ``wait`` takes seconds and returns early when the replay is stopped. Time that runs backwards waits for nothing.
-    """
-
-    def __init__(
-        self, speed: float, wait: Callable[[float], object], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._speed = speed
-        self._wait = wait
-        self._clock = clock
-        self._first: tuple[float, float] | None = None  # event time and our own, when the first event passed
-
-    def pass_at(self, moment: float) -> None:
-        """Return when it is the moment's turn."""
-        now = self._clock()
-        if self._first is None:
-            self._first = (moment, now)
-        happened, began = self._first
-        early = began + (moment - happened) / self._speed - now
-        if early > 0:
-            self._wait(early)
-
-
-class Sieve:
-    """A decoder that lets through the events of one share that lie in the span; ``left_out`` counts the others."""
-
-    def __init__(
-        self, decoder: Decoder, share: Share | None = None, span: Span | None = None, pacer: Pacer | None = None
-    ) -> None:
-        self._decode = decoder.decode
-        self._share = share or Share()
-        self._span = span or Span()
-        self._pacer = pacer
-        self.left_out = 0
-
-    def decode(self, record: Record) -> Sequence[Event]:
-        """Return the events that are wanted; a record nobody can read is refused by the first share alone."""
-        try:
-            events = self._decode(record)
-        except DecodeError:
-            if self._share.number == 0:
-                raise
-            return ()
-        kept = []
-        for event in events:
-            if not self._share.holds(event.session_id):
-                continue
-            if not self._span.holds(event.time):
-                self.left_out += 1
-                continue
-            if self._pacer is not None and event.time is not None:
-                self._pacer.pass_at(event.time)
-            kept.append(event)
-        return kept
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):

@@ -17,32 +17,27 @@ from urllib.parse import parse_qs, quote
 import msgspec
 import typer
 
-from stream_guard.alerts import make_alert
 from stream_guard.batch import open_table
-from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.cli.assembly import make_decoder
 from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.outlet import Outlet
 from stream_guard.cli.progress import show_progress
 from stream_guard.cli.run import say_counts, stop_on_signals
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
-from stream_guard.embedded import SINK_META, SOURCE_META, position_of
+from stream_guard.embedded import SOURCE_META
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
-from stream_guard.model import Alert, Finding, Severity
+from stream_guard.model import Severity
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Sink
 from stream_guard.registry import Registry, build_registry
 from stream_guard.replay import (
     TOLD_META,
     HereWorker,
-    Pacer,
     Reader,
     Replay,
-    Share,
-    Sieve,
-    Span,
     Told,
     Worker,
     can_be_shared,
@@ -51,6 +46,7 @@ from stream_guard.replay import (
 from stream_guard.replay_process import ProcessWorker
 from stream_guard.sessions.stores import CheckpointStore
 from stream_guard.settings import Settings, load_settings
+from stream_guard.sieve import Pacer, Share, Sieve, Span
 from stream_guard.sources import open_source
 
 _WHAT_META = "replay"
@@ -261,55 +257,6 @@ def _open_progress(job: Job, registry: Registry, opened: ExitStack) -> Checkpoin
             )
     store.commit({_WHAT_META: msgspec.json.encode(wanted)})
     return store
-
-
-class Outlet:
-    """Where the findings go: printed as they come, and to the sinks that --emit names."""
-
-    def __init__(
-        self,
-        version: str,
-        form: FindingFormat,
-        emit: Sequence[str],
-        registry: Registry,
-        settings: Settings,
-        progress: CheckpointStore | None,
-    ) -> None:
-        self.worst: Severity | None = None
-        self.leader: Replay | None = None
-        self._version = version
-        self._progress = progress
-        self._listed: list[Alert] | None = [] if form is FindingFormat.JSON else None
-        self._sinks: dict[str, Sink] = {}
-        for text in emit:
-            self._sinks[text] = open_sink(text, registry, settings, position_of(progress, f"{SINK_META}{text}"))
-        printed = "console" if form is FindingFormat.TABLE else "jsonl:-"
-        self._printer = None if self._listed is not None else open_sink(printed, registry, settings)
-
-    def give(self, found: list[Finding]) -> None:
-        """Print and send, and write down how far that came."""
-        alerts = [make_alert(finding, self._version) for finding in found if not finding.shadow]
-        severities = [finding.severity for finding in found if not finding.shadow]
-        self.worst = max([*severities, *([] if self.worst is None else [self.worst])], default=None)
-        if self._printer is not None:
-            self._printer.send(alerts)
-        if self._listed is not None:
-            self._listed += alerts
-        meta = {}
-        for name, sink in self._sinks.items():
-            if alerts:
-                sink.send(alerts)
-            meta[f"{SINK_META}{name}"] = msgspec.json.encode(sink.flush())
-        if self._progress is not None:
-            meta[TOLD_META] = msgspec.json.encode(sorted(self.leader.told if self.leader else ()))
-            self._progress.commit(meta)
-
-    def close(self) -> None:
-        """Print the list, where one was asked for, and close the sinks."""
-        if self._listed is not None:
-            typer.echo(msgspec.json.format(msgspec.json.encode(self._listed), indent=2).decode())
-        for sink in self._sinks.values():
-            sink.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,17 @@ def test_replay_prints_what_check_prints_whatever_the_processes_and_batches(
 def test_a_killed_replay_goes_on_and_its_sink_holds_every_alert_once(
     archive: Path, checked: bytes, tmp_path: Path
 ) -> None:
-    command = ("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl")
-    command += ("--processes", "2", "--checkpoint", tmp_path / "cp", "--emit", f"jsonl:{tmp_path / 'out.jsonl'}")
+    command: list[str | Path] = ["replay", archive / "events.jsonl", "--policy", archive / "policy.yaml"]
+    command += [
+        "--format",
+        "jsonl",
+        "--processes",
+        "2",
+        "--checkpoint",
+        tmp_path / "cp",
+        "--emit",
+        f"jsonl:{tmp_path / 'out.jsonl'}",
+    ]
     small = {"STREAM_GUARD_COMMIT__RECORDS": "50"}
     process = start(*command, **small)
     assert process.stdout is not None

@@ -25,18 +25,15 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.replay import (
     HereWorker,
-    Pacer,
     Reader,
     Replay,
-    Share,
-    Sieve,
-    Span,
     Told,
     can_be_shared,
     without_eviction,
 )
 from stream_guard.sessions.stores import MemoryStore
 from stream_guard.settings import Sessions as Limits
+from stream_guard.sieve import Pacer, Share, Sieve, Span
 from stream_guard.testing import rule_spec
 
 REGISTRY = build_registry()
