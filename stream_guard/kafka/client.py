@@ -96,6 +96,26 @@ def connect(kind: str, servers: Sequence[str], kafka: Kafka, **options: Any) -> 
         raise
 
 
+def open_consumer(servers: Sequence[str], kafka: Kafka, *, refresh: float = 300.0) -> Connection:
+    """Return a consumer that belongs to no group, commits nothing and moves nowhere by itself.
+
+    ``refresh`` is how many seconds old its picture of the cluster may be.
+    """
+    return connect(
+        "KafkaConsumer",
+        servers,
+        kafka,
+        enable_auto_commit=False,
+        # Positions are ours: where one of them is out of range, going elsewhere would skip records in silence.
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        # A mistake in a topic's name must not make that topic.
+        allow_auto_create_topics=False,
+        metadata_max_age_ms=int(refresh * 1000),
+        receive_message_max_bytes=256 << 20,
+    )
+
+
 def _keep_trying(
     make: Callable[..., Any], servers: Sequence[str], kafka: Kafka, options: dict[str, Any], log: ClientLog
 ) -> Any:
@@ -128,7 +148,7 @@ def _attempt(make: Callable[..., Any], limit: float, options: dict[str, Any]) ->
             bootstrap_timeout_ms=round(limit * 1000),
             # Not the default of 50 ms: an account may be locked after a few wrong passwords.
             reconnect_backoff_ms=500,
-            reconnect_backoff_max_ms=5_000,
+            reconnect_backoff_max_ms=2_000,
             kafka_client=remember,
             **options,
         )

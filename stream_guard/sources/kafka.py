@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address, parse_address
-from stream_guard.kafka.client import BrokerError, Connection, connect
+from stream_guard.kafka.client import BrokerError, open_consumer
 from stream_guard.ports import Record
 from stream_guard.settings import Kafka
 from stream_guard.sources.kafka_range import Range, Wanted, origin_of, resolve
@@ -56,13 +56,15 @@ class KafkaSource:
         self._next: dict[str, int] = {}  # by origin: what a checkpoint remembers
         self._fetched: dict[Any, int] = {}  # by partition: what will be fetched next
         self._ranges: dict[Any, Range] = {}
+        self._ends: dict[Any, int] = {}  # by partition: where it ends, as far as we heard
+        self._assigned: set[Any] = set()  # what is fetched from at present
         self._passed_by: set[Any] = set()  # partitions that gave nothing although they have something
         self._quiet = 0.0  # seconds of waiting for records
         self._away_since: float | None = None
         self._blocked_since: float | None = None
         self._looked = time.monotonic()
         try:
-            self._connection = _open_consumer(address, kafka)
+            self._connection = open_consumer(address.servers, kafka, refresh=LOOK_FOR_PARTITIONS)
         except BrokerError as error:
             raise SourceError(str(error)) from error
         self._consumer: Any = self._connection.client
@@ -117,10 +119,9 @@ class KafkaSource:
         except KafkaError as error:
             raise SourceError(f"{self._address}: its offsets cannot be looked up: {error}") from error
         self._ranges |= ranges
-        self._consumer.assign(list(self._ranges))
         for partition, chosen in ranges.items():
-            self._consumer.seek(partition, chosen.start)
             self._fetched[partition] = self._next[origin_of(partition)] = chosen.start
+            self._ends[partition] = chosen.end
 
     def _is_unfinished(self) -> bool:
         return self._follow or any(
@@ -135,10 +136,7 @@ class KafkaSource:
         try:
             self._steer()
             batches = self._consumer.poll(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
-            for partition in self._fetched.keys() - batches.keys():
-                # Ends of transactions have offsets too, and no record to tell of them.
-                if (at := self._consumer.position(partition, timeout_ms=0)) is not None:
-                    self._fetched[partition] = at
+            self._note_progress(batches)
         except KafkaError as error:
             self._refuse(error)
             batches = {}
@@ -146,21 +144,41 @@ class KafkaSource:
             origin, stop = origin_of(partition), self._ranges[partition].stop
             kept = [self._convert(origin, record) for record in records if stop is None or record.offset < stop]
             self._merger.add(origin, kept)
-            self._fetched[partition] = records[-1].offset + 1
             self._passed_by.discard(partition)
         self._quiet = 0.0 if batches else self._quiet + time.monotonic() - began
         return bool(batches)
 
     def _steer(self) -> None:
-        """Fetch only from partitions of which more is wanted now."""
-        paused = self._consumer.paused()
-        for partition, fetched in self._fetched.items():
-            stop = self._ranges[partition].stop
-            enough = self._merger.is_full(origin_of(partition)) or (stop is not None and fetched >= stop)
-            if enough and partition not in paused:
-                self._consumer.pause(partition)
-            elif partition in paused and not enough:
-                self._consumer.resume(partition)
+        """Fetch only from partitions of which more is wanted now.
+
+        By assigning them, not by pausing the others: kafka-python 3.0 never gives out again what it had
+        fetched of a partition when that was paused.
+        """
+        wanted = {
+            partition
+            for partition in self._fetched
+            if self._is_wanted(partition)
+            and self._merger.fill_of(origin_of(partition)) < (1.0 if partition in self._assigned else 0.5)
+        }
+        if wanted == self._assigned or not wanted:
+            return
+        self._consumer.assign(sorted(wanted))
+        for partition in wanted - self._assigned:
+            self._consumer.seek(partition, self._fetched[partition])
+        self._assigned = wanted
+
+    def _is_wanted(self, partition: Any) -> bool:
+        stop = self._ranges[partition].stop
+        return stop is None or self._fetched[partition] < stop
+
+    def _note_progress(self, batches: Mapping[Any, Sequence[Any]]) -> None:
+        for partition in self._assigned:
+            if partition in batches:
+                self._fetched[partition] = batches[partition][-1].offset + 1
+            elif (at := self._consumer.position(partition, timeout_ms=0)) is not None:
+                # Ends of transactions have offsets too, and no record to tell of them.
+                self._fetched[partition] = at
+            self._ends[partition] = max(self._ends[partition], self._consumer.highwater(partition) or 0)
 
     def _convert(self, origin: str, record: Any) -> Record:
         value = record.value or b""  # none: a key was taken back
@@ -193,11 +211,8 @@ class KafkaSource:
     def _has_more(self, partition: Any) -> bool:
         if partition in self._passed_by:
             return False
-        chosen = self._ranges[partition]
-        end = chosen.stop
-        if end is None:
-            end = max(chosen.end, self._consumer.highwater(partition) or 0)
-        return self._fetched[partition] < int(end)
+        stop = self._ranges[partition].stop
+        return self._fetched[partition] < (self._ends[partition] if stop is None else stop)
 
     def _check_broker(self) -> None:
         """When nothing comes, find out whether there is nothing or nobody; SourceError when patience has run out."""
@@ -256,8 +271,8 @@ class KafkaSource:
                 self._consumer, list(self._fetched), self._wanted, fetched, follow=self._follow
             ).items():
                 if chosen.start != self._fetched[partition]:
-                    self._consumer.seek(partition, chosen.start)
                     self._fetched[partition] = chosen.start
+                    self._assigned.discard(partition)  # so that it is sought again
             return
         raise SourceError(f"{self._address}: cannot be read any further: {error}") from error
 
@@ -271,19 +286,3 @@ def open_kafka(
     except ValueError as error:
         raise SourceError(str(error)) from None
     return KafkaSource(address, kafka or Kafka(), follow=follow, limit=limit, positions=positions)
-
-
-def _open_consumer(address: Address, kafka: Kafka) -> Connection:
-    return connect(
-        "KafkaConsumer",
-        address.servers,
-        kafka,
-        enable_auto_commit=False,
-        # Positions are ours: where one of them is out of range, going elsewhere would skip records in silence.
-        auto_offset_reset="none",
-        isolation_level="read_committed",
-        # A mistake in a topic's name must not make that topic.
-        allow_auto_create_topics=False,
-        metadata_max_age_ms=int(LOOK_FOR_PARTITIONS * 1000),
-        receive_message_max_bytes=256 << 20,
-    )

@@ -10,8 +10,8 @@ from typing import Final
 from stream_guard.ports import Record
 
 # What may wait of one partition while another is read; more would only fill the memory.
-MAX_WAITING: Final = 2_000
-MAX_WAITING_BYTES: Final = 8 << 20
+MAX_WAITING: Final = 5_000
+MAX_WAITING_BYTES: Final = 16 << 20
 
 
 class Merger:
@@ -34,9 +34,12 @@ class Merger:
         """Whether records of the origin are waiting."""
         return bool(self._queues.get(origin))
 
-    def is_full(self, origin: str) -> bool:
-        """Whether enough of the origin is waiting."""
-        return len(self._queues.get(origin, ())) >= MAX_WAITING or self._bytes.get(origin, 0) >= MAX_WAITING_BYTES
+    def fill_of(self, origin: str) -> float:
+        """How much of the origin is waiting, where 1 is as much as there should be."""
+        return max(
+            len(self._queues.get(origin, ())) / MAX_WAITING,
+            self._bytes.get(origin, 0) / MAX_WAITING_BYTES,
+        )
 
     def take(self, awaited: Set[str]) -> Iterator[Record]:
         """Yield what can be ordered: up to the moment when an awaited origin has nothing waiting."""

@@ -99,7 +99,7 @@ class Cluster:
         """Give a topic more partitions."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            admin.create_partitions({topic: {"count": total}})
+            admin.create_partitions({topic: total})
         finally:
             admin.close()
 

@@ -68,6 +68,9 @@ def server_properties(folder: Path, ports: Mapping[str, int], certificates: Cert
         "log.dirs": str(folder / "data"),
         # A topic that appears because somebody misspelt it would hide mistakes.
         "auto.create.topics.enable": "false",
+        # A broker that was killed may register again when its last session has run out.
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "1500",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "4194304",
         "num.network.threads": "2",
