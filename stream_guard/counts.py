@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
@@ -11,12 +11,14 @@ Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 Delivery: TypeAlias = Literal["ok", "failed", "rejected"]
+ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
+ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd)
 
 
 class Counts:
-    """Numbers that only grow, except ``sessions``; whoever sees something happen adds to them.
+    """Numbers that only grow, except ``sessions`` and ``lag``; whoever sees something happen adds to them.
 
     The engine adds per event, so these are bare ints and dicts: a metric object here would cost more
     than the rules do. Where the key is a rule, it is the rule's position in ``Policy.rules``; a missing
@@ -29,12 +31,15 @@ class Counts:
         "dead_letters",
         "decode_errors",
         "duplicate_events",
+        "earlier",
         "events",
         "evictions",
         "findings",
         "hits",
+        "lag",
         "late_events",
         "merged_calls",
+        "policy_reloads",
         "records",
         "rule_errors",
         "sessions",
@@ -46,6 +51,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.records = 0  # read from the sources, whatever became of them
+        self.lag = 0  # records that wait in the topics, when last looked
         self.events: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 0)  # that rules saw; `[type(event)] += 1`
         self.decode_errors: defaultdict[str, int] = defaultdict(int)  # by format
 
@@ -53,10 +59,12 @@ class Counts:
         self.findings: defaultdict[int, int] = defaultdict(int)  # by rule: what became of the hits, shadow ones too
         self.unevaluable: defaultdict[int, int] = defaultdict(int)  # by rule: events it could not judge
         self.rule_errors: defaultdict[int, int] = defaultdict(int)  # by rule: handlers that raised
+        self.earlier: defaultdict[ByRule, int] = defaultdict(int)  # the sums of these for policies that were replaced
+        self.policy_reloads: defaultdict[ReloadResult, int] = defaultdict(int)  # changes of the policy file
         self.suppressed = 0  # findings that a cooldown held back
         self.state_resets = 0  # states forgotten because their rule was edited
 
-        self.sessions = 0  # open now; the one number that goes down
+        self.sessions = 0  # open now; goes down as well
         self.closed: defaultdict[CloseReason, int] = defaultdict(int)
         self.evictions: defaultdict[Eviction, int] = defaultdict(int)  # a limit of `sessions` settings that bit
         self.late_events = 0  # older than what the session had already judged; judged all the same
@@ -66,6 +74,18 @@ class Counts:
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
         self.alerts: defaultdict[tuple[str, Delivery], int] = defaultdict(int)  # by sink and what came of it
+
+    def begin_policy(self) -> None:
+        """Another policy judges from here on: positions mean other rules, so what was counted by rule is summed up."""
+        for name in get_args(ByRule):
+            by_rule = getattr(self, name)
+            self.earlier[name] += sum(by_rule.values())
+            by_rule.clear()
+
+    def total(self, name: ByRule) -> int:
+        """Return what was counted over all rules, those of replaced policies too."""
+        counted: dict[int, int] = getattr(self, name)
+        return self.earlier[name] + sum(counted.values())
 
     def add(self, other: Counts) -> None:
         """Add what another part of the same work has counted."""

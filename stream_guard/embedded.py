@@ -14,10 +14,13 @@ from typing import Final, Protocol
 import msgspec
 
 from stream_guard.alerts import make_alert
+from stream_guard.engine import Engine
 from stream_guard.errors import SinkError
 from stream_guard.model import Alert, Finding
 from stream_guard.pipeline import Pipeline
+from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record, Sink, Source
+from stream_guard.reload import ReloadingPolicy
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Commit
 
@@ -53,6 +56,9 @@ class Observer(Protocol):
     def batch(self, records: int, seconds: float) -> None:
         """Hear of a batch; one of no records says that there was nothing to do."""
 
+    def use_policy(self, policy: Policy) -> None:
+        """Hear that another policy judges from here on; what was counted by rule is of the old one until then."""
+
 
 class EmbeddedRunner:
     """Reads a source to its end, or until it is stopped; sends alerts; remembers how far it came."""
@@ -82,8 +88,11 @@ class EmbeddedRunner:
         if checkpoint is not None and (clock := checkpoint.meta().get(CLOCK_META)) is not None:
             table.watermark = float(clock)
 
-    def run(self, *, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Judge everything the source gives; its end is the end of all sessions, being stopped is not."""
+    def run(self, *, stopped: Callable[[], bool] = lambda: False, reloading: ReloadingPolicy | None = None) -> None:
+        """Judge everything the source gives; its end is the end of all sessions, being stopped is not.
+
+        A policy that reloads comes into force between two commits.
+        """
         self.commit()  # before anything is sent: where sinks and dead letters stood is part of the promise
         pending, last = 0, time.monotonic()
         for chunk, quiet in _chunks(self._source, min(CHUNK, self._often.records)):
@@ -93,11 +102,22 @@ class EmbeddedRunner:
             if pending and (quiet or due):
                 self.commit()
                 pending, last = 0, time.monotonic()
+            if not pending and reloading is not None and (policy := reloading.poll()) is not None:
+                self._use_policy(policy)
             if stopped():
                 break
         else:
             self._table.end_all(self._found)
         self.commit()
+
+    def _use_policy(self, policy: Policy) -> None:
+        """Let another policy judge from here on; everything so far was committed under the old one."""
+        engine = Engine(policy, self._counts, mode="stream", max_states=self._table.engine.max_states)
+        self._table.use(engine)
+        if self._observer is not None:
+            self._observer.use_policy(policy)
+        else:
+            self._counts.begin_policy()
 
     def _judge(self, chunk: list[Record]) -> None:
         began = time.perf_counter()

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stream_guard.counts import CloseReason, Counts, DeadLetterClass, Eviction
+from stream_guard.counts import CloseReason, Counts, DeadLetterClass, Eviction, ReloadResult
 from stream_guard.model import Event
 from stream_guard.policy.spec import RuleSpec
 
@@ -51,8 +51,7 @@ class Metrics(Collector):
         """
         for (name, labels), value in self._by_rule().items():
             self._finished[name, labels] = value
-        for counted in (self._counts.hits, self._counts.findings, self._counts.unevaluable, self._counts.rule_errors):
-            counted.clear()
+        self._counts.begin_policy()
         self._rules = tuple((rule.id, rule.severity.word) for rule in rules)
 
     def collect(self) -> Iterator[Metric]:
@@ -66,6 +65,7 @@ class Metrics(Collector):
     def _input(self) -> Iterator[Metric]:
         counts = self._counts
         yield _total("records", "Records read from sources", counts.records)
+        yield GaugeMetricFamily("stream_guard_lag_records", "Records that wait in topics", value=counts.lag)
         events: dict[Labels, int] = {(_tag(kind),): number for kind, number in dict(counts.events).items()}
         yield _labelled("events", "Events judged", ("kind",), events)
         yield _labelled(
@@ -96,6 +96,8 @@ class Metrics(Collector):
         ):
             yield _labelled(name, text, labels, {key[1]: value for key, value in numbers.items() if key[0] == name})
         yield _total("suppressed", "Findings held back by a cooldown", self._counts.suppressed)
+        reloads = _by_word(self._counts.policy_reloads, get_args(ReloadResult))
+        yield _labelled("policy_reloads", "Changes of the policy file, and what came of them", ("result",), reloads)
         yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(self._rules))
 
     def _output(self) -> Iterator[Metric]:

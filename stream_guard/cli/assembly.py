@@ -23,6 +23,7 @@ from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Sink
 from stream_guard.registry import Registry
+from stream_guard.reload import ReloadingPolicy
 from stream_guard.sessions.stores import CheckpointStore, MemoryStore
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Settings
@@ -42,6 +43,7 @@ class RunOptions:
     dead_letters: str | None = None  # a file, or kafka://...
     follow: bool = False
     serve: bool = True
+    reloading: ReloadingPolicy | None = None  # follows the file that the policy came from
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
     with ExitStack() as opened:
         checkpoint = _open_checkpoint(options, opened)
         counts = Counts()
+        if options.reloading is not None:
+            counts.policy_reloads = options.reloading.results
         decoder = make_decoder(options.form, registry, settings)
         sinks: dict[str, Sink] = {}
         for text in options.alerts:
@@ -116,6 +120,10 @@ class Watch:
         self._metrics = metrics
         self._status = status
         self.url = status.url
+
+    def use_policy(self, policy: Policy) -> None:
+        """Hear of another policy."""
+        self._metrics.use_rules(policy.rules)
 
     def batch(self, records: int, seconds: float) -> None:
         """Hear of a batch of records."""

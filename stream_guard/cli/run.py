@@ -15,6 +15,7 @@ from stream_guard.cli.assembly import RunOptions, assemble
 from stream_guard.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from stream_guard.reload import ReloadingPolicy
 from stream_guard.settings import load_settings
 from stream_guard.sources import is_endless
 
@@ -44,27 +45,33 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
     serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
+    reload: Annotated[
+        bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")
+    ] = None,
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
     settings = load_settings(settings_file)
     registry = build_registry(settings.plugins)
+    follow = is_endless(source) if follow is None else follow
+    reloading = ReloadingPolicy(policy, registry) if (follow if reload is None else reload) else None
     options = RunOptions(
         source=source,
-        policy=load_policy(policy, registry),
+        policy=reloading.current if reloading is not None else load_policy(policy, registry),
         alerts=tuple(alerts or ("console",)),
         form=form,
         checkpoint=checkpoint,
         dead_letters=dead_letters,
-        follow=is_endless(source) if follow is None else follow,
+        follow=follow,
         serve=serve,
+        reloading=reloading,
     )
     for warning in options.policy.warnings:
         typer.echo(str(warning), err=True)
     with stop_on_signals() as stop, assemble(options, registry, settings, stop) as ready:
         if ready.url:
             typer.echo(f"metrics at {ready.url}/metrics", err=True)
-        ready.runner.run(stopped=stop.is_set)
+        ready.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(ready.counts, ready.dead_letters)
 
 
@@ -94,14 +101,14 @@ class Buried(Protocol):
 
 def say_counts(counts: Counts, dead_letters: Buried) -> None:
     """Say on standard error what came in, what was found, and what could not be read."""
-    events, findings = sum(counts.events.values()), sum(counts.findings.values())
+    events, findings = sum(counts.events.values()), counts.total("findings")
     typer.echo(f"{counts.records} records, {events} events, {findings} findings", err=True)
     told = {
         "duplicates dropped": counts.duplicate_events,
         "late events": counts.late_events,
         "results without a call": counts.unpaired_results,
-        "events a rule could not judge": sum(counts.unevaluable.values()),
-        "errors inside rules": sum(counts.rule_errors.values()),
+        "events a rule could not judge": counts.total("unevaluable"),
+        "errors inside rules": counts.total("rule_errors"),
         "states forgotten because a rule changed": counts.state_resets,
         "findings held back by a cooldown": counts.suppressed,
         "limits that were reached": sum(counts.evictions.values()),

@@ -41,22 +41,40 @@ class SessionTable:
         *,
         shared_clock: bool = True,
     ) -> None:
-        self.engine = engine
         self.store = store
         self.counts = counts
         self.limits = limits or Limits()
         self.shared_clock = shared_clock
         self.watermark = -inf
-        span = self._span if engine.spanning else None
-        self._tracker = Tracker(engine, counts, span, max_open_calls=self.limits.max_open_calls)
-        self._idle = engine.policy.idle
-        self._lateness = engine.policy.max_out_of_orderness
+        self._obey(engine)
         self._half_window = max(1, self.limits.duplicate_window // 2)
         self._touched: dict[str, Session] = {}  # since the last commit
         self._clean: dict[str, Session] = {}  # still unpacked, and stored as they are
         self._heap: list[tuple[float, str]] = []
         self._arrivals = 0
         self._restore()
+
+    def _obey(self, engine: Engine) -> None:
+        self.engine = engine
+        span = self._span if engine.spanning else None
+        self._tracker = Tracker(engine, self.counts, span, max_open_calls=self.limits.max_open_calls)
+        self._idle = engine.policy.idle
+        self._lateness = engine.policy.max_out_of_orderness
+
+    def use(self, engine: Engine) -> None:
+        """Let another policy judge from here on; what rules remember that did not change stays, the rest is counted.
+
+        Sessions are packed under the old policy and unpacked under the new one when they are next needed.
+        """
+        for session_id, session in self._touched.items():
+            self.store.put(session_id, pack(session, self.engine), self._deadline(session))
+        self._touched.clear()
+        self._clean.clear()
+        sooner = max(0.0, self._idle - engine.policy.idle)
+        if sooner:  # a shorter silence ends sessions earlier than they were going to be looked at
+            self._heap = [(deadline - sooner, session_id) for deadline, session_id in self._heap]
+            self._next_due -= sooner
+        self._obey(engine)
 
     def _restore(self) -> None:
         for session_id, deadline in self.store.deadlines():
@@ -285,7 +303,8 @@ class SessionTable:
             self.engine.fire(session, time, out)
         end = session.make_end("idle" if reason == "evicted" else reason, time)
         spanning = next((group for group in self.engine.spanning if group.owns(session.id)), None)
-        self.engine.end(session, end, out, index=spanning.index if spanning else None)
+        if spanning is not None or session.id[0] != MARK:  # a cell of a key that no rule has any more is only dropped
+            self.engine.end(session, end, out, index=spanning.index if spanning else None)
         self._touched.pop(session.id, None)
         self._clean.pop(session.id, None)
         self.store.drop(session.id)
@@ -311,6 +330,11 @@ class SessionTable:
         """Return the rules' states of a session, for tests and for explanations."""
         session = self._at_hand(session_id)
         return list(session.states.values()) if session is not None else []
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._touched)
 
     def relieve(self) -> None:
         """Pack sessions away when there are more in memory than the limit says."""
