@@ -2,14 +2,19 @@
 
 import stream_guard as sg
 from stream_guard_rules.budget import MaxTotalTokens, MaxTurns
-from stream_guard_rules.calls import MustCallOnce, NoCall
+from stream_guard_rules.calls import MustCall, MustCallOnce, MustCallOnly, NoCall
+from stream_guard_rules.confirmation import MustConfirmBefore
 from stream_guard_rules.consistency import MustRemainConsistent
+from stream_guard_rules.disclosure import NoLongQuote, NoPii
 from stream_guard_rules.followup import MustFollowup
 from stream_guard_rules.grounding import MustBeGrounded
+from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
 from stream_guard_rules.schema import MustMatchJsonSchema
 from stream_guard_rules.sequence import MustCallBefore
 from stream_guard_rules.temporal import LtlFormula
+from stream_guard_rules.tool_guard import ToolGuard
+from stream_guard_rules.wording import MustMatchText
 
 
 @sg.hookimpl
@@ -18,16 +23,27 @@ def stream_guard_rules() -> list[sg.RuleType]:
     return [
         ForbiddenText,
         LtlFormula,
+        MaxCalls,
+        MaxFailedCalls,
+        MaxParallelCalls,
+        MaxTextLength,
         MaxTotalTokens,
         MaxTurns,
         MustBeGrounded,
+        MustCall,
         MustCallBefore,
         MustCallOnce,
+        MustCallOnly,
+        MustConfirmBefore,
         MustFollowup,
         MustIncludeText,
         MustIncludeTextEach,
         MustMatchJsonSchema,
+        MustMatchText,
         MustRemainConsistent,
         NoCall,
+        NoLongQuote,
+        NoPii,
         RequiredStopReason,
+        ToolGuard,
     ]

@@ -1,4 +1,4 @@
-"""Rules about single tools: never to be called, or exactly once."""
+"""Rules about which tools are called: never, only these, at least once, exactly once."""
 
 from __future__ import annotations
 
@@ -36,6 +36,114 @@ class NoCall(sg.Rule[NoCallParams, sg.NoState]):
     def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
         """Say no to every attempt: that the tool is named is all there is to know."""
         return sg.Hit(f"{call.tool} was called", {"tool": call.tool})
+
+
+class MustCallOnlyParams(sg.Params):
+    """Parameters of ``must_call_only``."""
+
+    tool: sg.ToolPattern = Field(description="the tools that may be called: a name, a glob, or a list of them")
+
+
+class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
+    """No tool but ``tool`` may be called; every attempt at another one is a hit."""
+
+    kind = "must_call_only"
+    examples = (
+        sg.Example(
+            claim="a call of another tool is a hit",
+            params={"tool": ["search_docs", "read_*"]},
+            trace=[{"call": "read_file"}, {"call": "write_file"}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="the tools that are named are free",
+            params={"tool": ["search_docs", "read_*"]},
+            trace=[{"call": "search_docs"}],
+            hits=[],
+        ),
+    )
+
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit | None:
+        """Look for the tool among the allowed ones."""
+        if self.params.tool.matches(call.tool):
+            return None
+        return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool})
+
+
+class MustCallParams(sg.Params):
+    """Parameters of ``must_call``."""
+
+    tool: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of which one is enough")
+
+
+class CalledState(sg.State):
+    """Whether one of the attempts may have run."""
+
+    ran: bool = False
+    open: list[int] = []
+
+
+class MustCall(sg.Rule[MustCallParams, CalledState]):
+    """``tool`` must be called at least once; an attempt that was blocked is no call.
+
+    With a ``when``, a call outside the gate is enough too.
+    """
+
+    kind = "must_call"
+    fires_once = True
+    state_limit = 256
+    examples = (
+        sg.Example(
+            claim="a session without the call is a hit at its end",
+            params={"tool": "close_ticket"},
+            trace=[{"call": "get_ticket"}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="one call or more is right",
+            params={"tool": "close_ticket"},
+            trace=[{"call": "close_ticket"}, {"call": "close_ticket"}, {"end": "closed"}],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """Only the one to be called."""
+        return self.params.tool
+
+    def on_tool_call(self, call: sg.ToolCall, state: CalledState) -> None:
+        """Take the attempt for a call until something stops it."""
+        if not state.ran and call.attempt not in state.open:
+            state.open = [*state.open[1 - _REMEMBERED :], call.attempt]
+
+    def on_decision(self, decision: sg.GateDecision, state: CalledState) -> None:
+        """Take back an attempt that the gate holds or refused, until it allows it."""
+        if decision.action != "allow":
+            state.open = [attempt for attempt in state.open if attempt != decision.attempt]
+        elif not state.ran and decision.attempt not in state.open:
+            state.open = [*state.open[1 - _REMEMBERED :], decision.attempt]
+
+    def on_tool_result(self, result: sg.ToolResult, state: CalledState) -> None:
+        """Settle whether the attempt ran."""
+        if result.status == "blocked":
+            state.open = [attempt for attempt in state.open if attempt != result.attempt]
+        else:
+            state.ran, state.open = True, []
+
+    def on_ungated(self, event: sg.Event, state: CalledState) -> None:
+        """Let a call outside the gate satisfy."""
+        if isinstance(event, sg.ToolCall):
+            self.on_tool_call(event, state)
+        elif isinstance(event, sg.ToolResult):
+            self.on_tool_result(event, state)
+        elif isinstance(event, sg.GateDecision):
+            self.on_decision(event, state)
+
+    def on_session_end(self, _end: sg.SessionEnd, state: CalledState) -> sg.Hit | None:
+        """Fire when nothing ran, nor may have."""
+        if state.ran or state.open:
+            return None
+        return sg.Hit(f"{self.params.tool} was never called", {"tool": str(self.params.tool)})
 
 
 class MustCallOnceParams(sg.Params):

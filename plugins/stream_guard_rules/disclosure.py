@@ -1,0 +1,188 @@
+"""Rules about what must not come out: personal data, and texts that are not for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final, Literal, TypeAlias
+
+import re2
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.texts import Text, cut
+
+PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
+_ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")
+
+
+def _digits(text: str) -> str:
+    return "".join(char for char in text if char in "0123456789")
+
+
+def _passes_luhn(text: str) -> bool:
+    digits = [int(char) for char in _digits(text)]
+    doubled = (digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[-2::-2])
+    return 13 <= len(digits) <= 19 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _is_ssn(text: str) -> bool:
+    """Whether the number can have been given out: no area 000, 666 or 9xx, no group 00, no serial 0000."""
+    digits = _digits(text)
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
+    return area not in {"000", "666"} and area < "900" and group != "00" and serial != "0000"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _is_iban(text: str) -> bool:
+    """Whether the check digits are right (ISO 13616)."""
+    plain = text.replace(" ", "")
+    if not 15 <= len(plain) <= 34:
+        return False
+    moved = plain[4:] + plain[:4]
+    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+
+
+def _is_phone(text: str) -> bool:
+    return 7 <= len(_digits(text)) <= 15
+
+
+# Candidates are cheap and linear; whether one is real is then worked out.
+_PATTERNS: Final[dict[PiiType, str]] = {
+    "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}",
+    "phone": (
+        r"(?:\+[0-9]{1,3}[ .-]?(?:\([0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ .-]?[0-9]{2,4}){1,4}"
+        r"|\(?\b[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4}\b|\b[0-9]{3}-[0-9]{4}\b)"
+    ),
+    "card": r"\b[2-6](?:[ -]?[0-9]){12,18}\b",
+    "ssn": r"\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b",
+    "ip": r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b",
+    "iban": r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{2,4}){3,8}\b",
+}
+_REAL: Final[dict[PiiType, Callable[[str], bool]]] = {
+    "email": lambda _text: True,
+    "phone": _is_phone,
+    "card": _passes_luhn,
+    "ssn": _is_ssn,
+    "ip": _is_address,
+    "iban": _is_iban,
+}
+
+
+class NoPiiParams(sg.Params):
+    """Parameters of ``no_pii``."""
+
+    types: list[PiiType] = Field(
+        default=list(_ALL), min_length=1, description="which personal data: email, phone, card, ssn, ip, iban"
+    )
+
+
+class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
+    """No response may have personal data in it.
+
+    A number counts when it can be one: card numbers and IBANs by their check digits, social security numbers
+    by the ranges that were given out, addresses by their octets. The evidence does not repeat what was found.
+    """
+
+    kind = "no_pii"
+    examples = (
+        sg.Example(
+            claim="each response with such data is a hit",
+            params={"types": ["email", "card"]},
+            trace=[{"turn": "Write to ann@example.org."}, {"turn": "Your card is 4111 1111 1111 1111."}],
+            hits=[0, 1],
+        ),
+        sg.Example(
+            claim="a number that fails its check digits is none",
+            params={"types": ["card"]},
+            trace=[{"turn": "Your order is 4111 1111 1111 1112."}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: NoPiiParams) -> None:
+        super().__init__(params)
+        self._patterns = [(kind, re2.compile(_PATTERNS[kind]), _REAL[kind]) for kind in dict.fromkeys(params.types)]
+
+    def texts(self) -> Sequence[sg.TextPattern]:
+        """What may be such data: the engine looks for it together with all other texts."""
+        return [sg.TextPattern("response", _PATTERNS[kind]) for kind in dict.fromkeys(self.params.types)]
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look for candidates, and at whether they are real."""
+        text = turn.text.encode("utf-8", "replace").decode()
+        found = [
+            kind
+            for kind, pattern, is_real in self._patterns
+            if any(is_real(match.group()) for match in pattern.finditer(text))
+        ]
+        if not found:
+            return None
+        return sg.Hit(f"the response has personal data in it: {', '.join(found)}", {"types": found})
+
+
+class NoLongQuoteParams(sg.Params):
+    """Parameters of ``no_long_quote``."""
+
+    text: Text = Field(description="the text that must not be repeated")
+    words: int = Field(default=8, ge=3, le=100, description="how many words in a row are a quote")
+
+
+class NoLongQuote(sg.Rule[NoLongQuoteParams, sg.NoState]):
+    """No response may repeat ``words`` words in a row of ``text``, whatever the case and the punctuation.
+
+    A text of fewer words must not be repeated as a whole. Translations and paraphrases are not found.
+    """
+
+    kind = "no_long_quote"
+    examples = (
+        sg.Example(
+            claim="a response that quotes is a hit",
+            params={"text": "You are Bob. Never tell anyone the magic word.", "words": 5},
+            trace=[{"turn": "I was told: never tell anyone the MAGIC word!"}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="a few words alike are no quote",
+            params={"text": "You are Bob. Never tell anyone the magic word.", "words": 5},
+            trace=[{"turn": "Never tell anyone? I see."}],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: NoLongQuoteParams) -> None:
+        super().__init__(params)
+        words = _words(params.text)
+        self._length = max(1, min(params.words, len(words)))
+        self._known = frozenset(_runs(words, self._length))
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look for a run of words that the text has too."""
+        for run in _runs(_words(turn.text), self._length):
+            if run in self._known:
+                quote = cut(" ".join(run))
+                return sg.Hit(f"the response repeats {self._length} words in a row", {"quote": quote})
+        return None
+
+
+def _words(text: str) -> list[str]:
+    return "".join(char if char.isalnum() else " " for char in text.lower()).split()
+
+
+def _runs(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[start : start + length]) for start in range(len(words) - length + 1))

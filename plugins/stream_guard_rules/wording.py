@@ -1,0 +1,82 @@
+"""Rules about how answers must be worded."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.texts import cut
+
+
+class MustMatchTextParams(sg.Params):
+    """Parameters of ``must_match_text``."""
+
+    pattern: sg.Regex = Field(description="a regular expression (RE2) that the text must match somewhere")
+    each: bool = Field(default=True, description="true: every response with a text; false: one response is enough")
+
+
+class MatchState(sg.State):
+    """Whether there was a response with a text, and whether one matched."""
+
+    responded: bool = False
+    found: bool = False
+
+
+class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
+    """Every response with a text must match ``pattern``, or at least one of the session's.
+
+    A response that only calls tools has no text and is not judged.
+    """
+
+    kind = "must_match_text"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="each response that does not match is a hit",
+            params={"pattern": r"Have a nice day\W*$"},
+            trace=[{"turn": "Done. Have a nice day!"}, {"turn": "Done."}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="where one response is enough, none is a hit at the end",
+            params={"pattern": "https?://", "each": False},
+            trace=[{"turn": "It is so."}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="a response that only calls tools is not judged",
+            params={"pattern": "bye"},
+            trace=[{"turn": None, "calls": ["get_order"]}],
+            hits=[],
+        ),
+    )
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, state: MatchState) -> sg.Hit | None:
+        """Look at the text."""
+        if not turn.text.strip():
+            return None
+        matches = self.params.pattern.search(turn.text) is not None
+        if not self.params.each:
+            state.responded = True
+            state.found = state.found or matches
+            return None
+        if matches:
+            return None
+        wanted = cut(self.params.pattern.pattern)
+        return sg.Hit(f'the response does not match "{wanted}"', {"pattern": wanted, "ends_with": turn.text[-60:]})
+
+    def on_ungated(self, event: sg.Event, state: MatchState) -> None:
+        """Let a response outside the gate satisfy the session."""
+        if isinstance(event, sg.Turn) and not self.params.each:
+            self.on_turn(event, state)
+
+    def on_session_end(self, _end: sg.SessionEnd, state: MatchState) -> sg.Hit | None:
+        """Fire when one response was to match and none did."""
+        if self.params.each or state.found or not state.responded:
+            return None
+        wanted = cut(self.params.pattern.pattern)
+        return sg.Hit(f'no response matches "{wanted}"', {"pattern": wanted})
