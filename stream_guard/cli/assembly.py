@@ -26,9 +26,9 @@ from stream_guard.registry import Registry
 from stream_guard.reload import ReloadingPolicy
 from stream_guard.sessions.stores import CheckpointStore, MemoryStore
 from stream_guard.sessions.table import SessionTable
-from stream_guard.settings import Settings
+from stream_guard.settings import Serve, Settings
 from stream_guard.sources import open_source
-from stream_guard.status import StatusServer
+from stream_guard.status import StallDetector, StatusServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,31 +116,44 @@ def _open_dead_letters(options: RunOptions, settings: Settings, counts: Counts, 
 class Watch:
     """Tells Prometheus and the health check how the run goes."""
 
-    def __init__(self, metrics: Metrics, status: StatusServer) -> None:
-        self._metrics = metrics
-        self._status = status
-        self.url = status.url
+    def __init__(self, counts: Counts, policy: Policy, serve: Serve) -> None:
+        registry = CollectorRegistry()
+        self._counts = counts
+        self._metrics = Metrics(counts, registry)
+        self._stall = StallDetector()
+        self._begun = False
+        self._rules = len(policy.rules)
+        self._status = StatusServer(serve, registry, unready=self._unready, stuck=self._stall.reason)
+        self.url, self.close = self._status.url, self._status.close
+        self.use_policy(policy)
 
     def use_policy(self, policy: Policy) -> None:
         """Hear of another policy."""
+        self._rules = len(policy.rules)
         self._metrics.use_rules(policy.rules)
 
     def batch(self, records: int, seconds: float) -> None:
         """Hear of a batch of records."""
+        self._begun = True
         self._status.beat()
+        self._stall.feed(self._counts.records, self._counts.lag)
         if records:
             self._metrics.batch_seconds.observe(seconds)
+
+    def _unready(self) -> list[str]:
+        reasons = {
+            "the first look at the source is not over": not self._begun,
+            "the policy has no rules": not self._rules,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
 
 
 def _serve(options: RunOptions, settings: Settings, counts: Counts, opened: ExitStack) -> Watch | None:
     if not options.serve:
         return None
-    collected = CollectorRegistry()
-    metrics = Metrics(counts, collected)
-    metrics.use_rules(options.policy.rules)
-    status = StatusServer(settings.serve, collected)
-    opened.callback(status.close)
-    return Watch(metrics, status)
+    watch = Watch(counts, options.policy, settings.serve)
+    opened.callback(watch.close)
+    return watch
 
 
 def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +18,8 @@ from stream_guard.counts import Counts
 from stream_guard.errors import SettingsError
 from stream_guard.metrics import Metrics
 from stream_guard.settings import Serve
-from stream_guard.status import StatusServer
+from stream_guard.status import StallDetector, StatusServer
+from tests.parts import require
 
 
 class Clock:
@@ -65,8 +68,90 @@ def test_health_follows_the_beat(server: StatusServer, clock: Clock) -> None:
     assert get(server, "/healthz")[0] == 200
 
 
+class World:
+    """What keeps a process from being ready, or alive."""
+
+    def __init__(self) -> None:
+        self.unready: list[str] = []
+        self.stuck = ""
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def watched(clock: Clock, world: World) -> Iterator[StatusServer]:
+    server = StatusServer(
+        Serve(max_silence=10),
+        CollectorRegistry(),
+        clock=clock,
+        unready=lambda: world.unready,
+        stuck=lambda: world.stuck,
+    )
+    yield server
+    server.close()
+
+
+def test_readiness_gives_every_reason_against_it(watched: StatusServer, world: World) -> None:
+    assert get(watched, "/readyz")[::2] == (200, "ok\n")
+    world.unready = ["no partition is assigned", "the policy has no rules"]
+    assert get(watched, "/readyz")[::2] == (503, "no partition is assigned\nthe policy has no rules\n")
+    assert get(watched, "/livez")[0] == 200, "who is not ready need not be restarted"
+
+
+def test_liveness_fails_when_the_work_is_stuck_or_silent(watched: StatusServer, world: World, clock: Clock) -> None:
+    assert get(watched, "/livez")[::2] == (200, "ok\n")
+    world.stuck = "nothing was processed"
+    assert get(watched, "/livez")[::2] == (503, "nothing was processed\n")
+    assert get(watched, "/healthz")[0] == 200
+    world.stuck = ""
+    clock.now += 11
+    assert get(watched, "/livez")[0] == 503
+
+
+def test_no_progress_while_the_lag_grows_is_a_stall_after_a_minute(clock: Clock) -> None:
+    detector = StallDetector(clock)
+    detector.feed(500, 10)
+    for lag in (11, 15, 20):
+        clock.now += 19
+        detector.feed(500, lag)
+        assert detector.reason() == ""
+    clock.now += 3
+    assert detector.reason() == "nothing was processed for 60 s, and 20 records wait, 10 before"
+    detector.feed(501, 19)
+    assert detector.reason() == ""
+
+
+@pytest.mark.parametrize("lags", [(10, 10, 10), (0, 0, 0), (10, 12, 9)])
+def test_a_lag_that_does_not_grow_is_no_stall(clock: Clock, lags: tuple[int, ...]) -> None:
+    detector = StallDetector(clock)
+    for lag in lags:
+        detector.feed(500, lag)
+        clock.now += 100
+        if lag <= lags[0]:
+            assert detector.reason() == ""
+
+
+def test_progress_is_no_stall_however_much_waits(clock: Clock) -> None:
+    detector = StallDetector(clock)
+    for number in range(5):
+        detector.feed(number, 1000 * number)
+        clock.now += 59
+        assert detector.reason() == ""
+
+
+def test_metrics_are_clean_by_the_checker_of_prometheus(server: StatusServer) -> None:
+    promtool = shutil.which("promtool")
+    require(promtool, "promtool is missing (Debian: apt-get install prometheus)")
+    body = get(server, "/metrics")[2]
+    done = subprocess.run([str(promtool), "check", "metrics"], input=body, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_other_paths_and_methods_are_refused(server: StatusServer) -> None:
-    assert get(server, "/")[::2] == (404, "there is /metrics and /healthz\n")
+    assert get(server, "/")[::2] == (404, "there is /metrics, /healthz, /readyz and /livez\n")
     assert get(server, "/metrics/../healthz")[0] == 404
     assert get(server, "/metrics", "POST")[0] == 501
     assert get(server, "/healthz", "HEAD")[::2] == (200, "")
