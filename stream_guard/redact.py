@@ -66,10 +66,16 @@ def redact_text(text: str) -> str:
     if not text.isascii():
         # In-process callers can hand over a lone surrogate, which no sink could write.
         text = text.encode("utf-8", "replace").decode()
-    masked: str = _SECRET.sub(_mask, text) if _ANY_SECRET.search(text) else text
+    masked = mask_secrets(text)
     if len(masked) > MAX_TEXT:
         return masked[: MAX_TEXT - 1] + _CUT
     return masked + _CUT if shortened else masked
+
+
+def mask_secrets(text: str) -> str:
+    """Return the whole text with ``[masked ...]`` where a secret stood."""
+    masked: str = _SECRET.sub(_mask, text) if _ANY_SECRET.search(text) else text
+    return masked
 
 
 def _mask(match: Any) -> str:

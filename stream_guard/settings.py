@@ -96,6 +96,15 @@ class Serve(Section):
     )
 
 
+class Log(Section):
+    """What a process says about its own work, on standard error."""
+
+    format: Literal["text", "json"] = Field(default="text", description="lines for people, or one JSON object a line")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="what is less important is not said"
+    )
+
+
 class Kafka(Section):
     """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
 
@@ -133,6 +142,7 @@ class Settings(BaseSettings):
     sessions: Sessions = Sessions()
     serve: Serve = Serve()
     commit: Commit = Commit()
+    log: Log = Log()
     kafka: Kafka = Kafka()
 
     @classmethod

@@ -23,12 +23,13 @@ from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.outlet import Outlet
 from stream_guard.cli.progress import show_progress
-from stream_guard.cli.run import say_counts, stop_on_signals
+from stream_guard.cli.run import LogFormat, say_counts, stop_on_signals
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.embedded import SOURCE_META
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
+from stream_guard.logs import set_up_logs
 from stream_guard.model import Severity
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
@@ -106,10 +107,12 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
     ] = False,  # a flag
     source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
     """Judge an archive again, with the same result every time; nothing is sent anywhere without --emit."""
-    settings = load_settings(settings_file)
+    settings = load_settings(settings_file, log={"format": log_format})
+    set_up_logs(settings.log)
     registry = build_registry(settings.plugins)
     target, span = bounds_of(source, start, stop)
     rules = load_policy(policy, registry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from threading import Event as Flag
 from typing import Annotated, Protocol
@@ -13,11 +14,19 @@ import typer
 
 from stream_guard.cli.assembly import RunOptions, assemble
 from stream_guard.counts import Counts
+from stream_guard.logs import set_up_logs
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.reload import ReloadingPolicy
 from stream_guard.settings import load_settings
 from stream_guard.sources import is_endless
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def register(app: typer.Typer) -> None:
@@ -48,10 +57,12 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     reload: Annotated[
         bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")
     ] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
-    settings = load_settings(settings_file)
+    settings = load_settings(settings_file, log={"format": log_format})
+    set_up_logs(settings.log)
     registry = build_registry(settings.plugins)
     follow = is_endless(source) if follow is None else follow
     reloading = ReloadingPolicy(policy, registry) if (follow if reload is None else reload) else None
