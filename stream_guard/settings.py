@@ -105,6 +105,35 @@ class Log(Section):
     )
 
 
+class Api(Section):
+    """The HTTP server that agents ask: ``stream-guard serve``."""
+
+    host: str = Field(default="127.0.0.1", description="address to listen on; any but loopback needs a token")
+    port: int = Field(default=8750, ge=0, le=65535, description="0 takes a free port and prints it")
+    token: SecretStr | None = Field(default=None, description="what callers must show; a file is safer")
+    token_file: Path | None = Field(default=None, description="a file that holds the token")
+    budget: Duration = Field(default=1.0, gt=0, description="a check that takes longer is answered by on_error")
+    on_error: Literal["open", "closed"] = Field(
+        default="closed", description="what an attempt gets that could not be judged: allow (open) or block (closed)"
+    )
+    max_body_bytes: int = Field(default=8 * 2**20, gt=0, description="a larger request is refused")
+
+
+class History(Section):
+    """Where audit, reviews and incidents are kept."""
+
+    url: str = Field(
+        default="stream_guard_history.db", description="a file, or postgresql://host/name; libpq finds the password"
+    )
+
+
+class Reviews(Section):
+    """How long a person has, and what happens then."""
+
+    timeout: Duration = Field(default=3600.0, gt=0, description="after this, an open review has its outcome")
+    on_timeout: Literal["reject", "approve"] = Field(default="reject", description="the outcome when nobody answered")
+
+
 class Kafka(Section):
     """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
 
@@ -144,6 +173,9 @@ class Settings(BaseSettings):
     commit: Commit = Commit()
     log: Log = Log()
     kafka: Kafka = Kafka()
+    api: Api = Api()
+    history: History = History()
+    reviews: Reviews = Reviews()
 
     @classmethod
     def settings_customise_sources(
@@ -242,7 +274,8 @@ def _explain(item: ErrorDetails, given: dict[str, Any], written: dict[str, Any],
     where = _where(steps, given, written, file)
     name = ".".join(steps)
     if item["type"] != "extra_forbidden":
-        found = "a value that is not shown" if "password" in steps[-1] else _short(item["input"])
+        secret = any(word in steps[-1] for word in ("password", "token"))
+        found = "a value that is not shown" if secret else _short(item["input"])
         return f"{where}: setting {name}: {_lower(item['msg'])}; found {found}"
     prefix, known = "", list(Settings.model_fields)
     if len(steps) > 1:

@@ -1,0 +1,1 @@
+"""What must not be forgotten: audit records, reviews, incidents, sessions that were ended. SQLite or Postgres."""

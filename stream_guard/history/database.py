@@ -1,0 +1,142 @@
+"""One way to talk to SQLite and to Postgres: transactions, one at a time, and single reads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, Protocol, TypeAlias
+
+from stream_guard.errors import StoreError
+from stream_guard.history.schema import TABLES, VERSION
+
+Value: TypeAlias = str | int | float | None
+Row: TypeAlias = tuple[Any, ...]
+
+_APPLICATION: Final = 0x53_47_48_49  # "SGHI": tells our files from other people's databases
+_PATIENCE: Final = 10.0  # seconds to wait for another process that writes
+
+
+class Statements(Protocol):
+    """What can be said inside a transaction."""
+
+    def run(self, sql: str, *values: Value) -> list[Row]:
+        """Run one statement, with ``?`` where the values go, and return the rows it has."""
+
+
+class Database(Protocol):
+    """A place for the history. Safe to use from many threads and from many processes."""
+
+    def transaction(self) -> AbstractContextManager[Statements]:
+        """Do several things, all or nothing; nobody else writes meanwhile. Trouble is a StoreError."""
+
+    def read(self, sql: str, *values: Value) -> list[Row]:
+        """Return the rows of one query, as of now, without keeping writers away."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def open_database(address: str) -> Database:
+    """Return the database that a file's path or a ``postgresql://`` address means, with its tables in place."""
+    if address.startswith(("postgresql://", "postgres://")):
+        from stream_guard.history.postgres import PostgresDatabase  # noqa: PLC0415  (its client is an extra)
+
+        return PostgresDatabase(address)
+    if "://" in address:
+        scheme = address.partition("://")[0]
+        raise StoreError(f"a history cannot be kept at {scheme}://...; give a file's path or postgresql://host/name")
+    return SqliteDatabase(Path(address))
+
+
+def prepare(statements: Statements, where: str) -> None:
+    """Create what is missing, or raise StoreError when the tables are of another version."""
+    for sql in TABLES:
+        statements.run(sql)
+    versions = [version for (version,) in statements.run("SELECT version FROM sg_history")]
+    if not versions:
+        statements.run("INSERT INTO sg_history VALUES (?)", VERSION)
+    elif versions != [VERSION]:
+        raise StoreError(
+            f"{where}: a history of version {versions[0]}, this is version {VERSION}; "
+            "use the stream_guard that wrote it, or start a new history elsewhere"
+        )
+
+
+class SqliteDatabase:
+    """A history in one file, with a write-ahead log: a process that is killed leaves its last transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = RLock()
+        self._db: sqlite3.Connection | None = None
+        try:
+            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            self._refuse_strangers(self._db)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            with self.transaction() as statements:
+                statements.run(f"PRAGMA application_id = {_APPLICATION}")
+                prepare(statements, str(path))
+        except (sqlite3.Error, StoreError) as error:
+            self.close()
+            raise error if isinstance(error, StoreError) else self._explain(error) from error
+
+    def run(self, sql: str, *values: Value) -> list[Row]:
+        """Run one statement of the transaction that is open."""
+        if self._db is None:
+            raise StoreError(f"{self.path}: the history is closed")
+        return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Statements]:
+        """Begin as a writer, so that what is read inside stays true until the end."""
+        with self._lock:
+            try:
+                self.run("BEGIN IMMEDIATE")
+                yield self
+                self.run("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error, StoreError):  # the first error says what is wrong
+                    self.run("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise self._explain(error) from error
+                raise
+
+    def read(self, sql: str, *values: Value) -> list[Row]:
+        """Return the rows of one query."""
+        with self._lock:
+            try:
+                return self.run(sql, *values)
+            except sqlite3.Error as error:
+                raise self._explain(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _refuse_strangers(self, db: sqlite3.Connection) -> None:
+        [(application,)] = db.execute("PRAGMA application_id")
+        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        if tables and application != _APPLICATION:
+            raise StoreError(f"{self.path}: a database, but not a history of stream_guard; choose another path")
+
+    def _explain(self, error: sqlite3.Error) -> StoreError:
+        said = str(error)
+        advice = next((text for part, text in _ADVICE if part in said), f"{said}; see that the disk is in order")
+        return StoreError(f"{self.path}: {advice}")
+
+
+_ADVICE: Final = (
+    ("locked", "another process has been writing to this history for too long; see what it waits for"),
+    ("full", "no space left for the history; free some and try again, what was written stands"),
+    ("not a database", "not a history of stream_guard; choose another path"),
+    ("malformed", "the history is damaged; restore it from a backup, or start a new one elsewhere"),
+    ("readonly", "the history cannot be written; check the rights of the file and of its folder"),
+    ("unable to open", "the history cannot be opened; its folder must exist and be writable"),
+)

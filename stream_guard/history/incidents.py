@@ -1,0 +1,158 @@
+"""Incidents: everything that one rule found in one session, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from stream_guard.errors import StoreError
+from stream_guard.history import audit
+from stream_guard.history.canonical import digest_of
+from stream_guard.history.database import Database, Statements, Value
+from stream_guard.history.records import from_text, to_text
+from stream_guard.model import Alert, Json
+
+Status: TypeAlias = Literal["unresolved", "solved"]
+_ID_LENGTH = 16
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of one session and one rule: unresolved until a person calls it solved."""
+
+    id: str
+    session_id: str
+    rule_id: str
+    severity: str
+    status: Status
+    opened: float
+    policy_version: str
+    findings: int = 0
+    solved_by: str = ""
+    note: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of an incident's timeline."""
+
+    number: int
+    time: float  # when it was written down
+    what: Literal["finding", "solved", "reopened"]
+    detail: str
+    alert_id: str = ""
+    event_id: str = ""
+    event_time: float | None = None
+    evidence: Json = None
+
+
+def incident_id(session_id: str, rule_id: str) -> str:
+    """Return the id that all findings of this session and rule share."""
+    return digest_of([session_id, rule_id])[:_ID_LENGTH]
+
+
+def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident, bool]:
+    """Add a finding to its incident; return the incident, and whether it was opened, or opened again, by it.
+
+    A finding that is there already changes nothing: replays and retries bring the same alert id.
+    """
+    known = _find(statements.run, incident_id(alert.session_id, alert.rule_id))
+    if known is not None and statements.run(
+        "SELECT 1 FROM sg_timeline WHERE incident = ? AND entry = ?", known.id, alert.alert_id
+    ):
+        return known, False
+    opened = known is None or known.status == "solved"
+    if known is None:
+        known = _open(statements, alert, time)
+    elif opened:
+        _write(statements, known.id, time, "reopened", "found again after it had been solved")
+    number = _write(statements, known.id, time, "finding", alert.detail, alert)
+    known = msgspec.structs.replace(known, status="unresolved", findings=known.findings + 1)
+    _save(statements, known)
+    if opened:
+        audit.append(
+            statements,
+            "incident_opened",
+            time,
+            {"incident": known.id, "session_id": known.session_id, "rule_id": known.rule_id, "entry": number},
+        )
+    return known, opened
+
+
+def solve(database: Database, name: str, *, by: str, note: str, time: float) -> Incident:
+    """Call an incident solved, or raise StoreError when there is none of that id or it is solved already."""
+    with database.transaction() as statements:
+        known = _find(statements.run, name)
+        if known is None:
+            raise StoreError(f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list")
+        if known.status == "solved":
+            raise StoreError(f"incident {known.id} is solved already, by {known.solved_by}")
+        known = msgspec.structs.replace(known, status="solved", solved_by=by, note=note)
+        _write(statements, known.id, time, "solved", f"{by}: {note}" if note else by)
+        _save(statements, known)
+        audit.append(statements, "incident_solved", time, {"incident": known.id, "by": by, "note": note})
+    return known
+
+
+def get(database: Database, name: str) -> Incident | None:
+    """Return an incident, or None."""
+    return _find(database.read, name)
+
+
+def listing(database: Database, status: Status | None = None, limit: int = 100) -> list[Incident]:
+    """Return incidents, the latest first."""
+    where, values = ("WHERE status = ?", (status,)) if status else ("", ())
+    rows = database.read(f"SELECT body FROM sg_incidents {where} ORDER BY opened DESC, id LIMIT ?", *values, limit)  # noqa: S608  # no value is in the text
+    return [from_text(body, Incident) for (body,) in rows]
+
+
+def timeline(database: Database, name: str) -> list[Entry]:
+    """Return what happened in an incident, in order."""
+    rows = database.read("SELECT body FROM sg_timeline WHERE incident = ? ORDER BY number", name)
+    return [from_text(body, Entry) for (body,) in rows]
+
+
+def _open(statements: Statements, alert: Alert, time: float) -> Incident:
+    found = Incident(
+        id=incident_id(alert.session_id, alert.rule_id),
+        session_id=alert.session_id,
+        rule_id=alert.rule_id,
+        severity=alert.severity,
+        status="unresolved",
+        opened=time,
+        policy_version=alert.policy_version,
+    )
+    statements.run("INSERT INTO sg_incidents VALUES (?, ?, ?, ?)", found.id, found.status, time, to_text(found))
+    return found
+
+
+def _find(run: Any, name: str) -> Incident | None:
+    values: tuple[Value, ...] = (name,)
+    rows = run("SELECT body FROM sg_incidents WHERE id = ?", *values) if name.isalnum() and name.isascii() else []
+    return from_text(rows[0][0], Incident) if rows else None
+
+
+def _save(statements: Statements, known: Incident) -> None:
+    statements.run("UPDATE sg_incidents SET status = ?, body = ? WHERE id = ?", known.status, to_text(known), known.id)
+
+
+def _write(
+    statements: Statements,
+    incident: str,
+    time: float,
+    what: Literal["finding", "solved", "reopened"],
+    detail: str,
+    alert: Alert | None = None,
+) -> int:
+    [(number,)] = statements.run("SELECT count(*) + 1 FROM sg_timeline WHERE incident = ?", incident)
+    entry = Entry(number=number, time=time, what=what, detail=detail)
+    if alert is not None:
+        entry = msgspec.structs.replace(
+            entry,
+            alert_id=alert.alert_id,
+            event_id=alert.event_id,
+            event_time=alert.time,
+            evidence=dict(alert.evidence),
+        )
+    key = alert.alert_id if alert is not None else f"{what}.{number}"
+    statements.run("INSERT INTO sg_timeline VALUES (?, ?, ?, ?)", incident, number, key, to_text(entry))
+    return int(number)

@@ -1,0 +1,75 @@
+"""The history in a Postgres database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, Final
+
+from stream_guard.errors import StoreError
+from stream_guard.history.database import Row, Statements, Value, prepare
+from stream_guard.redact import redact_text
+
+_LOCK: Final = 0x53_47_48_49  # of the transactions that write: the audit chain has one end
+_PATIENCE: Final = 10  # seconds to wait for the server's first answer
+
+
+class PostgresDatabase:
+    """A history that several servers share; a connection that broke is made again at the next use."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            import psycopg  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                "a history in Postgres needs psycopg; install it with: pip install 'stream-guard[postgres]'"
+            ) from error
+        self._psycopg = psycopg
+        self._address = address
+        self._shown = redact_text(address)
+        self._lock = RLock()
+        self._db: psycopg.Connection[Row] | None = None
+        with self.transaction() as statements:
+            prepare(statements, self._shown)
+
+    def run(self, sql: str, *values: Value) -> list[Row]:
+        """Run one statement of the transaction that is open."""
+        # Every statement stands in this package; only values come from outside, and they go separately.
+        found = self._connection().execute(sql.replace("?", "%s"), values)
+        return found.fetchall() if found.description is not None else []
+
+    @contextmanager
+    def transaction(self) -> Iterator[Statements]:
+        """Begin when no other process is inside one."""
+        with self._lock:
+            try:
+                with self._connection().transaction():
+                    self.run("SELECT pg_advisory_xact_lock(?)", _LOCK)
+                    yield self
+            except self._psycopg.Error as error:
+                raise self._explain(error) from error
+
+    def read(self, sql: str, *values: Value) -> list[Row]:
+        """Return the rows of one query."""
+        with self._lock:
+            try:
+                return self.run(sql, *values)
+            except self._psycopg.Error as error:
+                raise self._explain(error) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _connection(self) -> Any:
+        if self._db is None or self._db.closed:
+            self._db = self._psycopg.connect(self._address, autocommit=True, connect_timeout=_PATIENCE)
+        return self._db
+
+    def _explain(self, error: Exception) -> StoreError:
+        said = redact_text(" ".join(str(error).split()))
+        return StoreError(f"{self._shown}: {said}; see that the server runs and that the account may create tables")

@@ -1,0 +1,21 @@
+"""Records as text: JSON in ASCII, with everything that an agent wrote escaped."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+import msgspec
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def to_text(value: msgspec.Struct) -> str:
+    """Return a record as every database can store it."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def from_text(text: str, record: type[Record]) -> Record:
+    """Return what ``to_text`` wrote."""
+    # Not msgspec's own reader: it refuses halves of surrogate pairs, which callers in this process may use.
+    return msgspec.convert(json.loads(text), record)

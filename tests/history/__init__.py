@@ -1,0 +1,1 @@
+"""What every history keeps to, whichever database it is in."""

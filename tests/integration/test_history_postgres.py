@@ -1,0 +1,65 @@
+"""The history in a real Postgres server: every claim about histories, and what only a server can do."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from stream_guard.errors import StoreError
+from stream_guard.history import audit
+from stream_guard.history.database import open_database
+from tests.history.claims import CLAIMS, World, call
+from tests.history.postgres import Server, find_programs, running
+from tests.parts import require
+
+TABLES = "sg_history, sg_audit, sg_reviews, sg_incidents, sg_timeline, sg_rulings, sg_ended"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    pytest.importorskip("psycopg")
+    programs = find_programs()
+    require(programs, "Postgres is not installed (Debian: apt-get install postgresql)")
+    assert programs is not None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running(programs, port) as server:
+        yield server
+
+
+@pytest.fixture
+def world(server: Server) -> Iterator[World]:
+    database = open_database(server.address)
+    with database.transaction() as statements:
+        statements.run(f"DROP TABLE {TABLES}")
+    database.close()
+    with World(lambda: open_database(server.address)) as world:
+        yield world
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+def test_in_postgres(claim: Callable[[World], None], world: World) -> None:
+    claim(world)
+
+
+def test_a_server_that_went_away_is_an_error_and_then_used_again(server: Server, world: World) -> None:
+    gate = world.gate()
+    gate.check(call("drop", {"n": 1}))
+    server.stop()
+    try:
+        with pytest.raises(StoreError, match="see that the server runs") as failure:
+            gate.check(call("drop", {"n": 2}, call_id="c1"))
+    finally:
+        server.start()
+    assert "a-password" not in str(failure.value)
+    assert gate.check(call("drop", {"n": 2}, call_id="c1")).action.word == "block"
+    assert audit.verify(world.database).problems == ()
+
+
+def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(server: Server) -> None:
+    with pytest.raises(StoreError, match="password authentication failed") as failure:
+        open_database(server.address.replace("a-password", "another-password"))
+    assert "another-password" not in str(failure.value)

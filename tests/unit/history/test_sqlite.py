@@ -1,0 +1,58 @@
+"""The history in a file: every claim about histories, and what can be wrong with the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stream_guard.errors import StoreError
+from stream_guard.history.database import SqliteDatabase, open_database
+from tests.history.claims import CLAIMS, World
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+def test_in_a_file(claim: Callable[[World], None], tmp_path: Path) -> None:
+    with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
+        claim(world)
+
+
+def test_the_file_has_a_write_ahead_log(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "history.db")
+    assert database.read("PRAGMA journal_mode") == [("wal",)]
+    database.close()
+
+
+def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE precious (x)")
+    other.close()
+    with pytest.raises(StoreError, match=r"other\.db: a database, but not a history"):
+        SqliteDatabase(tmp_path / "other.db")
+
+
+def test_a_history_of_another_version_is_refused(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "history.db")
+    with database.transaction() as statements:
+        statements.run("UPDATE sg_history SET version = 9")
+    database.close()
+    with pytest.raises(StoreError, match="a history of version 9, this is version 1; use"):
+        SqliteDatabase(tmp_path / "history.db")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"missing/history\.db: the history cannot be opened; its folder must exist"):
+        SqliteDatabase(tmp_path / "missing" / "history.db")
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, and longer than the header of one would be " * 20)
+    with pytest.raises(StoreError, match="not a history of stream_guard; choose another path"):
+        SqliteDatabase(tmp_path / "text")
+
+
+def test_an_address_of_another_sort_is_refused() -> None:
+    with pytest.raises(StoreError, match=r"cannot be kept at mysql://\.\.\.; give a file's path or postgresql://"):
+        open_database("mysql://me:secret@host/name")
