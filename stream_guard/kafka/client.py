@@ -45,8 +45,8 @@ class ClientLog(logging.Handler):
         self.heard: deque[Exception] = deque(maxlen=32)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the errors that a line is about."""
-        if isinstance(record.args, tuple):
+        """Keep the errors that a line about connections tells of."""
+        if isinstance(record.args, tuple) and record.name.startswith(("kafka.net", "kafka.cluster")):
             self.heard.extend(argument for argument in record.args if isinstance(argument, Exception))
 
     def last(self) -> str:

@@ -64,6 +64,7 @@ class TopicWriter:
             return
         if self._connection is None:
             self._connection = self._connect()
+        self._connection.log.heard.clear()
         producer, end = self._connection.client, time.monotonic() + DELIVERY + 5.0
         try:
             sent = [
@@ -95,7 +96,7 @@ class TopicWriter:
                 linger_ms=5,
                 max_block_ms=FIND_MS,
                 delivery_timeout_ms=round(DELIVERY * 1000),
-                request_timeout_ms=10_000,
+                request_timeout_ms=round(DELIVERY * 1000 / 3),
                 max_request_size=MAX_REQUEST,
             )
         except BrokerError as error:
@@ -125,7 +126,8 @@ class TopicWriter:
             connection.close(timeout=1)
 
     def _explain(self, error: Any) -> SinkError:
-        reason = (self._connection.log.last() if self._connection else "") or str(error)
+        heard = self._connection.log.last() if self._connection is not None and error.retriable else ""
+        reason = heard or str(error)
         return SinkError(
             f"{self._address}: records were not acknowledged: {reason}; "
             + ("they are sent again" if error.retriable else "look at the topic's limits and rights"),

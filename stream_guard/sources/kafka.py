@@ -21,7 +21,7 @@ POLL_MS: Final = 200  # how long one look waits for something to come
 MAX_RECORDS: Final = 2_000  # of one look
 ASK_MS: Final = 2_000
 QUIET: Final = 5.0  # seconds of waiting for records, after which the broker is asked whether it is there
-WAIT: Final = 5.0  # seconds that partitions with records wait, when following, for one that has some and gives none
+WAIT: Final = 10.0  # seconds that partitions with records wait, when following, for one that has some and gives none
 LOOK_FOR_PARTITIONS: Final = 30.0  # seconds between two looks for partitions that were added
 
 _logger = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class KafkaSource:
         coming = [partition for partition in self._fetched if self._has_more(partition)]
         empty = [partition for partition in coming if not self._merger.holds(origin_of(partition))]
         now = time.monotonic()
-        if not empty:
+        if not empty or self._away_since is not None:
             self._blocked_since = None
         elif self._blocked_since is None:
             self._blocked_since = now

@@ -43,10 +43,14 @@ def alert(number: int = 0, **fields: Any) -> Alert:
     return Alert(**{**plain, **fields})
 
 
-@pytest.fixture(params=sorted(SINKS))
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.kafka] if name == "kafka" else ()) for name in SINKS])
 def sink(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    opened = SINKS[request.param].open(str(tmp_path / "alerts") if request.param == "jsonl" else "stdout")
+    target = {"jsonl": str(tmp_path / "alerts")}.get(request.param, "stdout")
+    if request.param == "kafka":
+        cluster = request.getfixturevalue("cluster")
+        target = f"{cluster.address}/{cluster.create()}"
+    opened = SINKS[request.param].open(target)
     yield opened
     opened.close()
 

@@ -60,8 +60,8 @@ def test_the_order_does_not_depend_on_how_it_was_fetched(
         at_once.add(origin, records)
     wanted = list(at_once.take(set()))
 
-    merger, found, given_out = Merger(), [], dict.fromkeys(whole, 0)
-    turn = 0
+    merger, given_out, turn = Merger(), dict.fromkeys(whole, 0), 0
+    found: list[Record] = []
     while any(given_out[origin] < len(whole[origin]) for origin in whole):
         origin = sorted(whole)[turn % len(whole)]
         step = steps[turn % len(steps)]
