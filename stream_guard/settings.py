@@ -155,6 +155,27 @@ class Kafka(Section):
     patience: Duration = Field(default=60.0, description="a broker that is away for longer ends the run")
 
 
+class Worker(Section):
+    """The worker on Kafka; workers of one group share the partitions of its topics."""
+
+    group: str = Field(default="stream-guard", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="name of the group")
+    instance: str = Field(
+        default="",
+        description="a name that stays the same over restarts, so that partitions wait for it; each worker its own",
+    )
+    session_timeout: Duration = Field(
+        default=30.0, gt=0, description="a worker not heard of for this long has lost its partitions"
+    )
+    poll_records: int = Field(default=2_000, gt=0, description="records judged before states are written")
+    idle_grace: Duration = Field(
+        default=10.0, description="a partition on which nothing comes for this long goes by the wall clock"
+    )
+    stall: Duration = Field(
+        default=60.0, gt=0, description="a worker that judges nothing for this long, though records wait, ends"
+    )
+    replication_factor: int = Field(default=1, gt=0, description="copies of the topic that keeps the states")
+
+
 class Settings(BaseSettings):
     """Everything a process can be told."""
 
@@ -176,6 +197,7 @@ class Settings(BaseSettings):
     api: Api = Api()
     history: History = History()
     reviews: Reviews = Reviews()
+    worker: Worker = Worker()
 
     @classmethod
     def settings_customise_sources(

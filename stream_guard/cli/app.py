@@ -14,6 +14,7 @@ from stream_guard.cli.plugins import register as register_plugins
 from stream_guard.cli.policy import register as register_policy
 from stream_guard.cli.replay import register as register_replay
 from stream_guard.cli.run import register as register_run
+from stream_guard.cli.worker import register as register_worker
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 
 app = typer.Typer(
@@ -22,7 +23,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for register in (register_demo, register_run, register_check, register_replay, register_policy, register_plugins):
+for register in (
+    register_demo,
+    register_run,
+    register_worker,
+    register_check,
+    register_replay,
+    register_policy,
+    register_plugins,
+):
     register(app)
 
 

@@ -1,0 +1,120 @@
+"""The Faust app of a worker: the group, the assignment, and the table with its changelog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import faust
+from yarl import URL
+
+from stream_guard.kafka.client import security_options
+from stream_guard.settings import Settings
+from stream_guard.stream.consumer import BatchConsumer, BatchTransport
+from stream_guard.stream.judge import Judge
+from stream_guard.stream.store import Change
+
+TABLE: Final = "sessions"
+COMMIT_SECONDS: Final = 1.0
+
+
+class WorkerApp(faust.App):
+    """A Faust app without agents: its consumer gives what it fetches to the judge."""
+
+    judge: Judge
+
+    def _new_transport(self) -> BatchTransport:
+        return BatchTransport(self.conf.broker_consumer, self)
+
+    def _new_consumer(self) -> Any:
+        consumer: Any = super()._new_consumer()
+        consumer.judge = self.judge
+        return consumer
+
+    @property
+    def batches(self) -> BatchConsumer:
+        """The consumer, as what it is."""
+        consumer = self.consumer
+        if not isinstance(consumer, BatchConsumer):
+            raise TypeError(f"the consumer is a {type(consumer).__name__}")
+        return consumer
+
+
+def make_app(settings: Settings, servers: Sequence[str], topics: Sequence[str], partitions: int) -> WorkerApp:
+    """Return the app of a worker on topics that have the same number of partitions."""
+    worker = settings.worker
+    app = WorkerApp(
+        worker.group,
+        broker=[URL(f"kafka://{server}") for server in servers],
+        broker_credentials=_credentials(settings),
+        broker_client_id="stream-guard",
+        broker_commit_interval=COMMIT_SECONDS,
+        broker_session_timeout=worker.session_timeout,
+        broker_heartbeat_interval=min(3.0, worker.session_timeout / 4),
+        broker_rebalance_timeout=max(30.0, worker.session_timeout),
+        broker_max_poll_records=worker.poll_records,
+        consumer_auto_offset_reset="earliest",
+        consumer_group_instance_id=worker.instance or None,
+        processing_guarantee="at_least_once",
+        store="memory://",
+        stream_wait_empty=True,
+        stream_recovery_delay=0.0,
+        table_standby_replicas=0,
+        topic_disable_leader=True,
+        topic_partitions=partitions,
+        topic_replication_factor=worker.replication_factor,
+        web_enabled=False,
+        autodiscover=False,
+    )
+    app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
+    app.topics.add(app.topic(*topics, key_type=bytes, value_type=bytes))
+    return app
+
+
+def _credentials(settings: Settings) -> Any:
+    options = security_options(settings.kafka)
+    context = options.get("ssl_context")
+    if "sasl_mechanism" in options:
+        return faust.SASLCredentials(
+            username=options["sasl_plain_username"],
+            password=options["sasl_plain_password"],
+            mechanism=options["sasl_mechanism"],
+            ssl_context=context,
+        )
+    return None if context is None else faust.SSLCredentials(context=context)
+
+
+class TableRows:
+    """The rows of the app's table, written to its changelog by a producer that waits for the broker.
+
+    The partition is said with each row: Faust would take it from the event it thinks it is working on.
+    """
+
+    def __init__(self, app: WorkerApp, producer: Any) -> None:
+        self._table: Any = app.tables[TABLE]  # its interface leaves out what is needed here
+        self._producer = producer
+
+    def recovered(self) -> Mapping[bytes, bytes]:
+        """Return the rows as they are now."""
+        rows: Mapping[bytes, bytes] = self._table.data.data
+        return rows
+
+    async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
+        """Send the rows in their order, wait for all acknowledgements, then show them."""
+        topic, send = self._table.changelog_topic_name, self._producer.send
+        sent = [
+            await send(topic, value, key=key, partition=partition)
+            for partition, listed in changes.items()
+            for key, value in listed
+        ]
+        await asyncio.gather(*sent)
+        store = self._table.data
+        for partition, listed in changes.items():
+            for key, value in listed:
+                if value is None:
+                    store.data.pop(key, None)
+                    store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust looks for rows that left
+                else:
+                    store.data[key] = value
+                    store._key_partition[key] = partition  # noqa: SLF001  # as above

@@ -1,0 +1,216 @@
+"""Faust's consumer, with one thing changed: what was fetched goes to the judge as it is, batch by batch.
+
+Faust would start four tasks a message and let the messages wait in a queue, which a rebalance empties. Here
+the task that fetches also judges, so nothing is on its way when partitions are taken. Each partition knows
+the offset it must be given next; whatever comes instead, for whatever reason, makes it go back there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.types import TP
+
+from stream_guard.stream.judge import Judge, TopicPartition
+
+POLL: Final = 0.5  # seconds that one look waits for something to come
+TICK: Final = 1.0  # seconds between two looks at partitions on which nothing comes
+
+_logger = logging.getLogger(__name__)
+
+
+class ConsumerThread(AIOKafkaConsumerThread):
+    """The thread that talks to the broker."""
+
+    def _create_worker_consumer(self, transport: Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust reads what was not committed unless it uses transactions itself; an aborted event never happened.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to say it
+        return consumer
+
+
+class BatchConsumer(Consumer):
+    """Hands whole batches to the judge and commits what it has settled."""
+
+    judge: Judge  # given by the app before the consumer starts
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._busy = asyncio.Lock()  # held while a batch is judged
+        self._settled: dict[TP, int] = {}  # what may be committed: the next offset
+        self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
+        self._seeks = 0
+        self._ticked = 0.0
+        self.failure: BaseException | None = None
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Fetch and judge until one of the two services is stopped; an error ends it for good."""
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                await self._fetch()
+        except self.consumer_stopped_errors:
+            if not self.app.should_stop:
+                raise
+        except Exception as error:  # noqa: BLE001  # whatever it is: nothing may be fetched after it
+            self.failure = error
+
+    async def _fetch(self) -> None:
+        seeks = self._seeks
+        fetched, _ = await self._wait_next_records(POLL)
+        await asyncio.sleep(0)
+        if fetched is None or self.should_stop:
+            return
+        if seeks != self._seeks or not self.flow_active:
+            self._go_back(fetched)
+            return
+        mine: dict[TP, Sequence[Any]] = {}
+        for place, records in fetched.items():
+            if self._is_changelog_tp(place):
+                await self._restore(place, records)
+            else:
+                mine[place] = records
+        # Shielded: being stopped must not leave a batch half written; wait_empty waits for it.
+        await asyncio.shield(asyncio.ensure_future(self._judge(mine)))
+
+    def _go_back(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
+        """Drop what may have been fetched before somebody went elsewhere.
+
+        Events come again because their partition knows what it has; a changelog has to be told.
+        """
+        for place in fetched:
+            if self._is_changelog_tp(place) and place in self.assignment():
+                self._thread.seek(place, self._read_offset[place] or 0)
+
+    async def _restore(self, place: TP, records: Sequence[Any]) -> None:
+        """Give rows of the changelog to the recovery, as Faust does."""
+        tables: Any = self.app.tables  # its interface leaves out the queue
+        queue = tables.changelog_queue
+        for record in records:
+            if not self.flow_active:
+                return  # another recovery begins, and goes to its own place
+            read = self._read_offset[place]
+            if read is not None and record.offset < read:
+                continue
+            message = self._to_message(place, record)
+            if queue.full():
+                await self.wait_first(self.callback(message), self.suspend_flow.wait())
+            else:
+                await self.callback(message)
+            self._read_offset[place] = record.offset
+
+    async def _judge(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
+        async with self._busy:
+            if not self._is_ready():
+                return
+            batch = {}
+            for place, records in fetched.items():
+                if records and await self._continues(place, records[0].offset):
+                    batch[TopicPartition(*place)] = records
+            if batch:
+                await self.judge.judge(batch)
+                self._settled.update({TP(*place): records[-1].offset + 1 for place, records in batch.items()})
+            await self._tick()
+
+    def _is_ready(self) -> bool:
+        return bool(self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing)
+
+    async def _continues(self, place: TP, offset: int) -> bool:
+        """Whether an offset is the one to come; if not, go to that one.
+
+        What comes from there is taken as it is: the offsets in between belong to no record any more.
+        """
+        expected = self.judge.open(place.partition).next_offset(place.topic)
+        if expected is None:
+            expected = await self._beginning(place)
+        sought = self._sought.pop(place, None)
+        if offset <= expected:
+            return True
+        if sought == expected:
+            _logger.warning("%s/%d: the broker has no records from %d to %d", *place, expected, offset - 1)
+            return True
+        # Usual after a rebalance: what is fetched before the states are recovered is not judged, and read again.
+        _logger.info("%s/%d: %d came where %d was to come; reading from there again", *place, offset, expected)
+        self._thread.seek(place, expected)
+        self._sought[place] = expected
+        return False
+
+    async def _beginning(self, place: TP) -> int:
+        """Where a partition begins of which nothing was judged yet."""
+        committed = self._committed_offset[place]
+        if committed is not None:
+            return committed
+        return (await self.earliest_offsets(place))[place] or 0
+
+    async def _tick(self) -> None:
+        if time.monotonic() - self._ticked < TICK:
+            return
+        self._ticked = time.monotonic()
+        lagging = {place.partition for place in self._places() if self.lag_of(place) != 0}
+        idle = {place.partition for place in self._places()} - lagging
+        await self.judge.tick(sorted(idle))
+
+    def _places(self) -> list[TP]:
+        return [place for place in self.assignment() if not self._is_changelog_tp(place)]
+
+    def lag_of(self, place: TP) -> int | None:
+        """Return how many records wait to be judged; None while nobody has said."""
+        end: int | None = self.highwater(place)
+        upto = self._settled.get(place)
+        if upto is None:
+            upto = self.judge.open(place.partition).next_offset(place.topic)
+        if end is None or (upto is None and end > 0):
+            return None
+        return max(0, end - (upto or 0))
+
+    def lag(self) -> int:
+        """Return how many records wait to be judged, as far as we know."""
+        return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Finish what was begun, commit it, and let go."""
+        await super().on_partitions_revoked(revoked)
+        self._settled.clear()
+        self._sought.clear()
+        self.judge.forget()
+
+    def between_batches(self) -> asyncio.Lock:
+        """Return the lock to hold while something changes that a batch relies on."""
+        return self._busy
+
+    async def wait_empty(self) -> None:
+        """Wait until the batch that is being judged is settled, and commit."""
+        async with self._busy:
+            pass
+        await self.commit_and_end_transactions()
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        return (place for place in list(self._settled) if topics is None or place in topics or place.topic in topics)
+
+    def _new_offset(self, tp: TP) -> int | None:
+        return self._settled.get(tp)
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Go to offsets; what is being fetched meanwhile is not from there."""
+        self._seeks += 1
+        await super().seek_wait(partitions)
+        self._seeks += 1
+
+    async def perform_seek(self) -> None:
+        """Go to what was committed; what is being fetched meanwhile is not from there."""
+        self._seeks += 1
+        await super().perform_seek()
+        self._seeks += 1
+
+
+class BatchTransport(Transport):
+    """Faust's transport, with our consumer."""
+
+    Consumer = BatchConsumer

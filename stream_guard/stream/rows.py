@@ -1,0 +1,81 @@
+"""What the worker's table holds: one row per session, and one per partition that says how far it came.
+
+A session's row says up to which offsets its events are in it. A session that has ended leaves a row
+without a state until the partition's own row has passed it: after a crash in between, its events come
+again and must not open it anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+VERSION: Final = 1
+_PARTITION: Final = struct.Struct(">IB")
+_SESSION: Final = 1
+_PROGRESS: Final = 2
+
+Offsets: TypeAlias = dict[int, int]
+"""The last offset that was applied, by the tag of its topic; -1 and a missing one mean none."""
+
+
+class SessionRow(msgspec.Struct, array_like=True, gc=False):
+    """A session as the table keeps it; without a state it has ended. The order of the fields is the format."""
+
+    version: int
+    applied: Offsets
+    deadline: float | None
+    state: bytes
+
+
+class ProgressRow(msgspec.Struct, array_like=True, gc=False):
+    """How far a partition came: everything up to these offsets is in the rows that were written before this one."""
+
+    version: int
+    applied: Offsets
+    watermark: float | None
+    wall: float  # the time of the day at which the watermark stood there
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+encode_row = _encoder.encode
+decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
+decode_progress: Final = msgspec.msgpack.Decoder(ProgressRow).decode
+
+
+def topic_tag(topic: str) -> int:
+    """Return the number by which rows speak of a topic."""
+    return crc32(topic.encode())
+
+
+def session_prefix(partition: int) -> bytes:
+    """Return how the keys of a partition's sessions begin."""
+    return _PARTITION.pack(partition, _SESSION)
+
+
+def session_key(partition: int, session_id: str) -> bytes:
+    """Return the key of a session's row; the partition is part of it, so that a scan can tell them apart."""
+    return session_prefix(partition) + session_id.encode("utf-8", "surrogatepass")
+
+
+def session_of(key: bytes) -> str:
+    """Return the session whose row has the key."""
+    return key[_PARTITION.size :].decode("utf-8", "surrogatepass")
+
+
+def progress_key(partition: int) -> bytes:
+    """Return the key of a partition's own row."""
+    return _PARTITION.pack(partition, _PROGRESS)
+
+
+def latest(one: Mapping[int, int], other: Mapping[int, int]) -> Offsets:
+    """Return the higher offset of each topic."""
+    merged = dict(one)
+    for tag, offset in other.items():
+        if offset > merged.get(tag, -1):
+            merged[tag] = offset
+    return merged

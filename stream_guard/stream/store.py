@@ -1,0 +1,155 @@
+"""The store of one partition's sessions, kept in the worker's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from stream_guard.errors import StoreError
+from stream_guard.stream.rows import (
+    VERSION,
+    Offsets,
+    ProgressRow,
+    SessionRow,
+    decode_progress,
+    decode_session,
+    encode_row,
+    latest,
+    progress_key,
+    session_key,
+    session_of,
+    session_prefix,
+)
+
+Change: TypeAlias = tuple[bytes, bytes | None]
+"""A key of the table and its new value; None takes the key back."""
+
+
+class PartitionStore:
+    """Reads a partition's rows and gathers what is to be changed; whoever owns the table writes it.
+
+    ``rows`` is the table as it was recovered, all partitions in one mapping. ``seal`` returns the changes in
+    the order in which they must be written: the partition's own row stands last, and proves the others. The
+    next seal relies on that: the changes of the last one are in ``rows`` by then, and on the broker.
+    """
+
+    def __init__(self, partition: int, rows: Mapping[bytes, bytes]) -> None:
+        self._partition = partition
+        self._rows = rows
+        self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
+        self._ended: set[bytes] = set()  # rows of sessions that have ended
+        self.progress = self._read_progress()
+        self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
+        self._sealed: Offsets = dict(self.applied)
+        self.horizon: Offsets = {}  # beyond these no session is ahead of the partition
+        self._look_through()
+
+    def get(self, session_id: str) -> bytes | None:
+        """Return the state that was put last, or None."""
+        key = session_key(self._partition, session_id)
+        pending = self._pending.get(key)
+        if pending is not None:
+            return pending[0] or None
+        row = self._rows.get(key)
+        return None if row is None else self._read(row).state or None
+
+    def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
+        """Keep the state with the next seal."""
+        self._pending[session_key(self._partition, session_id)] = (blob, deadline)
+
+    def drop(self, session_id: str) -> None:
+        """End the session with the next seal; also one that was begun since, because its events were applied."""
+        self._pending[session_key(self._partition, session_id)] = (b"", None)
+
+    def deadlines(self) -> Iterator[tuple[str, float | None]]:
+        """Yield every session there is, with its deadline."""
+        prefix = session_prefix(self._partition)
+        for key, raw in self._rows.items():
+            if key.startswith(prefix) and key not in self._pending and (row := self._read(raw)).state:
+                yield session_of(key), row.deadline
+        for key, (state, deadline) in self._pending.items():
+            if state:
+                yield session_of(key), deadline
+
+    def has_applied(self, session_id: str, tag: int, offset: int) -> bool:
+        """Whether the session contains the event of an offset that the partition as a whole has not passed."""
+        if offset > self.horizon.get(tag, -1):
+            return False
+        row = self._rows.get(session_key(self._partition, session_id))
+        return row is not None and offset <= self._read(row).applied.get(tag, -1)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a seal would write more than the partition's own row."""
+        return bool(self._pending)
+
+    def seal(self, watermark: float | None, wall: float) -> list[Change]:
+        """Return the changes since the last seal, to be written in this order, all of them."""
+        ahead = not _covers(self.applied, self.horizon)
+        changes: list[Change] = [(key, None) for key in self._take_back()]
+        for key, (state, deadline) in self._pending.items():
+            applied = self._stamp(key) if ahead else self.applied
+            changes.append((key, encode_row(SessionRow(VERSION, applied, deadline, state))))
+            if not state:
+                self._ended.add(key)
+        self._pending.clear()
+        self._sealed = dict(self.applied)
+        progress = ProgressRow(VERSION, self._sealed, watermark, wall)
+        changes.append((progress_key(self._partition), encode_row(progress)))
+        return changes
+
+    def _take_back(self) -> list[bytes]:
+        """Return the rows of ended sessions that no crash can need: what was sealed before says all they say."""
+        passed = []
+        for key in list(self._ended):
+            row = self._rows.get(key)
+            if key in self._pending:
+                self._ended.discard(key)
+            elif row is not None and _covers(self._sealed, self._read(row).applied):
+                self._ended.discard(key)
+                passed.append(key)
+        return passed
+
+    def _stamp(self, key: bytes) -> Offsets:
+        """Return up to where a session's events are in it; never less than its row said before."""
+        row = self._rows.get(key)
+        return self.applied if row is None else latest(self.applied, self._read(row).applied)
+
+    def _look_through(self) -> None:
+        prefix = session_prefix(self._partition)
+        for key, raw in self._rows.items():
+            if key.startswith(prefix):
+                row = self._read(raw)
+                self.horizon = latest(self.horizon, row.applied)
+                if not row.state:
+                    self._ended.add(key)
+
+    def _read_progress(self) -> ProgressRow | None:
+        raw = self._rows.get(progress_key(self._partition))
+        if raw is None:
+            return None
+        try:
+            row = decode_progress(raw)
+        except msgspec.MsgspecError as error:
+            raise self._unreadable(error) from None
+        if row.version != VERSION:
+            raise self._unreadable(f"version {row.version}")
+        return row
+
+    def _read(self, raw: bytes) -> SessionRow:
+        try:
+            return decode_session(raw)
+        except msgspec.MsgspecError as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, found: object) -> StoreError:
+        return StoreError(
+            f"the state of partition {self._partition} was written by another version of stream_guard "
+            f"(this one reads version {VERSION}; {found}); run that version, or begin anew with another group"
+        )
+
+
+def _covers(offsets: Mapping[int, int], others: Mapping[int, int]) -> bool:
+    return all(offset <= offsets.get(tag, -1) for tag, offset in others.items())
