@@ -74,8 +74,8 @@ bench: setup ## measure decoding, rules, session lengths and memory; prints a ta
 
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
-	$(COMPILE) --extra dev --extra kafka --output-file requirements.lock pyproject.toml
-	$(COMPILE) --extra kafka --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
+	$(COMPILE) --extra dev --extra kafka --extra analysis --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra kafka --extra analysis --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 
 clean: ## remove everything that was made

@@ -25,16 +25,18 @@ from stream_guard.model import (
 )
 from stream_guard.paths import MISSING, Path, json_equal
 from stream_guard.patterns import Regex, ToolPattern, literal
-from stream_guard.ports import Dialect, Document, Record
+from stream_guard.ports import AxisValues, Dialect, DiffAxis, Document, Record, RecordedTurn, Recording, Sides
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
 
 __all__ = [
     "EVENT_KINDS",
     "MISSING",
     "Alert",
+    "AxisValues",
     "Condition",
     "DecodeError",
     "Dialect",
+    "DiffAxis",
     "Document",
     "Duration",
     "Event",
@@ -51,10 +53,13 @@ __all__ = [
     "Place",
     "Problem",
     "Record",
+    "RecordedTurn",
+    "Recording",
     "Regex",
     "Rule",
     "RuleType",
     "SessionEnd",
+    "Sides",
     "SinkError",
     "State",
     "TextPattern",

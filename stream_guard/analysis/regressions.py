@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -45,11 +45,19 @@ def _by_rule(findings: Iterable[Finding]) -> defaultdict[str, list[Finding]]:
 
 def _unmatched(old: list[Finding], new: list[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Drop what stands at the same turn on both sides, then as many of the rest as find a partner."""
-    rest_old, rest_new = list(old), list(new)
-    for finding in new:
-        partner = next((other for other in rest_old if other.index == finding.index), None)
-        if partner is not None:
-            rest_old.remove(partner)
-            rest_new.remove(finding)
+    places_old, places_new = Counter(one.index for one in old), Counter(one.index for one in new)
+    shared = places_old & places_new
+    rest_old, rest_new = _without(old, shared), _without(new, shared)
     paired = min(len(rest_old), len(rest_new))
     return rest_old[paired:], rest_new[paired:]
+
+
+def _without(findings: list[Finding], shared: Counter[int | None]) -> list[Finding]:
+    left = Counter(shared)
+    rest = []
+    for finding in findings:
+        if left[finding.index] > 0:
+            left[finding.index] -= 1
+        else:
+            rest.append(finding)
+    return rest

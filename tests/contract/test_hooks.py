@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import pytest
 
 import stream_guard as sg
 from stream_guard.errors import PluginError, Problem
 from stream_guard.model import Alert
-from stream_guard.ports import Answer, AxisResult, Decoder, Dialect, DiffAxis, Document, Question, Record, Sink
+from stream_guard.ports import Answer, AxisValues, Decoder, Dialect, DiffAxis, Document, Question, Record, Sides, Sink
 from stream_guard.registry import PluginInfo, Registry, build_registry
 from stream_guard.settings import Plugins
 
@@ -60,10 +60,15 @@ class Latin:
 class Length:
     """Compares how long recordings are."""
 
-    name = "length"
+    name: ClassVar[str] = "length"
+    unit: ClassVar[str] = "turns"
+    statistic: ClassVar[Literal["median", "mean"]] = "median"
+    scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
+    better: ClassVar[Literal["lower", "higher", "same"]] = "same"
 
-    def compare(self, baseline: Sequence[Iterable[sg.Event]], candidate: Sequence[Iterable[sg.Event]]) -> AxisResult:
-        return AxisResult(baseline=len(baseline), candidate=len(candidate), delta=0.0, pairs=0)
+    def measure(self, sides: Sides) -> AxisValues:
+        lengths = [(float(len(old.turns)), float(len(new.turns))) for old, new in sides.sessions]
+        return AxisValues(baseline=tuple(old for old, _ in lengths), candidate=tuple(new for _, new in lengths))
 
 
 def load(plugin: object) -> tuple[Registry, PluginInfo]:

@@ -20,7 +20,7 @@ from stream_guard.settings import Plugins
 from tests.docs.tables import cell, code, table
 
 # The packs of this project: a stranger's pack that happens to be installed has no place on the page.
-OUR_PLUGINS = Plugins(allow=("dialects", "formats", "rules", "sinks"))
+OUR_PLUGINS = Plugins(allow=("axes", "dialects", "formats", "rules", "sinks"))
 
 INTRODUCTION = """\
 # Rule kinds

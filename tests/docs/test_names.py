@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import stream_guard_axes
 import stream_guard_dialects
 import stream_guard_formats
 import stream_guard_rules
@@ -36,7 +37,14 @@ from tests.docs.blocks import blocks_of
 from tests.docs.tree import SOURCES
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (stream_guard, stream_guard_rules, stream_guard_formats, stream_guard_sinks, stream_guard_dialects)
+PACKAGES = (
+    stream_guard,
+    stream_guard_rules,
+    stream_guard_formats,
+    stream_guard_sinks,
+    stream_guard_dialects,
+    stream_guard_axes,
+)
 WITH_TESTS = ("README.md", "docs/running.md")
 WITH_NAMES = ("docs/architecture.md",)
 

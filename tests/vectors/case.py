@@ -33,7 +33,7 @@ Runner = Callable[[dict[str, Any]], LeftOut | None]
 
 
 def read_cases(path: Path) -> Iterator[Case]:
-    """Yield the cases of a JSON lines file, a JSON list, or a JSON object with a list of cases in it."""
+    """Yield the cases of a JSON lines file, a JSON list, or an object that holds cases in a list or by name."""
     text = path.read_text(encoding="utf-8")
     rows = (
         [json.loads(line) for line in text.splitlines() if line.strip()]
@@ -41,9 +41,20 @@ def read_cases(path: Path) -> Iterator[Case]:
         else json.loads(text)
     )
     if isinstance(rows, dict):
-        rows = next((value for value in rows.values() if isinstance(value, list)), [rows])
+        rows = _rows_of(rows)
     for number, row in enumerate(rows, 1):
         yield Case(str(row.get("name") or row.get("id") or f"{path.name}:{number}"), row)
+
+
+def _rows_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Find the cases in an object: a list of them, objects by name, or the object itself."""
+    inner = data.get("cases", data)
+    if isinstance(inner, list):
+        return inner
+    if inner and all(isinstance(value, dict) for value in inner.values()):
+        return [{"name": name, **value} for name, value in inner.items()]
+    listed = (value for value in inner.values() if isinstance(value, list) and value and isinstance(value[0], dict))
+    return next(listed, [inner])
 
 
 def expect(what: str, got: object, wanted: object) -> None:

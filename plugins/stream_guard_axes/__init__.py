@@ -1,0 +1,26 @@
+"""Axes: the ways in which two recordings may differ."""
+
+from __future__ import annotations
+
+from stream_guard import DiffAxis, hookimpl
+from stream_guard_axes.conduct import Conformance, Refusals, StopReasons
+from stream_guard_axes.text import ResponseText
+from stream_guard_axes.trajectory import Trajectory, Turns
+from stream_guard_axes.usage import Cost, Latency, Reasoning, Verbosity
+
+
+@hookimpl
+def stream_guard_diff_axes() -> list[type[DiffAxis]]:
+    """Return the axes of this pack."""
+    return [
+        Trajectory,
+        Turns,
+        ResponseText,
+        Refusals,
+        StopReasons,
+        Conformance,
+        Verbosity,
+        Latency,
+        Cost,
+        Reasoning,
+    ]

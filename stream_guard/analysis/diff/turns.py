@@ -1,0 +1,132 @@
+"""Events become recordings: turns with their text, their calls and the tokens that calls are compared by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import rfc8785
+
+from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
+from stream_guard.ports import RecordedCall, RecordedTurn, Recording
+
+_REFUSING: Final = re.compile(
+    r"\b(i (can(no|')t|can\u2019t|am unable to|am not able to|won't|will not|must decline)"
+    r"|i'm (unable|not able|sorry, but i can)|as an ai( language)? model|i have to decline|against my guidelines)"
+)
+_HEAD: Final = 2000  # a refusal says so at once; the rest of a long answer is not searched
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session that is being read."""
+
+    turns: list[RecordedTurn] = field(default_factory=list)
+    announced: set[str] = field(default_factory=set)  # call ids of tool-use blocks; their attempts are not new calls
+    results: int = 0
+    failed: int = 0
+
+
+def recordings_of(events: Iterable[Event]) -> list[Recording]:
+    """Return the sessions of the events, in the order in which they began; they may be mixed."""
+    sessions: defaultdict[str, _Open] = defaultdict(_Open)
+    for event in events:
+        session = sessions[event.session_id]
+        if isinstance(event, Turn):
+            turn = read_turn(len(session.turns), event.request or {}, event.response)
+            session.announced |= _call_ids(event.response)
+            session.turns.append(turn)
+        elif isinstance(event, ToolCall):
+            _add_call(session, event)
+        elif isinstance(event, ToolResult):
+            session.results += 1
+            session.failed += event.status == "error"
+    return [
+        Recording(session_id=name, turns=tuple(one.turns), results=one.results, failed_results=one.failed)
+        for name, one in sessions.items()
+    ]
+
+
+def _add_call(session: _Open, event: ToolCall) -> None:
+    """A call that no response announced is a turn of its own: sources that record only attempts have no others."""
+    if event.call_id and event.call_id in session.announced:
+        return
+    if not event.call_id and session.turns and any(call.tool == event.tool for call in session.turns[-1].calls):
+        return
+    call = read_call(event.tool, event.args)
+    session.turns.append(RecordedTurn(index=len(session.turns), request={}, response={}, calls=(call,)))
+
+
+def read_turn(index: int, request: Mapping[str, Json], response: Mapping[str, Json]) -> RecordedTurn:
+    """Return a turn with everything that axes and alignment ask for, read once."""
+    text, calls = _read_content(response.get("content"))
+    stop = response.get("stop_reason")
+    return RecordedTurn(
+        index=index,
+        request=dict(request),
+        response=dict(response),
+        text=text,
+        calls=tuple(calls),
+        stop_reason=stop if isinstance(stop, str) else "",
+        refused=stop == "content_filter" or bool(_REFUSING.search(text[:_HEAD].lower())),
+    )
+
+
+def _read_content(content: Json) -> tuple[str, list[RecordedCall]]:
+    if isinstance(content, str):
+        return content, []
+    texts: list[str] = []
+    calls: list[RecordedCall] = []
+    for block in content if isinstance(content, list) else ():
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        elif block.get("type") == "tool_use":
+            name = block.get("name")
+            calls.append(read_call(name if isinstance(name, str) and name else "_", block.get("input")))
+    return "\n".join(texts), calls
+
+
+def _call_ids(response: Mapping[str, Json]) -> set[str]:
+    content = response.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return {block["id"] for block in blocks if block.get("type") == "tool_use" and isinstance(block.get("id"), str)}
+
+
+def read_call(tool: str, args: Json) -> RecordedCall:
+    """Return a call with its shape and its token: name, sorted argument names, digest of the values."""
+    names = ",".join(sorted(args)) if isinstance(args, dict) else ""
+    shape = f"{tool}({names})"
+    return RecordedCall(tool, args, shape, f"{shape}|{digest(args)}")
+
+
+def digest(value: Json) -> str:
+    """Return 8 bytes of SHA-256 over the canonical JSON (RFC 8785) in hex; 1 and 1.0 are the same number."""
+    return hashlib.sha256(canonical(value)).hexdigest()[:16]
+
+
+def canonical(value: Json) -> bytes:
+    """Return canonical JSON with strings in Unicode's composed form (NFC)."""
+    try:
+        written: bytes = rfc8785.dumps(value)
+        return written if written.isascii() else rfc8785.dumps(_composed(value))
+    except rfc8785.CanonicalizationError:
+        # RFC 8785 knows no integer that a double cannot hold, and no lone surrogate; recordings have both.
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _composed(value: Json) -> Json:
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, list):
+        return [_composed(item) for item in value]
+    if isinstance(value, dict):
+        return {unicodedata.normalize("NFC", key): _composed(item) for key, item in value.items()}
+    return value
