@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,3 +19,8 @@ def require(part: object, reason: str) -> None:
     if os.environ.get(REQUIRE_ALL, "") not in ("", "0"):
         pytest.fail(f"{reason} ({REQUIRE_ALL} is set, so this is a failure)")
     pytest.skip(reason)
+
+
+def find_promtool(root: Path) -> str:
+    """Return Prometheus' checker, of this machine or where `make setup-tests` puts it; empty without one."""
+    return shutil.which("promtool") or shutil.which(root / ".cache" / "promtool" / "usr" / "bin" / "promtool") or ""

@@ -7,7 +7,7 @@ import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 from threading import Event as Flag
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.request import urlopen
 
 import typer
@@ -18,10 +18,13 @@ from stream_guard import demo as samples
 from stream_guard.cli.assembly import Run, RunOptions, assemble
 from stream_guard.cli.run import say_counts
 from stream_guard.demo.sessions import sample_events
+from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.settings import load_settings
+from stream_guard.settings import Kafka, load_settings
+
+_TOGETHER: Final = 500  # events that are acknowledged together
 
 
 def register(app: typer.Typer) -> None:
@@ -32,9 +35,16 @@ def register(app: typer.Typer) -> None:
 def demo(
     sessions: Annotated[int, typer.Option(min=1, max=10_000, help="How many sample sessions to run.")] = 60,
     keep: Annotated[Path | None, typer.Option(help="Write the sample events and the policy into this folder.")] = None,
+    produce: Annotated[
+        str | None, typer.Option(help="Only write the sample events to this topic: kafka://HOST:PORT/TOPIC.")
+    ] = None,
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
     settings = load_settings()
+    if produce is not None:
+        written = produce_samples(produce, sessions, settings.kafka)
+        typer.echo(f"{written} events of {sessions} sample sessions written to {produce}", err=True)
+        return
     registry = build_registry(settings.plugins)
     with tempfile.TemporaryDirectory(prefix="stream-guard-demo-") as temporary:
         folder = keep or Path(temporary)
@@ -60,6 +70,23 @@ def write_samples(folder: Path, sessions: int) -> tuple[Path, Path]:
     with as_file(files(samples) / "policy.yaml") as packaged:
         policy_file.write_bytes(packaged.read_bytes())
     return events, policy_file
+
+
+def produce_samples(target: str, sessions: int, kafka: Kafka) -> int:
+    """Write the sample events to a topic, keyed by session; return how many."""
+    writer = TopicWriter.open(target, kafka)
+    try:
+        events = list(sample_events(sessions))
+        for begin in range(0, len(events), _TOGETHER):
+            writer.send(
+                [
+                    Outgoing(event["session_id"].encode(), json.dumps(event).encode())
+                    for event in events[begin : begin + _TOGETHER]
+                ]
+            )
+    finally:
+        writer.close()
+    return len(events)
 
 
 def _show_rules(policy: Policy, ready: Run) -> None:

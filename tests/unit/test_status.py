@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import shutil
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,7 +19,7 @@ from stream_guard.errors import SettingsError
 from stream_guard.metrics import Metrics
 from stream_guard.settings import Serve
 from stream_guard.status import StallDetector, StatusServer
-from tests.parts import require
+from tests.parts import find_promtool, require
 
 
 class Clock:
@@ -142,11 +142,11 @@ def test_progress_is_no_stall_however_much_waits(clock: Clock) -> None:
         assert detector.reason() == ""
 
 
-def test_metrics_are_clean_by_the_checker_of_prometheus(server: StatusServer) -> None:
-    promtool = shutil.which("promtool")
-    require(promtool, "promtool is missing (Debian: apt-get install prometheus)")
+def test_metrics_are_clean_by_the_checker_of_prometheus(server: StatusServer, root: Path) -> None:
+    promtool = find_promtool(root)
+    require(promtool, "promtool is missing; `make setup-tests` says how to get it")
     body = get(server, "/metrics")[2]
-    done = subprocess.run([str(promtool), "check", "metrics"], input=body, capture_output=True, text=True, check=False)
+    done = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
