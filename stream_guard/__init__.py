@@ -21,6 +21,7 @@ from stream_guard.model import (
     ToolCall,
     ToolResult,
     Turn,
+    Unsure,
     UserMessage,
 )
 from stream_guard.paths import MISSING, Path, json_equal
@@ -68,6 +69,7 @@ __all__ = [
     "ToolResult",
     "TopicWriter",
     "Turn",
+    "Unsure",
     "UserMessage",
     "hookimpl",
     "json_equal",

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
-Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events"]
+Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events", "ended_sessions"]
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 Delivery: TypeAlias = Literal["ok", "failed", "rejected"]
@@ -34,6 +34,7 @@ class Counts:
         "earlier",
         "events",
         "evictions",
+        "fail_open",
         "findings",
         "hits",
         "lag",
@@ -45,6 +46,7 @@ class Counts:
         "sessions",
         "state_resets",
         "suppressed",
+        "type_mismatches",
         "unevaluable",
         "unpaired_results",
     )
@@ -62,6 +64,8 @@ class Counts:
         self.earlier: defaultdict[ByRule, int] = defaultdict(int)  # the sums of these for policies that were replaced
         self.policy_reloads: defaultdict[ReloadResult, int] = defaultdict(int)  # changes of the policy file
         self.suppressed = 0  # findings that a cooldown held back
+        self.type_mismatches = 0  # attempts a rule let pass because a value had another type than it compares
+        self.fail_open = 0  # attempts an inline gate let through although a rule had raised
         self.state_resets = 0  # states forgotten because their rule was edited
 
         self.sessions = 0  # open now; goes down as well

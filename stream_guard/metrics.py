@@ -96,6 +96,9 @@ class Metrics(Collector):
         ):
             yield _labelled(name, text, labels, {key[1]: value for key, value in numbers.items() if key[0] == name})
         yield _total("suppressed", "Findings held back by a cooldown", self._counts.suppressed)
+        mismatches = self._counts.type_mismatches
+        yield _total("type_mismatches", "Attempts that passed because a value had another type", mismatches)
+        yield _total("fail_open", "Attempts let through although a rule had raised", self._counts.fail_open)
         reloads = _by_word(self._counts.policy_reloads, get_args(ReloadResult))
         yield _labelled("policy_reloads", "Changes of the policy file, and what came of them", ("result",), reloads)
         yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(self._rules))

@@ -144,6 +144,13 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     detail: str
     evidence: dict[str, Json] = {}
     index: int | None = None  # the turn it points at, when that is not the event's own
+    followup: bool = False  # no inline gate may act on it: it rests on what is only known afterwards
+
+
+class Unsure(msgspec.Struct, frozen=True, gc=False):
+    """What a rule says instead of a hit when it did not fire and could not judge all it was asked; it is counted."""
+
+    why: Literal["type_mismatch", "unevaluable"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -171,15 +178,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str] = {}
     suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
     attempt: int = -1  # the attempt it is about, where it was made at a tool call
+    followup: bool = False  # no inline gate may act on it: it rests on what is only known afterwards
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The answer to one attempt: the strictest action, and everything that matched."""
+    """The answer to one attempt: the strictest action, and everything that matched.
+
+    ``findings`` stand in the order of the effective list: rules of the policy itself, of the root agent, and so
+    on down to the agent that tries.
+    """
 
     action: Action
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  # what the gate acted on
     reason: str = ""
     policy_version: str = ""
+    checked: bool = True  # False: the tool is not on its agent's list, so the rules of agents were not asked
+    session_ended: bool = False  # every later attempt of the session will be refused
+    followup: tuple[Finding, ...] = ()  # found too, but nothing an inline gate may act on
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -12,7 +12,18 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from stream_guard.model import Event, GateDecision, Hit, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import (
+    Event,
+    GateDecision,
+    Hit,
+    Json,
+    SessionEnd,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unsure,
+    UserMessage,
+)
 from stream_guard.patterns import ToolPattern
 
 Mode: TypeAlias = Literal["inline", "stream", "batch"]
@@ -111,7 +122,7 @@ class Rule(Generic[P, S]):
     def on_turn(self, turn: Turn, state: S) -> Hit | None:
         """A model answered a request."""
 
-    def on_tool_call(self, call: ToolCall, state: S) -> Hit | None:
+    def on_tool_call(self, call: ToolCall, state: S) -> Hit | Unsure | None:
         """A tool was attempted; nothing has run yet."""
 
     def on_decision(self, decision: GateDecision, state: S) -> Hit | None:

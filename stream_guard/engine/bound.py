@@ -11,13 +11,14 @@ import xxhash
 
 from stream_guard.conditions import Leaf
 from stream_guard.engine.cell import Address
-from stream_guard.model import Event, Hit, Json, Scope
+from stream_guard.model import Event, Hit, Json, Scope, Unsure
 from stream_guard.paths import MISSING, Path
 from stream_guard.patterns import Regex
+from stream_guard.policy.agents import Agents
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec
 from stream_guard.rule import NoState, Rule, State, Where
 
-Handler: TypeAlias = Callable[[Any, Any], Hit | None]
+Handler: TypeAlias = Callable[[Any, Any], Hit | Unsure | None]
 Gate: TypeAlias = Callable[[Event, Set[int]], bool]
 
 NO_STATE: Final = NoState()
@@ -58,13 +59,14 @@ class Bound:
         "ungated",
     )
 
-    def __init__(self, number: int, spec: RuleSpec) -> None:
+    def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
         self.number = number
         self.spec = spec
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
-        self.gate = _gate(spec)
+        self.gate = _gate(spec, agents)
         sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
+        sources += [spec.agent] if spec.agent else []
         self.gate_text = msgspec.json.encode(sources, order="sorted").decode()
         self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
         self.key = _key(number, spec)
@@ -76,7 +78,7 @@ class Bound:
         self.texts: dict[Where, list[Regex]] = {}
         for pattern in rule.texts():
             self.texts.setdefault(pattern.where, []).append(Regex(pattern.regex))
-        self.ungated: Handler | None = rule.on_ungated if overrides(rule, "on_ungated") else None
+        self.ungated: Handler | None = _ungated(spec, agents) if overrides(rule, "on_ungated") else None
         self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
         # Without a clock there are no deadlines: a kind that has some only with certain params says so in `needs`.
         timed = self.needs_clock and overrides(rule, "deadline")
@@ -117,6 +119,7 @@ def fingerprint(spec: RuleSpec) -> int:
         spec.unless.source if spec.unless else None,
         spec.scope.value,
         list(spec.key),
+        *([spec.agent] if spec.agent else []),
     ]
     return crc32(msgspec.json.encode(meaning, order="sorted"))
 
@@ -135,7 +138,25 @@ def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
     yield from (path.steps[1:] for path in paths if path.text.startswith("tool.args."))
 
 
-def _gate(spec: RuleSpec) -> Gate | None:
+def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
+    written = _written_gate(spec)
+    if not spec.agent:
+        return written
+    governs = agents.governs(spec.agent)
+    if written is None:
+        return lambda event, _memory: governs(event)
+    return lambda event, memory: governs(event) and written(event, memory)
+
+
+def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
+    """Return the handler of events outside the gate; what an agent may not even try is no business of its rules."""
+    handle: Handler = spec.rule.on_ungated
+    if not spec.agent:
+        return handle
+    return lambda event, state: handle(event, state) if agents.lists(event) else None
+
+
+def _written_gate(spec: RuleSpec) -> Gate | None:
     if spec.unless is None:
         return spec.when.test if spec.when is not None else None
     forbids = spec.unless.test

@@ -52,6 +52,7 @@ def make_finding(
         labels=about.labels,
         suppressed=suppressed,
         attempt=event.attempt if isinstance(event, ToolCall) else -1,
+        followup=hit.followup,
     )
 
 

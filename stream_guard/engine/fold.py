@@ -22,6 +22,7 @@ from stream_guard.model import (
     Hit,
     SessionEnd,
     Turn,
+    Unsure,
     UserMessage,
 )
 from stream_guard.policy.spec import Policy
@@ -39,7 +40,7 @@ class Engine:
         self.policy = policy
         self.counts = counts if counts is not None else Counts()
         self.max_states = max_states
-        self.bounds = tuple(Bound(number, spec) for number, spec in enumerate(policy.rules))
+        self.bounds = tuple(Bound(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         if len(self.by_tag) < len(self.bounds):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
@@ -50,7 +51,9 @@ class Engine:
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self._failed: set[int] = set()
-        self.raised: set[int] = set()  # rules that raised since a caller who cares emptied it
+        # Since a caller who cares emptied them: rules that raised, and rules whose cooldown kept a finding back.
+        self.raised: set[int] = set()
+        self.cooling: set[int] = set()
 
     @property
     def judges_parts(self) -> bool:
@@ -175,6 +178,9 @@ class Engine:
             return
         if bound.timer is not None:
             self._set_timer(bound, address, state, cell)
+        if isinstance(hit, Unsure):
+            self._doubt(bound, hit, cell)
+            hit = None
         if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, cell):
             return
         if hit is not None:
@@ -228,6 +234,12 @@ class Engine:
     def _blind(self, bound: Bound, cell: Cell) -> None:
         self.counts.unevaluable[bound.number] += 1
         cell.blind.add(bound.number)
+
+    def _doubt(self, bound: Bound, said: Unsure, cell: Cell) -> None:
+        if said.why == "type_mismatch":
+            self.counts.type_mismatches += 1
+        else:
+            self._blind(bound, cell)
 
     def _held(self, bound: Bound, hit: Hit | None, address: Address, event: Event, cell: Cell) -> bool:
         """Whether the rule has been hitting, without a break, for as long as its `for` asks."""
@@ -321,7 +333,7 @@ class Engine:
     def _report(
         self,
         bound: Bound,
-        hit: Hit,
+        hit: Hit | Unsure,
         event: Event | None,
         cell: Cell,
         address: Address,
@@ -331,6 +343,9 @@ class Engine:
         time: float | None = None,
     ) -> None:
         """Stamp a hit, unless the rule's cooldown holds it back."""
+        if isinstance(hit, Unsure):
+            self._doubt(bound, hit, cell)
+            return
         self.counts.hits[bound.number] += 1
         time = event.time if event is not None else time
         suppressed = 0
@@ -339,6 +354,8 @@ class Engine:
             if last is not None and time - last < bound.spec.cooldown:
                 cell.cooldowns[address] = (last, suppressed + 1)
                 self.counts.suppressed += 1
+                if not hit.followup:
+                    self.cooling.add(bound.number)
                 return
             cell.cooldowns[address] = (time, 0)
         self.counts.findings[bound.number] += 1

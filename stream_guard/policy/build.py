@@ -142,6 +142,7 @@ class RuleBuilder:
             unless=form.unless,
             scope=Scope(form.scope),
             key=tuple(form.key),
+            agent=form.agent or "",
             then=then,
             reason=form.reason,
             shadow=form.mode == "shadow",

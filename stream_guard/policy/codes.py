@@ -31,5 +31,7 @@ class Code(StrEnum):
     ALIAS = "SG121"
     REFUSED = "SG122"
     KIND_FAILED = "SG123"
+    AGENT = "SG124"
     NO_ID = "SG151"
     NO_RULES = "SG152"
+    NOT_LISTED = "SG153"

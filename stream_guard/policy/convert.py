@@ -7,6 +7,7 @@ from typing import Any
 
 from stream_guard.conditions import Condition
 from stream_guard.model import Action, Json, Scope
+from stream_guard.policy.agents import Agent
 from stream_guard.policy.names import spellings
 from stream_guard.policy.spec import DEFAULT_IDLE, SESSION_KEY, Policy, RuleSpec
 from stream_guard.policy.yaml_out import write_yaml
@@ -29,8 +30,15 @@ def to_native(policy: Policy) -> dict[str, Json]:
         "version": 1,
         "sessions": sessions,
         "tool_classes": {name: list(members) for name, members in policy.tool_classes.items()},
+        "agents": {name: _agent(agent) for name, agent in policy.agents.items()},
     }
     return {**_without_defaults(written), "rules": [_rule(rule) for rule in policy.rules]}
+
+
+def _agent(agent: Agent) -> dict[str, Json]:
+    # An empty list of operations says something: nothing may be tried.
+    operations = {} if agent.operations is None else {"operations": sorted(agent.operations)}
+    return {**_without_defaults({"parent": agent.parent, "execution_mode": agent.execution_mode}), **operations}
 
 
 def _rule(rule: RuleSpec) -> dict[str, Json]:
@@ -40,6 +48,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
         "unless": _source(rule.unless),
         "scope": "" if rule.scope is Scope.TRACE else rule.scope.value,
         "key": "" if rule.key == SESSION_KEY else list(rule.key),
+        "agent": rule.agent,
         "severity": rule.severity_word or rule.severity.word,
         "then": rule.then.word if rule.then is not None else None,
         "reason": rule.reason,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,7 @@ from stream_guard.registry import Registry
 # What a dialect may say about a rule beside the native form; in a file these are unknown keys like any other.
 _ORIGIN: Final = "_from"
 _SLOT: Final = "_slot"
+_FLAT: Final = "_flat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,19 @@ class Native:
     problems: Sequence[Problem] = ()
     origins: Mapping[int, Steps] = field(default_factory=dict)  # by rule: where it stands in the file
     slots: Mapping[int, str] = field(default_factory=dict)  # by rule: what keeps it apart from one of the same id
+    flat: Set[int] = frozenset()  # rules whose parameters stand beside their id, not under a key of their own
+    agent_origins: Mapping[str, Steps] = field(default_factory=dict)  # by agent: where it stands in the file
+
+    def source(self, path: Steps) -> Steps:
+        """Return where the file has what stands at a path of the native form."""
+        match path:
+            case ("rules", int(number), *rest) if number in self.origins:
+                below = rest[1:] if number in self.flat and rest[:1] == ["params"] else rest
+                return (*self.origins[number], *below)
+            case ("agents", str(name), *rest) if name in self.agent_origins:
+                return (*self.agent_origins[name], *rest)
+            case _:
+                return path
 
 
 def to_native(document: Document, registry: Registry) -> Native:
@@ -56,22 +70,28 @@ def _translate(name: str, dialect: Dialect, document: Document) -> Native:
         form, problems = dialect.translate(document)
     except Exception as error:
         raise _failed(name, document, error) from error
-    rules = form.get("rules")
+    rules, agents = form.get("rules"), form.get("agents")
+    agent_origins: dict[str, Steps] = {}
+    if isinstance(agents, dict):
+        agent_origins = {agent: tuple(said[_ORIGIN]) for agent, said in agents.items() if _ORIGIN in said}
+        form = {**form, "agents": {agent: _without_said(said) for agent, said in agents.items()}}
     if not isinstance(rules, list):
-        return Native(form, problems)
+        return Native(form, problems, agent_origins=agent_origins)
     said = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, dict)]
     return Native(
         {**form, "rules": [_without_said(rule) for rule in rules]},
         problems,
         {number: tuple(rule[_ORIGIN]) for number, rule in said if _ORIGIN in rule},
         {number: str(rule[_SLOT]) for number, rule in said if _SLOT in rule},
+        {number for number, rule in said if rule.get(_FLAT)},
+        agent_origins,
     )
 
 
 def _without_said(rule: Json) -> Json:
     if not isinstance(rule, dict):
         return rule
-    return {key: value for key, value in rule.items() if key not in (_ORIGIN, _SLOT)}
+    return {key: value for key, value in rule.items() if key not in (_ORIGIN, _SLOT, _FLAT)}
 
 
 def _unknown_version(document: Document, registry: Registry) -> Native:

@@ -8,21 +8,28 @@ from hashlib import sha256
 from typing import Final
 
 from stream_guard.model import Json
+from stream_guard.policy.agents import Agent, Agents
 from stream_guard.policy.spec import RuleSpec
 
 LENGTH: Final = 16
 
 
 def version_of(
-    rules: Iterable[RuleSpec], idle: float, max_out_of_orderness: float, tool_classes: Mapping[str, Sequence[str]]
+    rules: Iterable[RuleSpec],
+    idle: float,
+    max_out_of_orderness: float,
+    tool_classes: Mapping[str, Sequence[str]],
+    agents: Agents,
 ) -> str:
     """Return the version; the same rules have the same one, whatever the file's name, comments and order of keys."""
-    decides = {
+    decides: dict[str, Json] = {
         "rules": [_rule(rule) for rule in rules],
         "idle": idle,
         "max_out_of_orderness": max_out_of_orderness,
         "tool_classes": {name: list(members) for name, members in tool_classes.items()},
     }
+    if agents:
+        decides["agents"] = {name: _agent(agent) for name, agent in agents.items()}
     text = json.dumps(_plain(decides), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
 
@@ -44,7 +51,13 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
         "cooldown": rule.cooldown,
         "for": rule.hold,
         "tags": list(rule.tags),
+        **({"agent": rule.agent} if rule.agent else {}),
     }
+
+
+def _agent(agent: Agent) -> dict[str, Json]:
+    operations = None if agent.operations is None else sorted(agent.operations)
+    return {"parent": agent.parent, "operations": operations, "execution_mode": agent.execution_mode}
 
 
 def _params(rule: RuleSpec) -> Json:

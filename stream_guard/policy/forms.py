@@ -12,6 +12,7 @@ from stream_guard.conditions import Condition
 from stream_guard.durations import Duration, parse_duration
 from stream_guard.model import Json, Severity
 from stream_guard.paths import Path
+from stream_guard.policy.agents import ExecutionMode
 from stream_guard.policy.paths import dead_end
 from stream_guard.policy.spec import DEFAULT_IDLE, OnError
 from stream_guard.policy.wording import did_you_mean, show
@@ -112,6 +113,21 @@ class SessionsForm(Form):
     )
 
 
+class AgentForm(Form):
+    """One agent, or one version of it (``name@version``)."""
+
+    parent: Text | SkipJsonSchema[None] = Field(
+        default=None, description="the agent above it, whose rules govern it too; a root has none"
+    )
+    operations: list[Text] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="the tools it may try: rules of agents are asked about no others; without the list, about all",
+    )
+    execution_mode: ExecutionMode | SkipJsonSchema[None] = Field(
+        default=None, description="in request mode nobody is there to review, so its rules cannot pause"
+    )
+
+
 class RuleForm(Form):
     """One rule: a kind with parameters, and what the engine adds to every kind."""
 
@@ -132,6 +148,9 @@ class RuleForm(Form):
     )
     key: Key = Field(
         default=["session"], description="one state per value of: session, agent, run, tool, args.X, labels.X"
+    )
+    agent: Text | SkipJsonSchema[None] = Field(
+        default=None, description="whose rule it is: it is asked about this agent and the ones below it"
     )
     severity: SeverityWord = Field(
         default="error", description="how bad a finding is; low, medium and high are read too"
@@ -168,5 +187,8 @@ class PolicyForm(Form):
     sessions: SessionsForm = Field(default=SessionsForm(), description="when a session is over")
     tool_classes: dict[str, ToolNames] = Field(
         default={}, description="names for groups of tools; a rule says @name where it takes a tool"
+    )
+    agents: dict[str, AgentForm] = Field(
+        default={}, description="the agents that rules can belong to, by name or name@version"
     )
     rules: list[Any] = Field(description="the rules")

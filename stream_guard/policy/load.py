@@ -11,13 +11,15 @@ from pydantic import ValidationError
 from stream_guard.errors import PolicyError, Problem
 from stream_guard.model import Json
 from stream_guard.patterns import TOOL_CLASSES
+from stream_guard.policy.agent_checks import check_agents, warn_of_unlisted
+from stream_guard.policy.agents import Agents
 from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.classes import check_classes
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import to_native
 from stream_guard.policy.digest import version_of
 from stream_guard.policy.document import read_document
-from stream_guard.policy.forms import PolicyForm
+from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.report import Report
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.policy.translation import problems_of
@@ -41,7 +43,7 @@ def load_policy(
     if folder is None and isinstance(source, Path):
         folder = source.parent
     native = to_native(document, registry)
-    report = Report(document, [*document.problems, *native.problems], native.origins)
+    report = Report(document, [*document.problems, *native.problems], native)
     form, rules = _read_form(native.form, report)
     if form is None:
         raise PolicyError(report.in_order())
@@ -50,9 +52,11 @@ def load_policy(
     builder = RuleBuilder(registry, report, context, native.slots)
     specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
     _check_together(rules, native.slots, report)
+    agents = check_agents(form.agents, rules, report)
     if report.failed:
         raise PolicyError(report.in_order())
-    return _policy(form, specs, report, document.file)
+    warn_of_unlisted(specs, agents, native.origins, report)
+    return _policy(form, specs, agents, report, document.file)
 
 
 def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
@@ -88,7 +92,7 @@ def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Js
         if "rules" not in native or "rules" in written:
             report.add_flaws((), problems_of(error, written, PolicyForm, "a policy"))
         # The rules are judged even so: all problems at once.
-        form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written))
+        form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written), agents=_readable_agents(written))
     if rules == []:
         report.add(("rules",), "the policy has no rules, so it finds nothing", Code.NO_RULES, warning=True)
     return form, listed_rules
@@ -105,6 +109,18 @@ def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:
         for name, members in texts.items()
         if isinstance(members, list)
     }
+
+
+def _readable_agents(written: dict[str, Json]) -> dict[str, AgentForm]:
+    """The agents of a form that is broken elsewhere, so that rules which belong to them are not blamed."""
+    agents = written.get("agents")
+    readable: dict[str, AgentForm] = {}
+    for name, raw in agents.items() if isinstance(agents, dict) else ():
+        try:
+            readable[name] = AgentForm.model_validate(raw)
+        except ValidationError:
+            readable[name] = AgentForm()
+    return readable
 
 
 def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report) -> None:
@@ -124,15 +140,16 @@ def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report)
         first.setdefault(slot, number)
 
 
-def _policy(form: PolicyForm, specs: list[RuleSpec], report: Report, file: str) -> Policy:
+def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Report, file: str) -> Policy:
     idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
     return Policy(
         rules=tuple(specs),
-        version=version_of(specs, idle, late, form.tool_classes),
+        version=version_of(specs, idle, late, form.tool_classes, agents),
         name=form.name or "",
         idle=idle,
         max_out_of_orderness=late,
         tool_classes=form.tool_classes,
+        agents=agents,
         warnings=tuple(report.in_order()),
         file=file,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
+from stream_guard.policy.dialects import Native
 from stream_guard.policy.gates import Flaw, Steps
 from stream_guard.policy.nodes import Document
 from stream_guard.policy.translation import MAX_PROBLEMS
@@ -15,11 +16,11 @@ from stream_guard.policy.wording import printable
 class Report:
     """Collects problems by their path in the native form and knows where that stands in the file."""
 
-    def __init__(self, document: Document, already: Iterable[Problem], origins: Mapping[int, Steps]) -> None:
+    def __init__(self, document: Document, already: Iterable[Problem], native: Native) -> None:
         self._document = document
         self._already = list(already)
         self._problems: list[Problem] = []
-        self._origins = origins  # by rule: where a dialect took it from
+        self._native = native  # knows where a dialect took things from
 
     def place(self, path: Steps, *, on_key: bool = False) -> Place:
         """Return the place of a value of the native form, or of its key."""
@@ -27,14 +28,12 @@ class Report:
         return self._document.key_place(*source) if on_key else self._document.place(*source)
 
     def _source(self, path: Steps) -> Steps:
-        match path:
-            case ("rules", int(number), *rest):
-                if number in self._origins:
-                    return (*self._origins[number], *rest)
-                # A bare list of rules has no key above it.
-                return (number, *rest) if isinstance(self._document.data, list) else path
+        source = self._native.source(path)
+        match source:
+            case ("rules", int(number), *rest) if source == path and isinstance(self._document.data, list):
+                return (number, *rest)  # a bare list of rules has no key above it
             case _:
-                return path
+                return source
 
     def add(
         self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False

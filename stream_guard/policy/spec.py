@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from stream_guard.conditions import Condition
 from stream_guard.errors import Place, Problem
 from stream_guard.model import Action, Json, Scope, Severity
+from stream_guard.policy.agents import Agents
 from stream_guard.rule import Rule
 
 SESSION_KEY: Final = ("session",)
@@ -31,6 +32,7 @@ class RuleSpec:
     unless: Condition | None = None
     scope: Scope = Scope.TRACE
     key: tuple[str, ...] = SESSION_KEY
+    agent: str = ""  # whose rule it is: asked about this agent and those below it; empty: about all
     then: Action | None = None
     reason: str = ""
     shadow: bool = False
@@ -57,5 +59,6 @@ class Policy:
     idle: float = DEFAULT_IDLE  # seconds of event time after which a silent session is over
     max_out_of_orderness: float = 0.0  # seconds an event may be late and still be put in its place
     tool_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    agents: Agents = field(default_factory=Agents)
     warnings: tuple[Problem, ...] = ()
     file: str = ""
