@@ -13,6 +13,7 @@ from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncl
 from stream_guard_rules.schema import MustMatchJsonSchema
 from stream_guard_rules.sequence import MustCallBefore
 from stream_guard_rules.temporal import LtlFormula
+from stream_guard_rules.tool_guard import ToolGuard
 from stream_guard_rules.wording import MustMatchText
 
 
@@ -44,4 +45,5 @@ def stream_guard_rules() -> list[sg.RuleType]:
         NoLongQuote,
         NoPii,
         RequiredStopReason,
+        ToolGuard,
     ]

@@ -1,0 +1,304 @@
+"""Predicates over an attempt: how they are written, and what they become: tests that say yes, no or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import isfinite
+from operator import ge, gt, le, lt
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+
+MOST_IN_WINDOW: Final = 4000
+"""Attempts a window counts up to: it remembers the time of each."""
+
+Numbers: TypeAlias = list[int | None]
+"""How often each of a rule's counters has counted; None: not to be known here."""
+
+Notes: TypeAlias = list[str]
+"""Why a test could not tell, in the order it was found."""
+
+Test: TypeAlias = Callable[[sg.ToolCall, Numbers, Notes], bool | None]
+"""Whether an attempt is meant; None where that is not to be known (Kleene's third value)."""
+
+
+class Counter(NamedTuple):
+    """What is counted: attempts at one tool or at all, in a run, a session or a window of seconds."""
+
+    scope: str
+    tool: str | None
+    seconds: float = 0.0
+    most: int = 0  # a window remembers no more than it takes to know that the threshold is passed
+
+
+def _check_path(path: str) -> str:
+    try:
+        sg.Path(f"tool.args.{path}")
+    except ValueError:
+        message = "path {path} has an empty step; write names and list positions with dots: body.to, recipients.0"
+        raise PydanticCustomError("path", message, {"path": path[:100]}) from None
+    return path
+
+
+def _pattern_of(value: Any) -> Any:
+    return value["pattern"] if isinstance(value, dict) and set(value) == {"pattern"} else value
+
+
+ArgPath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_check_path)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Pattern: TypeAlias = Annotated[
+    sg.Regex,
+    BeforeValidator(_pattern_of),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "required": ["pattern"]}]}),
+]
+
+
+class AtPath(sg.Params):
+    """A place in the arguments."""
+
+    path: ArgPath = Field(description="where in the arguments; numbers index lists: recipients.0")
+
+
+class Compared(AtPath):
+    """A number to hold against the one in the arguments."""
+
+    value: int | float = Field(description="the number to compare with")
+    coerce: bool = Field(default=False, description="also compare a text that reads as a number")
+
+
+class Equal(AtPath):
+    """A value to look for."""
+
+    value: sg.Json = Field(description="any JSON value; 1 is 1.0, but true is not 1 and '1' is not 1")
+
+
+class OneOf(AtPath):
+    """Values to look for."""
+
+    values: list[sg.Json] = Field(
+        min_length=1, validation_alias=AliasChoices("values", "value"), description="the values, one of which it is"
+    )
+
+
+class Matching(AtPath):
+    """A text to search."""
+
+    pattern: sg.Regex = Field(description="regular expression (RE2), found anywhere in the text")
+
+
+class Count(sg.Params):
+    """How many attempts are too many."""
+
+    tool: Name | None = Field(default=None, description="count only attempts at this tool; without it, at all of them")
+    value: int = Field(ge=0, le=2**53, description="attempts that are still fine; the current one counts")
+
+
+class WindowCount(Count):
+    """How many attempts are too many in a span of time."""
+
+    value: int = Field(ge=0, le=MOST_IN_WINDOW, description="attempts that are still fine; the current one counts")
+    window_seconds: float = Field(
+        gt=0,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("windowSeconds", "window_seconds"),
+        description="length of the window, which is half-open: an attempt exactly this old has left it",
+    )
+
+
+class When(sg.Params):
+    """Predicates, all of which must hold; without any, it matches nothing."""
+
+    model_config = ConfigDict(validate_by_name=False)  # it is written `not`, and never `not_`
+
+    all_of: list[When] | None = Field(default=None, description="each of these holds")
+    any_of: list[When] | None = Field(default=None, description="one of these holds")
+    not_: When | None = Field(default=None, alias="not", description="this does not hold")
+    tool_name_in: list[Name] | None = Field(default=None, min_length=1, description="the tool is one of these, exactly")
+    tool_name_regex: Pattern | None = Field(default=None, description="the tool's name matches, anywhere in it")
+    arg_eq: Equal | None = Field(default=None, description="the argument equals the value")
+    arg_neq: Equal | None = Field(default=None, description="the argument is there and does not equal the value")
+    arg_gt: Compared | None = Field(default=None, description="the argument is a number greater than the value")
+    arg_gte: Compared | None = Field(default=None, description="the argument is a number, at least the value")
+    arg_lt: Compared | None = Field(default=None, description="the argument is a number less than the value")
+    arg_lte: Compared | None = Field(default=None, description="the argument is a number, at most the value")
+    arg_in: OneOf | None = Field(default=None, description="the argument equals one of the values")
+    arg_regex: Matching | None = Field(default=None, description="the argument is a text that matches")
+    arg_present: AtPath | None = Field(default=None, description="the argument is there; null is")
+    arg_missing: AtPath | None = Field(default=None, description="the argument is not there")
+    call_count_in_run_gt: Count | None = Field(default=None, description="more attempts in this run than the value")
+    call_count_in_session_gt: Count | None = Field(
+        default=None, description="more attempts in the session, runs of sub-agents included, than the value"
+    )
+    call_count_in_window_gt: WindowCount | None = Field(
+        default=None, description="more attempts of the session in the last seconds than the value; no inline gate"
+    )
+
+
+def given(when: When) -> Iterator[tuple[str, Any]]:
+    """Yield the predicates and groups that are written, by name."""
+    for name in When.model_fields:
+        value = getattr(when, name)
+        if value is not None:
+            yield name, value
+
+
+class Compiler:
+    """Turns what is written into one test, and collects what has to be counted for it."""
+
+    def __init__(self, *, coerce: bool) -> None:
+        self._coerce = coerce
+        self.counters: list[Counter] = []
+
+    def compile(self, when: When) -> Test:
+        """Return the test; a group without predicates matches nothing, not even under ``not``."""
+        return _all([self._one(name, value) for name, value in given(when)])
+
+    def _one(self, name: str, value: Any) -> Test:
+        if name in _GROUPS:
+            return self._group(name, value)
+        if name == "tool_name_in":
+            names = frozenset(value)
+            return lambda call, _numbers, _notes: call.tool in names
+        if name == "tool_name_regex":
+            return lambda call, _numbers, _notes: value.search(call.tool) is not None
+        if name in _COMPARISONS:
+            return _compare(_COMPARISONS[name], value, coerce=value.coerce or self._coerce)
+        if name in _COUNTED:
+            return self._count(_COUNTED[name], value)
+        return _ask(value.path, _ANSWERS[name](value))
+
+    def _group(self, name: str, value: Any) -> Test:
+        if name == "not_":
+            return _not(self.compile(value))
+        tests = [self.compile(inner) for inner in value]
+        return _all(tests) if name == "all_of" else _any(tests)
+
+    def _count(self, scope: str, written: Count) -> Test:
+        counter = Counter(scope, written.tool)
+        if isinstance(written, WindowCount):
+            counter = Counter(scope, written.tool, written.window_seconds, written.value + 1)
+        if counter not in self.counters:
+            self.counters.append(counter)
+        position, threshold = self.counters.index(counter), written.value
+
+        def exceeds(_call: sg.ToolCall, numbers: Numbers, _notes: Notes) -> bool | None:
+            number = numbers[position]
+            return None if number is None else number > threshold
+
+        return exceeds
+
+
+def _all(tests: list[Test]) -> Test:
+    if not tests:
+        return _nothing
+    if len(tests) == 1:
+        return tests[0]
+
+    def hold(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
+        answer: bool | None = True
+        for test in tests:
+            said = test(call, numbers, notes)
+            if said is False:
+                return False
+            if said is None:
+                answer = None
+        return answer
+
+    return hold
+
+
+def _any(tests: list[Test]) -> Test:
+    if not tests:
+        return _nothing
+
+    def holds(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
+        answer: bool | None = False
+        for test in tests:
+            said = test(call, numbers, notes)
+            if said:
+                return True
+            if said is None:
+                answer = None
+        return answer
+
+    return holds
+
+
+def _not(test: Test) -> Test:
+    def fails(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
+        said = test(call, numbers, notes)
+        return None if said is None else not said
+
+    return fails
+
+
+def _nothing(_call: sg.ToolCall, _numbers: Numbers, _notes: Notes) -> None:
+    # Unknown, not false: under `not` a false would match everything, which is what an empty group must never do.
+    return None
+
+
+def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
+    """Return the test of what stands at a path; ``answer`` is asked about ``MISSING`` too."""
+    find = sg.Path(f"tool.args.{path}").find
+
+    def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+        if not call.captured:
+            notes.append("unevaluable")
+            return None
+        return answer(find(call))
+
+    return holds
+
+
+def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bool) -> Test:
+    find, wanted = sg.Path(f"tool.args.{written.path}").find, written.value
+
+    def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+        if not call.captured:
+            notes.append("unevaluable")
+            return None
+        value = find(call)
+        if type(value) is int or type(value) is float:
+            return holds(value, wanted)
+        if value is sg.MISSING:
+            return False
+        number = _number(value) if coerce else None
+        if number is None:
+            notes.append("type_mismatch")
+            return False
+        return holds(number, wanted)
+
+    return compare
+
+
+def _number(value: sg.Json) -> int | float | None:
+    """Return the number a text stands for, exactly where it is a whole one; None where it is none."""
+    if not isinstance(value, str) or len(value) > 400:  # Python refuses to read very long integers
+        return None
+    for read in (int, float):
+        try:
+            number = read(value)
+        except ValueError:
+            continue
+        return number if isfinite(number) else None
+    return None
+
+
+_GROUPS: Final = ("all_of", "any_of", "not_")
+_COMPARISONS: Final = {"arg_gt": gt, "arg_gte": ge, "arg_lt": lt, "arg_lte": le}
+_COUNTED: Final = {
+    "call_count_in_run_gt": "run",
+    "call_count_in_session_gt": "session",
+    "call_count_in_window_gt": "window",
+}
+_ANSWERS: Final[dict[str, Callable[[Any], Callable[[Any], bool]]]] = {
+    "arg_eq": lambda written: lambda value: value is not sg.MISSING and sg.json_equal(value, written.value),
+    "arg_neq": lambda written: lambda value: value is not sg.MISSING and not sg.json_equal(value, written.value),
+    "arg_in": lambda written: lambda value: any(sg.json_equal(value, one) for one in written.values),
+    "arg_regex": lambda written: lambda value: isinstance(value, str) and written.pattern.search(value) is not None,
+    "arg_present": lambda _written: lambda value: value is not sg.MISSING,
+    "arg_missing": lambda _written: lambda value: value is sg.MISSING,
+}
