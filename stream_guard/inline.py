@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
+import asyncio
 from threading import Lock
-from typing import Final
+from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from stream_guard.counts import Counts
+from stream_guard.decide import Judge
 from stream_guard.engine import Engine
-from stream_guard.model import Action, Decision, Event, Finding, ToolCall, Turn
+from stream_guard.model import Action, Decision, Event, Finding, GateDecision, ToolCall, Turn
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Store
+from stream_guard.sessions.ended import EndedSessions, KeptStore
 from stream_guard.sessions.stores import MemoryStore
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
 
+_WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
+    Action.ALLOW: "allow",
+    Action.PAUSE: "pause",
+    Action.BLOCK: "block",
+    Action.TERMINATE_SESSION: "terminate_session",
+}
 _ANNOUNCED: Final = 4096  # attempts with findings that wait for their call
+_REFUSALS: Final = 4096  # refused attempts that may be asked about again
+_SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
 
 
 class Guard:
-    """Watches an agent from inside its process. Safe to call from many threads; state is bounded."""
+    """Watches an agent from inside its process. Safe to call from many threads; state is bounded.
+
+    With a ``store``, sessions come back after a restart: an ended one is written down before its decision leaves,
+    the others now and then, and when ``commit`` is called.
+    """
 
     def __init__(
         self,
         policy: Policy,
         *,
-        store: Store | None = None,
+        store: KeptStore | None = None,
         counts: Counts | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
         limits = limits or Limits()
-        self._policy = policy
+        self._store = store if store is not None else MemoryStore()
+        self._is_kept = store is not None
         self._engine = Engine(policy, self.counts, mode="inline", max_states=limits.max_states)
-        self._table = SessionTable(self._engine, store or MemoryStore(), self.counts, limits, shared_clock=False)
+        self._table = SessionTable(self._engine, self._store, self.counts, limits, shared_clock=False)
+        self._judge = Judge(policy)
+        self._ended = EndedSessions(self._store, self.counts)
+        self._policy = policy
         self._lock = Lock()
+        self._unsaved = 0
         self._announced: dict[tuple[str, int], list[Finding]] = {}  # what was found at a turn's tool-use blocks
+        self._refusals: dict[tuple[str, str | int], Decision] = {}  # by event id and by number of the attempt
 
     def observe(self, event: Event) -> list[Finding]:
         """Tell the guard what happened (a turn, a result, a user's message); return what rules say of it."""
@@ -52,19 +73,76 @@ class Guard:
     def check(self, attempt: ToolCall) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.
 
-        A call that its turn announced was judged then; the decision rests on what was found.
+        A call that its turn announced was judged then; the decision rests on what was found. Asked again about an
+        attempt that it refused, it refuses again. Once a session is ended, every attempt in it is refused.
         """
         with self._lock:
-            self._engine.raised.clear()
-            found = self._feed(attempt)
-            found += self._announced.pop((attempt.session_id, attempt.attempt), [])
-            closed = [self._policy.rules[number] for number in self._engine.raised]
-        asked = [(finding.then, finding.reason or finding.detail) for finding in found if not finding.shadow]
-        # A gate that cannot judge stays shut where the rule says so (ADR 0007).
-        asked += [(spec.then, "the rule could not judge") for spec in closed if spec.on_error == "closed"]
-        actions = [(action, reason) for action, reason in asked if action is not None]
-        action, reason = max(actions, key=itemgetter(0), default=(Action.ALLOW, ""))
-        return Decision(action=action, findings=tuple(found), reason=reason, policy_version=self._policy.version)
+            decision, is_new_end = self._decide(attempt)
+            if is_new_end:
+                self._store.commit({})  # before anyone can act on it: an end must survive what comes next
+        return decision
+
+    async def acheck(self, attempt: ToolCall) -> Decision:
+        """Decide as ``check`` does, without keeping the event loop waiting while an end is written down."""
+        with self._lock:
+            decision, is_new_end = self._decide(attempt)
+        if is_new_end and self._is_kept:
+            await asyncio.to_thread(self._write)
+        return decision
+
+    def commit(self) -> None:
+        """Write every session to the store."""
+        with self._lock:
+            self._save()
+
+    def _write(self) -> None:
+        with self._lock:
+            self._store.commit({})
+
+    def _save(self) -> None:
+        self._table.commit()
+        self._store.commit({})
+        self._unsaved = 0
+
+    def _decide(self, attempt: ToolCall) -> tuple[Decision, bool]:
+        """Return the decision, and whether it ends a session that was not ended."""
+        engine, counts = self._engine, self.counts
+        engine.raised.clear()
+        engine.cooling.clear()
+        repeats = counts.duplicate_events + counts.merged_calls
+        found = list[Finding]()
+        self._table.feed_now(attempt, found)
+        self._tidy()
+        if counts.duplicate_events + counts.merged_calls > repeats:
+            refusal = self._refusal(attempt)
+            if refusal is not None:
+                return refusal, False
+        found += self._announced.pop((attempt.session_id, attempt.attempt), [])
+        decision = self._judge.decide(attempt, found, engine.raised, engine.cooling)
+        if engine.raised and decision.action is Action.ALLOW:
+            counts.fail_open += 1
+        ended = self._ended.reason(attempt.session_id)
+        if ended is not None:
+            reason = f"the session was ended: {ended}"
+            decision = replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
+        elif decision.session_ended:
+            self._ended.end(attempt.session_id, decision.reason)
+        if decision.action is not Action.ALLOW:
+            self._refuse(attempt, decision)
+        return decision, decision.session_ended and ended is None
+
+    def _refusal(self, attempt: ToolCall) -> Decision | None:
+        by_event = self._refusals.get((attempt.session_id, attempt.event_id)) if attempt.event_id else None
+        return by_event or self._refusals.get((attempt.session_id, attempt.attempt))
+
+    def _refuse(self, attempt: ToolCall, decision: Decision) -> None:
+        """Remember the answer, and tell the rules: a confirmation that was blocked confirms nothing."""
+        self._refusals[attempt.session_id, attempt.attempt] = decision
+        if attempt.event_id:
+            self._refusals[attempt.session_id, attempt.event_id] = decision
+        while len(self._refusals) > _REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+        self._table.feed_now(_told(attempt, decision), [])
 
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
@@ -75,4 +153,31 @@ class Guard:
                     self._announced.setdefault((finding.session_id, finding.attempt), []).append(finding)
             while len(self._announced) > _ANNOUNCED:
                 del self._announced[next(iter(self._announced))]
+        self._tidy()
         return found
+
+    def _tidy(self) -> None:
+        """Now and then, bring the store up to date and pack away what is too much for the memory."""
+        self._unsaved += 1
+        if self._unsaved >= _SAVE_EVERY:
+            self._table.relieve()
+            self._unsaved = 0
+            if self._is_kept:
+                self._save()
+
+
+def _told(attempt: ToolCall, decision: Decision) -> GateDecision:
+    """Return the event that tells of a decision."""
+    return GateDecision(
+        session_id=attempt.session_id,
+        event_id=f"{attempt.event_id}/{decision.action.word}" if attempt.event_id else "",
+        time=attempt.time,
+        run_id=attempt.run_id,
+        agent=attempt.agent,
+        agent_path=attempt.agent_path,
+        labels=attempt.labels,
+        action=_WORDS[decision.action],
+        call_id=attempt.call_id,
+        tool=attempt.tool,
+        rule_ids=tuple(dict.fromkeys(finding.rule_id for finding in decision.findings)),
+    )

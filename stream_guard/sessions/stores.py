@@ -71,7 +71,8 @@ class CheckpointStore:
         self._drops: set[str] = set()
         self._db: sqlite3.Connection | None = None
         try:
-            self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
+            # A guard asks from many threads, one at a time.
+            self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
             self._prepare(self._db)
         except (sqlite3.Error, StoreError) as error:
             self.close()

@@ -24,6 +24,7 @@ from stream_guard.errors import DecodeError
 from stream_guard.model import Event, SessionEnd
 from stream_guard.ports import Store
 from stream_guard.rule import State
+from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import Sessions as Limits
@@ -78,6 +79,8 @@ class SessionTable:
 
     def _restore(self) -> None:
         for session_id, deadline in self.store.deadlines():
+            if is_ended_row(session_id):
+                continue
             self.counts.sessions += 1
             if deadline is not None:
                 heapq.heappush(self._heap, (deadline, session_id))
@@ -114,6 +117,13 @@ class SessionTable:
                 session.lag = self.watermark - session.now
                 if session.scheduled is None or session.timers or self._next_due <= self.watermark:
                     self._follow_clock(time, event.session_id, out)
+
+    def feed_now(self, event: Event, out: Found) -> None:
+        """Fold an event that someone waits for: it and what its session holds back are judged at once."""
+        self.feed(event, out)
+        session = self._touched.get(event.session_id)
+        if session is not None and session.buffer:
+            self._release(session, inf, out)
 
     def _arrive(self, event: Event, out: Found) -> Session:
         """Bring in the session of an event that is not among those at hand."""
@@ -324,7 +334,8 @@ class SessionTable:
     def _ids(self) -> Iterator[str]:
         known = {*self._touched, *self._clean}
         yield from known
-        yield from (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
+        stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
+        yield from (session_id for session_id in stored if not is_ended_row(session_id))
 
     def states_of(self, session_id: str) -> list[State]:
         """Return the rules' states of a session, for tests and for explanations."""

@@ -1,0 +1,58 @@
+"""Sessions that were ended by a decision: they stay ended, whatever comes, and after a restart too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from stream_guard.counts import Counts
+from stream_guard.engine.spanning import MARK
+from stream_guard.ports import Store
+
+_PREFIX: Final = f"{MARK}ended{MARK}"
+_REASON: Final = 500  # characters of the reason that are kept
+MOST: Final = 100_000
+
+
+class KeptStore(Store, Protocol):
+    """A store that says when what was put is safe."""
+
+    def commit(self, meta: Mapping[str, bytes]) -> None:
+        """Make what was put and dropped durable."""
+
+
+def is_ended_row(name: str) -> bool:
+    """Whether a row of a store tells of an ended session, and is none itself."""
+    return name.startswith(_PREFIX)
+
+
+class EndedSessions:
+    """The ended sessions with the reason of each, in a store and in memory.
+
+    The session that was ended first is forgotten when there are too many; that is counted, because it could go on.
+    """
+
+    def __init__(self, store: KeptStore, counts: Counts, most: int = MOST) -> None:
+        self._store = store
+        self._counts = counts
+        self._most = most
+        rows = [name for name, _ in store.deadlines() if is_ended_row(name)]
+        self._reasons = {name[len(_PREFIX) :]: (store.get(name) or b"").decode("utf-8", "replace") for name in rows}
+
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+    def reason(self, session_id: str) -> str | None:
+        """Return why the session was ended, or None when it was not."""
+        return self._reasons.get(session_id)
+
+    def end(self, session_id: str, reason: str) -> None:
+        """Remember an end; it is durable from the store's next commit on."""
+        kept = reason[:_REASON]
+        self._reasons[session_id] = kept
+        self._store.put(_PREFIX + session_id, kept.encode("utf-8", "replace"), None)
+        while len(self._reasons) > self._most:
+            oldest = next(iter(self._reasons))
+            del self._reasons[oldest]
+            self._store.drop(_PREFIX + oldest)
+            self._counts.evictions["ended_sessions"] += 1
