@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stream_guard import hookimpl
+from stream_guard_formats.agentdojo import AgentDojoDecoder
+from stream_guard_formats.agentlog import AgentlogDecoder
+from stream_guard_formats.anthropic_messages import AnthropicDecoder
+from stream_guard_formats.claude_code import ClaudeCodeDecoder
+from stream_guard_formats.langchain import LangChainDecoder
 from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
 
 @hookimpl
-def stream_guard_decoders() -> dict[str, type[NativeDecoder]]:
+def stream_guard_decoders() -> dict[str, type[Any]]:
     """Return the decoders of this pack, by format name."""
-    return {"native": NativeDecoder}
+    return {
+        "agentdojo": AgentDojoDecoder,
+        "agentlog": AgentlogDecoder,
+        "anthropic": AnthropicDecoder,
+        "claude-code": ClaudeCodeDecoder,
+        "langchain": LangChainDecoder,
+        "native": NativeDecoder,
+        "openai-chat": OpenAIChatDecoder,
+        "tau-bench": TauBenchDecoder,
+        "tau2": Tau2Decoder,
+    }

@@ -1,0 +1,70 @@
+"""AgentDojo runs: one record for each run of a task, under attack or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import (
+    Conversation,
+    derived_session,
+    identifier,
+    label,
+    text_block,
+    text_of,
+    tool_use,
+)
+from stream_guard_formats.openai_chat import messages_in
+from stream_guard_formats.reading import excerpt, object_at, objects_in, read_object, text_at
+
+
+class AgentDojoDecoder:
+    """Reads run files, one to a line. A run's verdicts, such as ``security``, do not become events."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the run's events in order, its end with them, or raise DecodeError."""
+        run = read_object(record, "an AgentDojo run", strict_keys=self._strict)
+        if run is None:
+            return []
+        if "messages" not in run:
+            raise DecodeError('the run has no "messages"')
+        suite, task = text_at(run, "suite_name"), text_at(run, "user_task_id")
+        injection = text_at(run, "injection_task_id")
+        session_id = derived_session(record.value, suite, task, injection)
+        labels = {"scenario": label(f"{suite}/{task}"), "model": label(text_at(run, "pipeline_name"))}
+        conversation = Conversation(session_id, labels={name: value for name, value in labels.items() if value})
+        messages = messages_in(run["messages"], "messages")
+        for message in messages:
+            self._add(conversation, message)
+        if messages:
+            conversation.end()
+        return conversation.events
+
+    def _add(self, conversation: Conversation, message: dict[str, Json]) -> None:
+        role, text = message.get("role"), text_of(message.get("content"))
+        if role == "user":
+            conversation.user(message, text)
+        elif role == "assistant":
+            blocks: list[Json] = [text_block(text)] if text else []
+            blocks += [
+                tool_use(call.get("id"), call.get("function"), call.get("args"), strict_keys=self._strict)
+                for call in objects_in(message, "tool_calls", "tool calls")
+            ]
+            conversation.turn(message, blocks)
+        elif role == "tool":
+            call = object_at(message, "tool_call")
+            failure = message.get("error")
+            conversation.result(
+                message,
+                identifier(message.get("tool_call_id")) or identifier(call.get("id")),
+                text_of(failure) if failure else text,
+                status="error" if failure else "ok",
+                tool=text_at(call, "function"),
+            )
+        elif role != "system":
+            raise DecodeError(
+                f'a message has the role {excerpt(role)}; a run has "system", "user", "assistant" and "tool"'
+            )

@@ -1,0 +1,99 @@
+"""Anthropic messages: a request with its messages, and the response to it where it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import Conversation, Status, identifier, label, text_block, text_of, tool_use
+from stream_guard_formats.openai_chat import find_session
+from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, objects_of, read_json, text_at
+
+Judge = Callable[[dict[str, Json], str], Status]
+"""Says what came of a call, from the result's block and its text."""
+
+
+class AnthropicDecoder:
+    """Reads messages with content blocks; a message that is sent again keeps its event id."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the events of the transcript in order, or raise DecodeError."""
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
+            return []
+        if isinstance(data, list):
+            data = {"messages": data}
+        if not isinstance(data, dict):
+            raise DecodeError(f"a transcript is an object or a list of messages, this is {name_of(data)}")
+        request, response = object_at(data, "request") or data, object_at(data, "response")
+        if "messages" not in request:
+            raise DecodeError('the transcript has no "messages"; they stand at the top or under "request"')
+        model = text_at(response, "model") or text_at(request, "model")
+        conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
+        for message in [*objects_in(request, "messages", "messages"), *([response] if response else [])]:
+            self._add(conversation, message)
+        return conversation.events
+
+    def _add(self, conversation: Conversation, message: dict[str, Json]) -> None:
+        role = message.get("role")
+        if role == "assistant":
+            extra = {"stop_reason": message.get("stop_reason"), "usage": message.get("usage")}
+            said = said_blocks(message.get("content"), strict_keys=self._strict)
+            conversation.turn(["assistant", said], said, extra=extra)
+        elif role == "user":
+            add_user(conversation, message.get("content"))
+        elif role != "system":
+            raise DecodeError(f'a message has the role {excerpt(role)}; Anthropic knows "user" and "assistant"')
+
+
+def blocks_in(content: Json) -> list[dict[str, Json]]:
+    """Return a message's content as blocks; a plain text is one block."""
+    if isinstance(content, str):
+        return [text_block(content)] if content else []
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise DecodeError(f'"content" must be a text or a list of blocks, this is {name_of(content)}')
+    return objects_of([text_block(one) if isinstance(one, str) else one for one in content], "content", "blocks")
+
+
+def said_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
+    """Return the blocks that say or call something; what a model thought is not what it said."""
+    blocks: list[Json] = []
+    for block in blocks_in(content):
+        if block.get("type") == "text" and (text := text_of([block])):
+            blocks.append(text_block(text))
+        elif block.get("type") in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            blocks.append(tool_use(block.get("id"), block.get("name"), block.get("input"), strict_keys=strict_keys))
+    return blocks
+
+
+def add_user(
+    conversation: Conversation, content: Json, *, judge: Judge | None = None, person: bool = True, **header: Any
+) -> None:
+    """Add the results a user's message carries, and then what was written in it, if a person wrote it."""
+    blocks = blocks_in(content)
+    event_id = header.pop("event_id", "")
+    for number, block in enumerate(blocks):
+        if block.get("type") == "tool_result":
+            output = text_of(block.get("content"))
+            conversation.result(
+                block,
+                identifier(block.get("tool_use_id")),
+                output,
+                status=(judge or result_status)(block, output),
+                event_id=f"{event_id}/{number}" if event_id else "",
+                **header,
+            )
+    text = text_of([block for block in blocks if block.get("type") == "text"])
+    if text and person:
+        conversation.user(["user", text], text, event_id=event_id, **header)
+
+
+def result_status(block: dict[str, Json], _text: str) -> Status:
+    """Return what came of a call, as the block's flag says."""
+    return "error" if block.get("is_error") is True else "ok"

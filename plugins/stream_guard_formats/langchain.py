@@ -1,0 +1,107 @@
+"""LangChain and LangGraph messages: dumped, wrapped in ``data``, or written as constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
+from stream_guard_formats.openai_chat import blocks_of, find_session, messages_in
+from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, read_json, text_at
+
+_ROLES: Final = {
+    "human": "user",
+    "user": "user",
+    "ai": "assistant",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "system": "system",
+    "developer": "system",
+    "remove": "system",
+}
+
+
+class LangChainDecoder:
+    """Reads lists of messages, states of a graph, and what a chain returned; a message sent again keeps its id."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the events of the messages in order, or raise DecodeError."""
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
+            return []
+        if isinstance(data, list):
+            data = {"messages": data}
+        if not isinstance(data, dict):
+            raise DecodeError(f"LangChain messages are a list or an object with one, this is {name_of(data)}")
+        holder = object_at(data, "values") or data
+        if "messages" not in holder:
+            raise DecodeError('the record has no "messages", neither at the top nor under "values"')
+        thread = text_at(object_at(object_at(data, "config"), "configurable"), "thread_id")
+        conversation = Conversation(thread or find_session(data, record.value))
+        for message in messages_in(holder["messages"], "messages"):
+            self._add(conversation, *unwrap(message))
+        return conversation.events
+
+    def _add(self, conversation: Conversation, role: str, message: dict[str, Json]) -> None:
+        identity = [role, *(message.get(name) for name in ("id", "content", "tool_calls", "tool_call_id"))]
+        if role == "user":
+            conversation.user(identity, text_of(message.get("content")))
+        elif role == "assistant":
+            self._answer(conversation, identity, message)
+        elif role == "tool":
+            conversation.result(
+                identity,
+                identifier(message.get("tool_call_id")),
+                text_of(message.get("content")),
+                status="error" if message.get("status") == "error" else "ok",
+                tool=text_at(message, "name"),
+            )
+
+    def _answer(self, conversation: Conversation, identity: Json, message: dict[str, Json]) -> None:
+        described = object_at(message, "response_metadata")
+        extra = {
+            "stop_reason": described.get("finish_reason", described.get("stop_reason")),
+            "usage": message.get("usage_metadata") or described.get("token_usage"),
+        }
+        model = text_at(described, "model_name", "model")
+        name = text_at(message, "name")
+        header: dict[str, Json] = {"agent": name[:200], "run_id": name[:200]} if name else {}
+        if model:
+            header["labels"] = {"model": label(model)}
+        conversation.turn(identity, self._content(message), extra=extra, **header)
+
+    def _content(self, message: dict[str, Json]) -> list[Json]:
+        text = text_of(message.get("content"))
+        blocks: list[Json] = [text_block(text)] if text else []
+        # Calls whose arguments could not be read stand in a list of their own; they were attempts all the same.
+        calls = [
+            *objects_in(message, "tool_calls", "tool calls"),
+            *objects_in(message, "invalid_tool_calls", "tool calls"),
+        ]
+        blocks += [
+            tool_use(call.get("id"), call.get("name"), call.get("args"), strict_keys=self._strict) for call in calls
+        ]
+        if not calls:  # older versions have them in the provider's form only; newer ones have both
+            named = object_at(message, "additional_kwargs") | {"content": None}
+            blocks += blocks_of(named, strict_keys=self._strict)
+        return blocks
+
+
+def unwrap(message: dict[str, Json]) -> tuple[str, dict[str, Json]]:
+    """Return whose message it is, and its fields, however it was written."""
+    kind = message.get("type", message.get("role"))
+    if kind == "constructor":
+        names = message.get("id")
+        kind = names[-1] if isinstance(names, list) and names else None
+        message = object_at(message, "kwargs")
+    elif isinstance(message.get("data"), dict):
+        message = message["data"]
+    word = kind.removesuffix("Chunk").removesuffix("Message").lower() if isinstance(kind, str) else ""
+    if word not in _ROLES:
+        raise DecodeError(f"a message has the type {excerpt(kind)}; LangChain knows human, ai, tool and system")
+    return _ROLES[word], message

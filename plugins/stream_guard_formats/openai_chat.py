@@ -1,0 +1,123 @@
+"""OpenAI chat transcripts: a list of messages, a request with it, or a request with its response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import (
+    Conversation,
+    Status,
+    derived_session,
+    identifier,
+    label,
+    text_block,
+    text_of,
+    tool_use,
+)
+from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, objects_of, read_json, text_at
+
+# What the conversation may be called, best first; also looked for under "metadata".
+SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
+_SILENT: Final = ("system", "developer")
+
+
+class OpenAIChatDecoder:
+    """Reads chat completions as they are logged or kept; a message that is sent again keeps its event id."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the events of the transcript in order, or raise DecodeError."""
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
+            return []
+        if isinstance(data, list):
+            data = {"messages": data}
+        if not isinstance(data, dict):
+            raise DecodeError(f"a transcript is an object or a list of messages, this is {name_of(data)}")
+        request = object_at(data, "request") or data
+        if "messages" not in request:
+            raise DecodeError('the transcript has no "messages"; an OpenAI chat has them at the top or under "request"')
+        response = object_at(data, "response") or data
+        model = text_at(response, "model") or text_at(request, "model")
+        conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
+        for message in objects_in(request, "messages", "messages"):
+            add_message(conversation, message, strict_keys=self._strict)
+        for choice in objects_in(response, "choices", "choices")[:1]:
+            extra = {"stop_reason": choice.get("finish_reason"), "usage": response.get("usage")}
+            answer = object_at(choice, "message") | {"role": "assistant"}
+            add_message(conversation, answer, strict_keys=self._strict, extra=extra)
+        return conversation.events
+
+
+def find_session(data: dict[str, Json], value: bytes) -> str:
+    """Return the id that the recording gives its conversation, or one derived from its bytes."""
+    return (
+        text_at(data, *SESSION_FIELDS)
+        or text_at(object_at(data, "metadata"), *SESSION_FIELDS)
+        or derived_session(value)
+    )
+
+
+def add_message(
+    conversation: Conversation,
+    message: dict[str, Json],
+    *,
+    strict_keys: bool,
+    extra: dict[str, Json] | None = None,
+    **header: Any,
+) -> None:
+    """Add what one message says; instructions to the model are no event."""
+    role = message.get("role")
+    if role == "user":
+        conversation.user(_identity(message), text_of(message.get("content")), **header)
+    elif role == "assistant":
+        conversation.turn(_identity(message), blocks_of(message, strict_keys=strict_keys), extra=extra, **header)
+    elif role in ("tool", "function"):
+        output = text_of(message.get("content"))
+        conversation.result(
+            _identity(message),
+            identifier(message.get("tool_call_id")),
+            output,
+            status=status_of(output),
+            tool=text_at(message, "name"),
+            **header,
+        )
+    elif role not in _SILENT:
+        raise DecodeError(
+            f'a message has the role {excerpt(role)}; an OpenAI chat knows "user", "assistant", "tool" and "system"'
+        )
+
+
+def blocks_of(message: dict[str, Json], *, strict_keys: bool) -> list[Json]:
+    """Return what an assistant's message says and calls, as blocks."""
+    text = text_of(message.get("content")) or text_of(message.get("refusal"))
+    blocks: list[Json] = [text_block(text)] if text else []
+    for call in objects_in(message, "tool_calls", "tool calls"):
+        function = object_at(call, "function") or object_at(call, "custom")
+        arguments = function.get("arguments", function.get("input"))
+        blocks.append(tool_use(call.get("id"), function.get("name"), arguments, strict_keys=strict_keys))
+    if legacy := object_at(message, "function_call"):
+        blocks.append(tool_use("", legacy.get("name"), legacy.get("arguments"), strict_keys=strict_keys))
+    return blocks
+
+
+def status_of(output: str) -> Status:
+    """Return what came of a call; the format has no flag, and its tools say so by how the text begins."""
+    return "error" if output.startswith(("Error", "error:")) else "ok"
+
+
+def _identity(message: dict[str, Json]) -> Json:
+    """Return what makes a message the same when it is sent again: an answer comes back with fewer fields."""
+    kept = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
+    return {name: value for name, value in sorted(message.items()) if name in kept and value}
+
+
+def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
+    """Return a list of messages, or raise DecodeError."""
+    if not isinstance(found, list):
+        raise DecodeError(f'"{field}" must be a list of messages, this is {name_of(found)}')
+    return objects_of(found, field, "messages")

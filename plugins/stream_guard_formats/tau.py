@@ -1,0 +1,123 @@
+"""tau-bench and tau2: one record for each conversation of a benchmark, with everything that was said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import (
+    Conversation,
+    derived_session,
+    identifier,
+    label,
+    text_block,
+    text_of,
+    tool_use,
+)
+from stream_guard_formats.openai_chat import add_message, messages_in
+from stream_guard_formats.reading import excerpt, number_at, object_at, objects_in, read_object, seconds, text_at
+
+
+class TauBenchDecoder:
+    """Reads tau-bench results: OpenAI messages under ``traj``. Where the harness failed there are none."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the conversation's events in order, its end with them, or raise DecodeError."""
+        data = read_object(record, "a tau-bench result", strict_keys=self._strict)
+        if data is None:
+            return []
+        if "traj" not in data:
+            raise DecodeError('the result has no "traj"; a tau-bench result has its messages there')
+        messages = messages_in(data["traj"], "traj")
+        if not messages:
+            return []
+        # Benchmarks number their tasks; which run of a task it was, only the content tells.
+        names = (f"task-{text_at(data, 'task_id')}", f"trial-{text_at(data, 'trial')}")
+        conversation = Conversation(derived_session(record.value, *names), labels={"scenario": label(names[0])})
+        for message in messages:
+            add_message(conversation, message, strict_keys=self._strict)
+        conversation.end()
+        return conversation.events
+
+
+class Tau2Decoder:
+    """Reads tau2 simulations: messages with times, calls by the user's side among them."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the simulation's events in order, its end with them, or raise DecodeError."""
+        data = read_object(record, "a tau2 simulation", strict_keys=self._strict)
+        if data is None:
+            return []
+        if "messages" not in data:
+            raise DecodeError(
+                'the record has no "messages": it is not a simulation; leave out the header of a results file'
+            )
+        messages = messages_in(data["messages"], "messages")
+        if not messages:
+            return []
+        session_id = text_at(data, "id") or derived_session(record.value, text_at(data, "task_id"))
+        conversation = Conversation(session_id, labels={"scenario": label(f"task-{text_at(data, 'task_id')}")})
+        for message in messages:
+            self._add(conversation, message)
+        conversation.end(seconds(data.get("end_time")))
+        return conversation.events
+
+    def _add(self, conversation: Conversation, message: dict[str, Json]) -> None:
+        role, time = message.get("role"), seconds(message.get("timestamp"))
+        identity = [message.get(name) for name in ("role", "turn_idx", "id", "content", "tool_calls")]
+        if role == "tool":
+            failed = message.get("error") is True
+            conversation.result(
+                identity,
+                identifier(message.get("id")),
+                text_of(message.get("content")),
+                status="error" if failed else "ok",
+                time=time,
+                **_side(message, "requestor"),
+            )
+        elif role == "assistant":
+            latency = number_at(message, "generation_time_seconds")
+            extra = {
+                "usage": message.get("usage"),
+                "latency_ms": None if latency is None else latency * 1000,
+                "stop_reason": _stop_reason(message),
+            }
+            conversation.turn(identity, self._content(message), extra=extra, time=time)
+        elif role == "user":
+            self._user(conversation, message, identity, time)
+        elif role != "system":
+            raise DecodeError(f'a message has the role {excerpt(role)}; tau2 knows "assistant", "user" and "tool"')
+
+    def _user(self, conversation: Conversation, message: dict[str, Json], identity: Json, time: float | None) -> None:
+        """Add what the simulated person wrote, and what they did with tools of their own, which is a run of its own."""
+        if text := text_of(message.get("content")):
+            conversation.user(identity, text, time=time)
+        for block in self._content(message):
+            if block["type"] == "tool_use":
+                conversation.call(identity, block, time=time, run_id="user")
+
+    def _content(self, message: dict[str, Json]) -> list[Json]:
+        text = text_of(message.get("content"))
+        blocks: list[Json] = [text_block(text)] if text else []
+        blocks += [
+            tool_use(call.get("id"), call.get("name"), call.get("arguments"), strict_keys=self._strict)
+            for call in objects_in(message, "tool_calls", "tool calls")
+        ]
+        return blocks
+
+
+def _side(message: dict[str, Json], field: str) -> dict[str, str]:
+    return {"run_id": "user"} if message.get(field) == "user" else {}
+
+
+def _stop_reason(message: dict[str, Json]) -> str | None:
+    choices = object_at(message, "raw_data").get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return text_at(choices[0], "finish_reason") or None
+    return None

@@ -1,0 +1,86 @@
+"""What formats cannot say: each difference as a change to the session, with the reason for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.formats.session import SUB_RUN, Seen
+
+Change = Callable[[list[Seen]], list[Seen]]
+
+
+class Difference(NamedTuple):
+    what: str
+    why: str
+    change: Change
+    formats: frozenset[str]
+
+
+def _blocked_becomes(status: str) -> Change:
+    return lambda seen: [one._replace(status=status) if one.status == "blocked" else one for one in seen]
+
+
+def _no_clock(seen: list[Seen]) -> list[Seen]:
+    return [one._replace(time=None) for one in seen]
+
+
+def _no_sub_agent(seen: list[Seen]) -> list[Seen]:
+    return [one for one in seen if one.run != SUB_RUN]
+
+
+def _results_in_the_root(seen: list[Seen]) -> list[Seen]:
+    return [one._replace(run="") if one.sort == "result" else one for one in seen]
+
+
+def _refusal_in_words(seen: list[Seen]) -> list[Seen]:
+    words = "The user doesn't want to proceed with this tool use. "
+    return [one._replace(text=words + one.text) if one.status == "blocked" else one for one in seen]
+
+
+DIFFERENCES = (
+    Difference(
+        "a blocked call is an error",
+        "the format has one flag for every call that did not work out",
+        _blocked_becomes("error"),
+        frozenset({"agentdojo", "anthropic", "langchain", "tau2"}),
+    ),
+    Difference(
+        "a blocked call looks like one that ran",
+        "the format has no flag at all; a result counts as an error when its text begins with `Error`",
+        _blocked_becomes("ok"),
+        frozenset({"openai-chat", "tau-bench"}),
+    ),
+    Difference(
+        "a blocked call is told by its words",
+        "a refusal is an error whose text begins as the program always begins it, and the text keeps that beginning",
+        _refusal_in_words,
+        frozenset({"claude-code"}),
+    ),
+    Difference(
+        "no event has a time",
+        "the format has no clock; rules that measure time answer `unevaluable`",
+        _no_clock,
+        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "tau-bench"}),
+    ),
+    Difference(
+        "what a sub-agent does inside is not there",
+        "the format records one agent; the sub-agent is a call and its result",
+        _no_sub_agent,
+        frozenset({"agentdojo", "anthropic", "openai-chat", "tau-bench", "tau2"}),
+    ),
+    Difference(
+        "results of a sub-agent's calls have no `run_id`",
+        "only the model's messages carry the agent's name; the result is paired with its call by id",
+        _results_in_the_root,
+        frozenset({"langchain"}),
+    ),
+)
+
+
+def apply_differences(name: str, seen: list[Seen]) -> list[Seen]:
+    """Return the session as a format is able to tell it."""
+    for difference in DIFFERENCES:
+        if name in difference.formats:
+            seen = difference.change(seen)
+    return seen

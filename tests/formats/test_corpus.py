@@ -1,0 +1,65 @@
+"""One logical session in every format: the same events, but for the differences that are listed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stream_guard.model import Event
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
+from stream_guard.settings import Plugins
+from tests.formats.differences import DIFFERENCES, apply_differences
+from tests.formats.renderings import RENDERERS
+from tests.formats.session import Seen, expected, view
+
+DECODERS = build_registry(Plugins(allow=("formats",))).decoders
+PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+# Rendered elsewhere: it is tested with the vectors that were measured on its own system.
+ELSEWHERE = {"agentlog"}
+
+
+def decode(name: str) -> list[Event]:
+    decoder = DECODERS[name]()
+    position = 0
+    events: list[Event] = []
+    for value in RENDERERS[name]():
+        events += decoder.decode(Record(value, "corpus", position))
+        position += len(value)
+    return events
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+def test_rendering_decodes_to_the_session_but_for_the_listed_differences(name: str) -> None:
+    assert view(decode(name)) == apply_differences(name, expected())
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+def test_event_ids_are_unique_and_the_same_when_read_again(name: str) -> None:
+    ids = [event.event_id for event in decode(name)]
+    assert len(set(ids)) == len(ids)
+    assert [event.event_id for event in decode(name)] == ids
+    assert len({event.session_id for event in decode(name)}) == 1
+
+
+def test_every_decoder_has_a_rendering() -> None:
+    assert set(DECODERS) - ELSEWHERE == set(RENDERERS)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda one: one.what)
+def test_listed_difference_is_one(difference: object) -> None:
+    listed = next(one for one in DIFFERENCES if one is difference)
+    assert listed.change(expected()) != expected()
+
+
+def test_page_lists_every_difference_with_its_formats_and_reason() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text().split("## Differences")[1], re.MULTILINE)
+    wanted = [(one.what, ", ".join(f"`{name}`" for name in sorted(one.formats)), one.why) for one in DIFFERENCES]
+    assert rows[1:] == wanted
+
+
+def test_view_of_the_session_has_all_it_should() -> None:
+    assert {one.status for one in expected() if one.sort == "result"} == {"ok", "error", "blocked"}
+    assert Seen("turn", "Let me look at it.", time=expected()[1].time) in expected()

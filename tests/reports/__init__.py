@@ -1,0 +1,3 @@
+"""Reports over data that is not part of the project."""
+
+from __future__ import annotations
