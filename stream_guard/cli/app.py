@@ -8,7 +8,9 @@ from importlib.metadata import version
 import typer
 
 from stream_guard.cli.check import register as register_check
+from stream_guard.cli.config import register as register_config
 from stream_guard.cli.demo import register as register_demo
+from stream_guard.cli.doctor import register as register_doctor
 from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
 from stream_guard.cli.plugins import register as register_plugins
 from stream_guard.cli.policy import register as register_policy
@@ -31,6 +33,8 @@ for register in (
     register_replay,
     register_policy,
     register_plugins,
+    register_config,
+    register_doctor,
 ):
     register(app)
 

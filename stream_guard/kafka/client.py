@@ -116,6 +116,13 @@ def open_consumer(servers: Sequence[str], kafka: Kafka, *, refresh: float = 300.
     )
 
 
+def home_of(key: bytes, partitions: int) -> int:
+    """Return the partition, of so many, that murmur2 gives a key: where Java's and our clients put its records."""
+    from kafka.partitioner.default import murmur2  # noqa: PLC0415  # an extra; see _import_client
+
+    return int(murmur2(key) & 0x7FFFFFFF) % partitions
+
+
 def _keep_trying(
     make: Callable[..., Any], servers: Sequence[str], kafka: Kafka, options: dict[str, Any], log: ClientLog
 ) -> Any:

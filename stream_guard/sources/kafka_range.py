@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address
 
-# An offset is an int, a time a float in seconds since 1970; no partition has both.
+# An offset is an int, counted from the end where it is negative; a time is a float, in seconds since 1970.
 Bound: TypeAlias = Literal["earliest", "latest"] | int | float
 # A partition as the client knows it: a named tuple of topic and number.
 Partition: TypeAlias = tuple[str, int]
@@ -61,7 +61,7 @@ class Wanted:
 def _parse_bound(address: Address, name: str, text: str) -> Bound:
     if text in ("earliest", "latest"):
         return "earliest" if text == "earliest" else "latest"
-    if re.fullmatch(r"\d{1,18}", text):
+    if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     if _WRITTEN_TIME.fullmatch(text):
         try:
@@ -72,7 +72,7 @@ def _parse_bound(address: Address, name: str, text: str) -> Bound:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     raise SourceError(
         f"{address}: {name}={text} is not understood; write earliest, latest, an offset, "
-        "or a time like 2026-01-31T12:00:00Z (UTC where no zone is given)"
+        "-100 for the last hundred of each partition, or a time like 2026-01-31T12:00:00Z (UTC where no zone is given)"
     )
 
 
@@ -120,7 +120,9 @@ def _offsets(
     if bound == "latest":
         return last
     if isinstance(bound, int):
-        return dict.fromkeys(first, bound)
+        return {
+            partition: bound if bound >= 0 else max(first[partition], last[partition] + bound) for partition in first
+        }
     found = consumer.offsets_for_times(dict.fromkeys(first, round(bound * 1000)), timeout_ms=_TIMEOUT_MS)
     # Nothing that late is there: what comes next will be.
     return {partition: last[partition] if at is None else at.offset for partition, at in found.items()}

@@ -1,0 +1,61 @@
+"""``config show``: the settings that are in force, without their secrets."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from ruamel.yaml import YAML
+
+from stream_guard.model import Json
+from stream_guard.settings import load_settings
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s@]*@")
+
+
+class ConfigFormat(StrEnum):
+    """How settings are printed."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the application."""
+    group = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+    group.callback()(_config_group)
+    group.command("show")(show)
+    app.add_typer(group, name="config")
+
+
+def _config_group() -> None:
+    """Look at the settings."""
+
+
+def show(
+    form: Annotated[ConfigFormat, typer.Option("--format", help="How to print the settings.")] = ConfigFormat.YAML,
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Print the settings in force: defaults, then the file, then the environment; secrets are masked."""
+    # As JSON, because that is where pydantic masks secrets.
+    shown = _mask_addresses(load_settings(settings_file).model_dump(mode="json"))
+    if form is ConfigFormat.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        return
+    yaml = YAML()
+    yaml.representer.add_representer(
+        type(None), lambda made, _: made.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    yaml.dump(shown, sys.stdout)
+
+
+def _mask_addresses(value: Json) -> Json:
+    """Return the value with the passwords masked that stand inside addresses."""
+    if isinstance(value, dict):
+        return {name: _mask_addresses(part) for name, part in value.items()}
+    return _PASSWORD.sub(r"\1:**********@", value) if isinstance(value, str) else value

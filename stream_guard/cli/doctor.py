@@ -1,0 +1,160 @@
+"""``doctor``: whether the broker and the topics are fit to be watched, and what to do where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_guard.checkup import Check, Sample, Status, check_partitions, check_sample
+from stream_guard.cli.assembly import make_decoder
+from stream_guard.cli.exits import FINDINGS, INFRASTRUCTURE
+from stream_guard.errors import SettingsError
+from stream_guard.kafka.address import Address, parse_address
+from stream_guard.kafka.client import BrokerError, choose_servers, home_of, open_consumer
+from stream_guard.ports import Decoder
+from stream_guard.registry import build_registry
+from stream_guard.settings import Kafka, Settings, load_settings
+from stream_guard.sources.kafka import open_kafka
+
+PATIENCE: Final = 5.0  # seconds; whoever asks a doctor is waiting for the answer
+_STYLES: Final = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
+_LOOPBACK: Final = ("127.", "localhost", "[::1]")
+
+
+class CheckFormat(StrEnum):
+    """How checks are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    kafka: Annotated[str, typer.Option("--kafka", help="The topics of events: kafka://HOST:PORT/TOPIC[,TOPIC].")],
+    table: Annotated[str | None, typer.Option(help="The topic that keeps the worker's states.")] = None,
+    rekey: Annotated[
+        str | None, typer.Option(help="The topic that events are sent to under their session's id.")
+    ] = None,
+    size: Annotated[int, typer.Option("--sample", min=1, help="How many of the newest records to look at.")] = 1000,
+    source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Look at a broker and its topics; exit 1 when something must be mended, 3 when the broker cannot be used."""
+    settings = load_settings(settings_file)
+    decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
+    try:
+        address = parse_address(kafka)
+    except ValueError as error:
+        raise SettingsError(f"--kafka {error}") from None
+    companions = [topic for topic in (table, rekey) if topic is not None]
+    checks = list(_examine(address, companions, settings, decoder, size))
+    _show(checks, form)
+    if any(check.about in ("broker", "login") and check.status is Status.FAIL for check in checks):
+        raise typer.Exit(INFRASTRUCTURE)
+    if any(check.status is Status.FAIL for check in checks):
+        raise typer.Exit(FINDINGS)
+
+
+def _examine(
+    address: Address, companions: list[str], settings: Settings, decoder: Decoder, size: int
+) -> Iterator[Check]:
+    kafka = settings.kafka.model_copy(update={"patience": min(PATIENCE, settings.kafka.patience)})
+    servers = choose_servers(address.servers, kafka)
+    try:
+        connection = open_consumer(servers, kafka)
+    except BrokerError as error:
+        yield from _say_refusal(error, servers)
+        return
+    try:
+        yield Check("broker", Status.OK, f"{','.join(servers)} answers")
+        yield _check_security(servers, kafka)
+        counted = {
+            topic: len(connection.client.partitions_for_topic(topic)) for topic in (*address.topics, *companions)
+        }
+    finally:
+        connection.close(autocommit=False)
+    yield _check_topics(counted)
+    present = {topic: counted[topic] for topic in address.topics if counted[topic]}
+    beside = {topic: counted[topic] for topic in companions if counted[topic]}
+    if not present:
+        return
+    yield check_partitions(present, beside)
+    yield from check_sample(_take_sample(address, present, kafka, settings, decoder, size), home_of)
+
+
+def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check]:
+    found, _, advice = str(error).rpartition("; ")
+    if error.stage != "login":
+        yield Check("broker", Status.FAIL, found, advice)
+        return
+    yield Check("broker", Status.OK, f"{','.join(servers)} answers")
+    yield Check("login", Status.FAIL, found, advice)
+
+
+def _check_security(servers: tuple[str, ...], kafka: Kafka) -> Check:
+    protocol = kafka.security_protocol
+    asked = protocol.startswith("SASL")
+    who = f"logged in as {kafka.sasl_username!r} by {kafka.sasl_mechanism}" if asked else "no login by password"
+    if protocol.endswith("SSL"):
+        return Check("login", Status.OK, f"{who}; encrypted")
+    if all(server.startswith(_LOOPBACK) for server in servers):
+        return Check("login", Status.OK, f"{who}; not encrypted, on this machine")
+    advice = "set kafka.security_protocol to SASL_SSL, or SSL with a certificate of our own"
+    return Check("login", Status.WARN, f"{who}; whoever is on the way can read and change everything", advice)
+
+
+def _check_topics(counted: Mapping[str, int]) -> Check:
+    missing = [topic for topic, count in counted.items() if not count]
+    if missing:
+        advice = "create them, or ask for the right to read them"
+        return Check("topics", Status.FAIL, f"not there, or not for us: {', '.join(missing)}", advice)
+    return Check("topics", Status.OK, f"{', '.join(counted)} can be read")
+
+
+def _take_sample(
+    address: Address, partitions: Mapping[str, int], kafka: Kafka, settings: Settings, decoder: Decoder, size: int
+) -> Sample:
+    sample = Sample(partitions)
+    share = max(1, size // sum(partitions.values()))
+    newest = Address(address.servers, tuple(partitions))
+    source = open_kafka(
+        f"{newest}?from=-{share}", kafka, follow=False, limit=settings.decode.max_record_bytes, positions={}
+    )
+    try:
+        for record in source:
+            if record is not None:
+                sample.add(record, decoder)
+    finally:
+        source.close()
+    return sample
+
+
+def _show(checks: list[Check], form: CheckFormat) -> None:
+    if form is CheckFormat.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode([_row(check) for check in checks]), indent=2).decode())
+        return
+    printed = Table(box=None, pad_edge=False)
+    for heading in ("about", "", "found", "what to do"):
+        printed.add_column(heading, overflow="fold")
+    for check in checks:
+        # Text, not str: what records say may look like markup.
+        status = Text(check.status.value, style=_STYLES[check.status])
+        printed.add_row(check.about, status, Text(check.found), Text(check.advice))
+    Console().print(printed)
+
+
+def _row(check: Check) -> dict[str, Any]:
+    return {"about": check.about, "status": check.status.value, "found": check.found, "advice": check.advice}
