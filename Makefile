@@ -17,7 +17,7 @@ FORMATS := --only-binary :all: --no-binary faust-streaming
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test test-slow lint format docs bench lock clean
+.PHONY: help setup setup-tests run test test-slow lint format docs bench broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,7 +37,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-setup-tests: setup .cache/promtool/.looked $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+setup-tests: setup .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
 
 # Debian's package unpacked beside the code: nothing is installed. Without it the tests that need it skip and say so.
 .cache/promtool/.looked:
@@ -51,6 +51,14 @@ $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "npm is missing: the tests of the editor schema will be skipped"; \
 	elif npm ci --prefix $(EDITOR) --no-audit --no-fund --loglevel=error; then touch $@; \
 	else echo "npm ci failed: the tests of the editor schema will be skipped"; fi
+
+# Apache Kafka, for the tests that need a broker; without Java or Maven they skip and say so.
+.cache/kafka/.fetched: tests/kafka/pom.xml | setup
+	@mkdir -p $(@D)
+	@if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then \
+		echo "Java or Maven is missing: tests on a real Kafka broker will be skipped"; \
+	elif $(BIN)/python -m tests.kafka.broker fetch; then touch $@; \
+	else echo "Apache Kafka could not be fetched: tests on a real broker will try again, and fail"; fi
 
 run: setup ## show sample sessions of a refund agent and what is wrong with them
 	$(BIN)/stream-guard demo
@@ -78,6 +86,12 @@ docs: setup ## write the parts of the pages that are made from the code
 
 bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	$(BIN)/python -m tests.bench
+
+broker: setup ## start an Apache Kafka broker on loopback, for development; prints its address
+	@$(BIN)/python -m tests.kafka.broker start
+
+broker-stop: setup ## stop that broker and remove its data
+	@$(BIN)/python -m tests.kafka.broker stop
 
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
