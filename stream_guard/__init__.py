@@ -3,6 +3,8 @@
 These names are all a pack of rules, decoders or sinks needs; everything else is reached through its own module.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from stream_guard.arguments import parse_arguments, parse_json
 from stream_guard.conditions import Condition
 from stream_guard.durations import Duration
@@ -28,6 +30,9 @@ from stream_guard.paths import MISSING, Path, json_equal
 from stream_guard.patterns import Regex, ToolPattern, literal
 from stream_guard.ports import AxisValues, Dialect, DiffAxis, Document, Record, RecordedTurn, Recording, Sides
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
+
+if TYPE_CHECKING:
+    from stream_guard.analysis.compliance import check_compliance
 
 __all__ = [
     "EVENT_KINDS",
@@ -71,9 +76,19 @@ __all__ = [
     "Turn",
     "Unsure",
     "UserMessage",
+    "check_compliance",
     "hookimpl",
     "json_equal",
     "literal",
     "parse_arguments",
     "parse_json",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is not for rule authors when it is asked for: their import stays light."""
+    if name == "check_compliance":
+        from stream_guard.analysis.compliance import check_compliance as found  # noqa: PLC0415
+
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,6 +22,10 @@ class PluginError(StreamGuardError):
     """A plugin cannot be loaded, or two plugins claim the same name."""
 
 
+class FeatureNotEnabledError(StreamGuardError):
+    """A setting asks for a flag in the environment, and it is not there."""
+
+
 class SourceError(StreamGuardError):
     """A source cannot be opened or read any further."""
 

@@ -123,12 +123,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     text: str
+    settings: Any = None  # the section ``judge`` of the settings
+    timeout: float | None = None  # seconds in which an answer is of use
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge said."""
 
-    violated: bool
+    violated: bool | None  # None: it could not tell, and ``explanation`` says why; never a pass
     confidence: float
     explanation: str = ""
     tokens: int = 0

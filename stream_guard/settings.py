@@ -134,6 +134,28 @@ class Reviews(Section):
     on_timeout: Literal["reject", "approve"] = Field(default="reject", description="the outcome when nobody answered")
 
 
+class Compliance(Section):
+    """How ``check_compliance`` behaves."""
+
+    require_flag: bool = Field(
+        default=False,
+        description="refuse to run unless PISAMA_ENABLE_CHECK_COMPLIANCE is 1, true or yes, as that SDK does",
+    )
+
+
+class Judge(Section):
+    """The model that is asked what no rule can decide: any endpoint that speaks OpenAI's chat completions."""
+
+    url: str = Field(default="", description="the endpoint, such as http://127.0.0.1:8000/v1; empty: nobody is asked")
+    model: str = Field(default="", description="the model's name, as the endpoint calls it")
+    api_key_file: Path | None = Field(default=None, description="a file that holds the key, where one is asked for")
+    concurrency: int = Field(default=4, ge=1, le=64, description="questions that are open at the same time")
+    max_characters: int = Field(default=60_000, gt=0, description="how much of a trace is shown")
+    cache: Path | None = Field(default=None, description="a folder for answers; the same question is asked once")
+    input_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the question")
+    output_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the answer")
+
+
 class Kafka(Section):
     """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
 
@@ -194,6 +216,8 @@ class Settings(BaseSettings):
     commit: Commit = Commit()
     log: Log = Log()
     kafka: Kafka = Kafka()
+    compliance: Compliance = Compliance()
+    judge: Judge = Judge()
     api: Api = Api()
     history: History = History()
     reviews: Reviews = Reviews()

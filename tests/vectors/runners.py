@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.vectors import diff, guard, policy
+from tests.vectors import compliance, diff, guard, policy
 from tests.vectors.case import Runner
 
-RUNNERS: Final[dict[str, Runner]] = {"diff": diff.run, "guard": guard.run, "policy": policy.run}
+RUNNERS: Final[dict[str, Runner]] = {
+    "compliance": compliance.run,
+    "diff": diff.run,
+    "guard": guard.run,
+    "policy": policy.run,
+}
