@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,19 @@ def test_json_is_one_list(archive: Path) -> None:
 def test_findings_at_the_gate_exit_1(archive: Path) -> None:
     done = guard("replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--fail-on", "critical")
     assert done.returncode == 1
+
+
+def test_on_a_terminal_a_bar_shows_rate_and_remaining_time(archive: Path) -> None:
+    terminal, theirs = os.openpty()
+    command = [sys.executable, "-m", "stream_guard.cli", "replay", str(archive / "events.jsonl")]
+    command += ["--policy", str(archive / "policy.yaml"), "--format", "jsonl"]
+    small = {"STREAM_GUARD_COMMIT__RECORDS": "20", "COLUMNS": "120", "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **small})
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # a terminal whose other end is closed is no end of file
+        while piece := os.read(terminal, 65536):
+            shown += piece
+    os.close(terminal)
+    assert process.wait(30) == 0
+    assert re.search(rb"replay.*[\d,]+ records, [\d,]+/s.*\d:\d\d:\d\d", shown)
