@@ -125,7 +125,7 @@ class Gate:
                     del self._unsettled[next(iter(self._unsettled))]
             ruling = self._carry_out(attempt, key, ruling, rules)
             self._unsettled.pop(key, None)
-        self._tell(attempt, ruling)
+        self._tell(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
     def _judge(self, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
@@ -177,7 +177,7 @@ class Gate:
             # Settled for good: from now on the attempt has this answer, whatever becomes of the review.
             settled = _Remembered(answered.action, answered.reason, known.rule_ids)
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), _attempt_key(attempt))
-        self._tell(attempt, answered)
+        self._tell(attempt, answered, guard_knows=False)
         return answered
 
     def _ask(self, statements: Statements, attempt: ToolCall, known: _Remembered, ruling: Ruling) -> Ruling:
@@ -189,8 +189,8 @@ class Gate:
             reason = f"{word} by {review.by}{f': {review.note}' if review.note else ''}"
         return msgspec.structs.replace(ruling, action=action, reason=reason, review=review)
 
-    def _tell(self, attempt: ToolCall, ruling: Ruling) -> None:
-        """Let rules and the stream know of the decision: a confirmation that was blocked confirms nothing."""
+    def _tell(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
+        """Let the stream know of the decision, and the rules of what a person decided."""
         decision = GateDecision(
             session_id=attempt.session_id,
             event_id=f"{attempt.event_id}/{ruling.action.word}" if attempt.event_id else "",
@@ -204,7 +204,8 @@ class Gate:
             rule_ids=tuple(dict.fromkeys(alert.rule_id for alert in ruling.alerts)),
         )
         self._emit(decision)
-        self._follow(decision)
+        if not guard_knows:
+            self._follow(decision)
 
     def _alerts(self, findings: Sequence[Finding]) -> list[Alert]:
         version = self.policy.version

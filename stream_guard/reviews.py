@@ -13,11 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.errors import StoreError
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
-from stream_guard.history.records import from_text, to_text
+from stream_guard.history.records import AnswerError, from_text, to_text
 from stream_guard.model import Alert, Json, ToolCall
 from stream_guard.redact import redact
 from stream_guard.settings import Reviews as Rules
@@ -49,14 +48,6 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     decided: float | None = None
     by: str = ""
     note: str = ""
-
-
-class ReviewError(StoreError):
-    """A review cannot be answered like this; ``missing`` says that there is none of that id."""
-
-    def __init__(self, message: str, *, missing: bool = False) -> None:
-        super().__init__(message)
-        self.missing = missing
 
 
 class Reviews:
@@ -155,7 +146,7 @@ class Reviews:
             known = _find(statements, name)
             problem = _objection(known, name, status, arguments_digest)
             if known is None or problem:
-                failure = ReviewError(problem, missing=known is None)
+                failure = AnswerError(problem, missing=known is None)
             else:
                 # An approval that nobody comes for must not lie around for ever.
                 expires = now + self._rules.timeout if status == "approved" else None

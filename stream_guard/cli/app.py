@@ -7,15 +7,19 @@ from importlib.metadata import version
 
 import typer
 
+from stream_guard.cli.audit import register as register_audit
 from stream_guard.cli.check import register as register_check
 from stream_guard.cli.config import register as register_config
 from stream_guard.cli.demo import register as register_demo
 from stream_guard.cli.doctor import register as register_doctor
 from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
+from stream_guard.cli.incidents import register as register_incidents
 from stream_guard.cli.plugins import register as register_plugins
 from stream_guard.cli.policy import register as register_policy
 from stream_guard.cli.replay import register as register_replay
+from stream_guard.cli.reviews import register as register_reviews
 from stream_guard.cli.run import register as register_run
+from stream_guard.cli.serve import register as register_serve
 from stream_guard.cli.worker import register as register_worker
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 
@@ -31,6 +35,10 @@ for register in (
     register_worker,
     register_check,
     register_replay,
+    register_serve,
+    register_reviews,
+    register_incidents,
+    register_audit,
     register_policy,
     register_plugins,
     register_config,

@@ -7,7 +7,17 @@ from typing import TypeVar
 
 import msgspec
 
+from stream_guard.errors import StoreError
+
 Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class AnswerError(StoreError):
+    """A person's answer cannot be taken; ``missing`` says that there is nothing of that id."""
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 def to_text(value: msgspec.Struct) -> str:

@@ -1,0 +1,54 @@
+"""``audit``: whether the record of decisions is as it was written."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from stream_guard.cli.exits import FINDINGS
+from stream_guard.cli.history import HistoryOption, SettingsFile, opened
+from stream_guard.errors import SettingsError
+from stream_guard.history import audit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    group = typer.Typer(help="The record of decisions, reviews and incidents.", no_args_is_help=True)
+    group.command("verify")(verify)
+    group.command("show")(show)
+    app.add_typer(group, name="audit")
+
+
+def verify(
+    head: Annotated[
+        str, typer.Option(help="What an earlier verify printed: finds also records that were cut off the end.")
+    ] = "",
+    history: HistoryOption = None,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Check every record against its digest and the one before; exit 1 when one was changed. Prints the head."""
+    try:
+        expected = audit.Head.parse(head) if head else None
+    except ValueError as error:
+        raise SettingsError(f"--head: {error}") from None
+    with opened(history, settings_file) as (database, _):
+        verdict = audit.verify(database, expected)
+    for problem in verdict.problems:
+        typer.echo(problem, err=True)
+    typer.echo(str(verdict.head))
+    if verdict.problems:
+        raise typer.Exit(FINDINGS)
+    typer.echo(f"{verdict.head.number} records, none changed; keep the head elsewhere", err=True)
+
+
+def show(
+    after: Annotated[int, typer.Option(min=0, help="Only records after this number.")] = 0,
+    history: HistoryOption = None,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Print the records in order, one JSON object a line."""
+    with opened(history, settings_file) as (database, _):
+        for record in audit.records(database, after):
+            typer.echo(json.dumps(record))

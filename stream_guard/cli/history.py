@@ -1,0 +1,37 @@
+"""What the commands about reviews, incidents and the audit share: which history, and who speaks."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_guard.history.database import Database, open_database
+from stream_guard.settings import Settings, load_settings
+
+HistoryOption = Annotated[
+    str | None, typer.Option("--history", help="The history: a file or postgresql://...; default: the settings'.")
+]
+SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; default: the name of this account.")]
+NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answer.")]
+
+
+@contextmanager
+def opened(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
+    """Open the history that the options mean."""
+    settings = load_settings(settings_file, history={"url": history})
+    database = open_database(settings.history.url)
+    try:
+        yield database, settings
+    finally:
+        database.close()
+
+
+def speaker(by: str | None) -> str:
+    """Return who answers."""
+    return by or getpass.getuser()

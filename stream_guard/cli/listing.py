@@ -1,0 +1,46 @@
+"""Records for people and for programs: a table, or JSON; an agent's text moves no cursor."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class ListFormat(StrEnum):
+    """How records are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
+    """Print records: all of each as JSON, or some columns as a table."""
+    if form is ListFormat.JSON:
+        typer.echo(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
+        return
+    table = Table(*columns)
+    for record in records:
+        table.add_row(*(Text(plain(getattr(record, name), name)) for name in columns))
+    Console().print(table)
+
+
+def show_one(record: msgspec.Struct | dict[str, Any]) -> None:
+    """Print one record whole, as JSON."""
+    typer.echo(json.dumps(msgspec.to_builtins(record), indent=2))
+
+
+def plain(value: Any, name: str = "") -> str:
+    """Return a value as one line that a terminal shows as it is."""
+    if isinstance(value, float) and name in {"opened", "expires", "time", "decided"}:
+        return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(value))
+    text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str("-" if value is None else value)
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)

@@ -1,0 +1,54 @@
+"""``serve``: decisions over HTTP."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.errors import SettingsError
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("serve")(serve)
+
+
+def serve(
+    policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
+    host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    history: Annotated[
+        str | None, typer.Option(help="Where audit, reviews and incidents are kept: a file or postgresql://...")
+    ] = None,
+    alerts: Annotated[
+        list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go, as for run; may be repeated.")
+    ] = None,
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
+    try:
+        from stream_guard.serve import assembly
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"serving over HTTP needs {error.name}; install it with: pip install 'stream-guard[serve]'"
+        ) from None
+    settings = load_settings(settings_file, api={"host": host, "port": port}, history={"url": history})
+    registry = build_registry(settings.plugins)
+    loaded = load_policy(policy, registry)
+    for warning in loaded.warnings:
+        typer.echo(str(warning), err=True)
+    with ExitStack() as opened:
+        sinks = [open_sink(text, registry, settings) for text in alerts or ()]
+        for sink in sinks:
+            opened.callback(sink.close)
+        ready = opened.enter_context(
+            assembly.assemble(loaded, settings, make_decoder("native", registry, settings), sinks)
+        )
+        ready.serve(lambda: typer.echo(f"listening at {ready.url}", err=True))

@@ -1,0 +1,166 @@
+"""The description of the API, made from the types that it reads and writes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, Final, get_args
+
+import msgspec
+
+from stream_guard.history.incidents import Entry, Incident
+from stream_guard.model import Alert, Event, ToolCall
+from stream_guard.reviews import Review
+from stream_guard.serve.bodies import MAX_EVENTS, Answer, Approval
+
+JsonObject = dict[str, Any]
+
+# Written by the tracker, so that nobody has to send them.
+_STAMPED: Final = ("index", "attempt", "text", "tools")
+_ID: Final = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^\\u0000]"}
+_TIME: Final = {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 253402300800}, {"type": "null"}]}
+
+
+def describe(*, token: bool) -> JsonObject:
+    """Return the OpenAPI 3.1 document."""
+    document: JsonObject = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "stream_guard",
+            "version": version("stream-guard"),
+            "description": "Decisions on tool calls before they run, and the reviews and incidents that follow.",
+        },
+        "paths": _paths(),
+        "components": {"schemas": _schemas()},
+    }
+    if token:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"]["401"] = _answer("The token is missing or wrong.", _ref("Error"))
+    return document
+
+
+def _paths() -> JsonObject:
+    check = _post("Decide on a tool call before it runs.", _ref("Attempt"), _ref("Ruling"))
+    events = _post("Tell what happened; rules say what they found.", _ref("Events"), _ref("Observed"))
+    found: JsonObject = {"/v1/check": {"post": check}, "/v1/events": {"post": events}}
+    for noun, states, schema in (
+        ("reviews", ["open", "approved", "rejected", "expired", "used", "void", "acknowledged"], "Review"),
+        ("incidents", ["unresolved", "solved"], "Incident"),
+    ):
+        found[f"/v1/{noun}"] = {"get": _listing(noun, states, schema)}
+        shown = _ref(schema) if schema == "Review" else _ref("IncidentWithTimeline")
+        found[f"/v1/{noun}/{{id}}"] = {"get": _one(f"Return one of the {noun}.", shown)}
+    for word, text, body, schema in (
+        ("reviews/{id}/approve", "Let the attempt through, once.", "Approval", "Review"),
+        ("reviews/{id}/reject", "Refuse the attempt.", "Answer", "Review"),
+        ("reviews/{id}/acknowledge", "Say that an anomaly_alert was seen.", "Answer", "Review"),
+        ("incidents/{id}/solve", "Call an incident solved.", "Answer", "Incident"),
+    ):
+        operation = _post(text, _ref(body), _ref(schema))
+        operation["parameters"] = [_id_parameter()]
+        operation["responses"]["404"] = _answer("There is none of that id.", _ref("Error"))
+        operation["responses"]["409"] = _answer("It cannot be answered like this any more.", _ref("Error"))
+        found[f"/v1/{word}"] = {"post": operation}
+    return found
+
+
+def _schemas() -> JsonObject:
+    types = [ToolCall, *get_args(Event), Alert, Review, Incident, Entry, Answer, Approval]
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    events = [event.__name__ for event in get_args(Event)]
+    for name in events:
+        _tidy(schemas[name])
+    attempt = {**schemas["ToolCall"], "required": ["session_id", "tool"]}
+    schemas["Attempt"] = attempt
+    number = {"type": "integer", "minimum": 0}
+    # Items of any shape: one that cannot be read does not keep the others out, and is named in the answer.
+    items = {"description": f"an event ({', '.join(events)}); one that cannot be read is named in the answer"}
+    schemas["Events"] = _object(events={"type": "array", "maxItems": MAX_EVENTS, "items": items})
+    refused = _object(number=number, reason={"type": "string"})
+    schemas["Observed"] = _object(accepted=number, alerts=_list(_ref("Alert")), refused=_list(refused))
+    schemas["Ruling"] = _object(
+        action={"enum": ["allow", "pause", "block", "terminate_session"]},
+        reason={"type": "string"},
+        policy_version={"type": "string"},
+        judged={
+            "type": "boolean",
+            "description": "false: there was no judgement, and the action is what on_error says",
+        },
+        alerts=_list(_ref("Alert")),
+        review={"anyOf": [_ref("Review"), {"type": "null"}]},
+    )
+    schemas["IncidentWithTimeline"] = _object(incident=_ref("Incident"), timeline=_list(_ref("Entry")))
+    schemas["Error"] = _object(error={"type": "string"})
+    return schemas
+
+
+def _tidy(schema: JsonObject) -> None:
+    """Say of an event what the decoder asks for beyond its types, and leave out what it overwrites."""
+    properties = schema["properties"]
+    for name in _STAMPED:
+        if not (name == "text" and "request" not in properties):
+            properties.pop(name, None)
+    properties["session_id"] = dict(_ID)
+    properties["event_id"] = {"type": "string", "maxLength": 512}
+    properties["time"] = dict(_TIME)
+
+
+def _post(text: str, body: JsonObject, answer: JsonObject) -> JsonObject:
+    return {
+        "summary": text,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": _answer("The answer.", answer),
+            "400": _answer("The body is not JSON.", _ref("Error")),
+            "413": _answer("The body is too large.", _ref("Error")),
+            "415": _answer("The body is of another type.", _ref("Error")),
+            "422": _answer("The body is not what is asked for.", _ref("Error")),
+        },
+    }
+
+
+def _one(text: str, answer: JsonObject) -> JsonObject:
+    return {
+        "summary": text,
+        "parameters": [_id_parameter()],
+        "responses": {
+            "200": _answer("It.", answer),
+            "404": _answer("There is none of that id.", _ref("Error")),
+        },
+    }
+
+
+def _listing(noun: str, states: list[str], schema: str) -> JsonObject:
+    status = {"name": "status", "in": "query", "schema": {"type": "string", "enum": states}}
+    limit = {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 1000}}
+    return {
+        "summary": f"Return {noun}, the latest first.",
+        "parameters": [status, limit],
+        "responses": {
+            "200": _answer("They.", _object(**{noun: _list(_ref(schema))})),
+            "422": _answer("A parameter is wrong.", _ref("Error")),
+        },
+    }
+
+
+def _id_parameter() -> JsonObject:
+    schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
+    return {"name": "id", "in": "path", "required": True, "schema": schema}
+
+
+def _answer(text: str, schema: JsonObject) -> JsonObject:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _object(**properties: JsonObject) -> JsonObject:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _list(items: JsonObject) -> JsonObject:
+    return {"type": "array", "items": items}
+
+
+def _ref(name: str) -> JsonObject:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,42 @@
+"""Listening: the application on a socket of its own, until it is told to stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from stream_guard.errors import SettingsError
+from stream_guard.settings import Api
+
+_BACKLOG: Final = 2048
+_GRACE: Final = 5  # seconds that open requests have when it is told to stop
+
+
+def listen(settings: Api) -> tuple[socket.socket, str]:
+    """Return a socket and the URL it answers on, or raise SettingsError when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((settings.host.strip("[]"), settings.port))
+        opened.listen(_BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
+            "set api.host and api.port, or stop what listens there"
+        ) from None
+    host, port = opened.getsockname()[:2]
+    return opened, f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="off")
+    config.load()
+    ready()  # the socket listens already: whoever connects from here on is answered
+    uvicorn.Server(config).run(sockets=[opened])
