@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from operator import ge, gt, le, lt
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ import stream_guard as sg
 MOST_IN_WINDOW: Final = 4000
 """Attempts a window counts up to: it remembers the time of each."""
 
-Numbers: TypeAlias = list[int | None]
+Numbers: TypeAlias = Sequence[int | None]
 """How often each of a rule's counters has counted; None: not to be known here."""
 
 Notes: TypeAlias = list[str]
@@ -163,12 +163,12 @@ class Compiler:
             names = frozenset(value)
             return lambda call, _numbers, _notes: call.tool in names
         if name == "tool_name_regex":
-            return lambda call, _numbers, _notes: value.search(call.tool) is not None
+            return _name_matches(value)
         if name in _COMPARISONS:
             return _compare(_COMPARISONS[name], value, coerce=value.coerce or self._coerce)
         if name in _COUNTED:
             return self._count(_COUNTED[name], value)
-        return _ask(value.path, _ANSWERS[name](value))
+        return _matches(value) if name == "arg_regex" else _ask(value.path, _ANSWERS[name](value))
 
     def _group(self, name: str, value: Any) -> Test:
         if name == "not_":
@@ -240,9 +240,38 @@ def _nothing(_call: sg.ToolCall, _numbers: Numbers, _notes: Notes) -> None:
     return None
 
 
+def _name_matches(regex: sg.Regex) -> Test:
+    known: dict[str, bool] = {}
+
+    def matches(call: sg.ToolCall, _numbers: Numbers, _notes: Notes) -> bool:
+        answer = known.get(call.tool)
+        if answer is None:
+            # Tool names are the agent's text: invented ones must not grow this without bound.
+            if len(known) >= 1024:
+                known.clear()
+            answer = known[call.tool] = regex.occurs_in(call.tool)
+        return answer
+
+    return matches
+
+
+def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
+    """Return the way to an argument; most paths are one step, and every rule goes its way at every attempt."""
+    find = sg.Path(f"tool.args.{path}").find
+    if "." in path:
+        return find
+    missing = sg.MISSING
+
+    def first(call: sg.ToolCall) -> Any:
+        args = call.args
+        return args.get(path, missing) if type(args) is dict else find(call)
+
+    return first
+
+
 def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
     """Return the test of what stands at a path; ``answer`` is asked about ``MISSING`` too."""
-    find = sg.Path(f"tool.args.{path}").find
+    find = _finder(path)
 
     def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
         if not call.captured:
@@ -253,8 +282,21 @@ def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
     return holds
 
 
+def _matches(written: Matching) -> Test:
+    find, occurs_in = _finder(written.path), written.pattern.occurs_in
+
+    def matches(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+        if not call.captured:
+            notes.append("unevaluable")
+            return None
+        value = find(call)
+        return type(value) is str and occurs_in(value)
+
+    return matches
+
+
 def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bool) -> Test:
-    find, wanted = sg.Path(f"tool.args.{written.path}").find, written.value
+    find, wanted = _finder(written.path), written.value
 
     def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
         if not call.captured:
@@ -298,7 +340,6 @@ _ANSWERS: Final[dict[str, Callable[[Any], Callable[[Any], bool]]]] = {
     "arg_eq": lambda written: lambda value: value is not sg.MISSING and sg.json_equal(value, written.value),
     "arg_neq": lambda written: lambda value: value is not sg.MISSING and not sg.json_equal(value, written.value),
     "arg_in": lambda written: lambda value: any(sg.json_equal(value, one) for one in written.values),
-    "arg_regex": lambda written: lambda value: isinstance(value, str) and written.pattern.search(value) is not None,
     "arg_present": lambda _written: lambda value: value is not sg.MISSING,
     "arg_missing": lambda _written: lambda value: value is sg.MISSING,
 }

@@ -88,6 +88,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
         compiler = Compiler(coerce=params.coerce)
         self._test = compiler.compile(params.when)
         self._counters = tuple(compiler.counters)
+        self._has_runs = any(one.scope == "run" for one in self._counters)
+        self._one_scope = {one.scope for one in self._counters} in ({"run"}, {"session"})
         self._deferred = params.enforce_window == "followup" and any(one.scope == "window" for one in self._counters)
 
     def tools(self) -> sg.ToolPattern | None:
@@ -133,30 +135,44 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
 
     def _count(self, call: sg.ToolCall, state: Attempts) -> Numbers:
         """Count the attempt everywhere it belongs, whatever the predicates say; return where the counters stand."""
-        if not state.session:
-            state.session = [0] * len(self._counters)
+        session = state.session
+        if not session:
+            session = state.session = [0] * len(self._counters)
             state.windows = [[] for counter in self._counters if counter.scope == "window"]
-        run = _run_of(call, state, len(self._counters)) if any(one.scope == "run" for one in self._counters) else []
-        numbers: Numbers = []
-        windows = iter(state.windows)
+        run = _run_of(call, state, len(session)) if self._has_runs else session
+        if self._one_scope:
+            for position, counter in enumerate(self._counters):
+                if counter.tool is None or counter.tool == call.tool:
+                    run[position] += 1
+            return run
+        numbers: list[int | None] = []
+        window = 0
         for position, (scope, tool, seconds, most) in enumerate(self._counters):
             mine = tool is None or tool == call.tool
             if scope == "window":
-                numbers.append(_in_window(call.time, next(windows), seconds, most if mine else 0))
+                numbers.append(_in_window(call.time, state.windows[window], seconds, most if mine else 0))
+                window += 1
                 continue
-            counted = run if scope == "run" else state.session
-            counted[position] += mine
+            counted = run if scope == "run" else session
+            if mine:
+                counted[position] += 1
             numbers.append(counted[position])
         return numbers
 
 
 def _run_of(call: sg.ToolCall, state: Attempts, counters: int) -> list[int]:
     """Return the counts of the call's run, which is then the one that spoke last."""
-    run = call.run_id if len(call.run_id) <= 64 else f"#{digest(call.run_id)}"
-    counted = state.runs.pop(run, None) or [0] * counters
-    state.runs[run] = counted
-    if len(state.runs) > _MOST_RUNS:
-        del state.runs[next(iter(state.runs))]
+    runs, run = state.runs, call.run_id
+    if len(run) > 64:
+        run = f"#{digest(run)}"
+    counted = runs.get(run)
+    if counted is None:
+        counted = runs[run] = [0] * counters
+        if len(runs) > _MOST_RUNS:
+            del runs[next(iter(runs))]
+    elif len(runs) > 1:
+        del runs[run]
+        runs[run] = counted
     return counted
 
 

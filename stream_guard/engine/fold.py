@@ -112,10 +112,19 @@ class Engine:
                 self._report(bound, hit, event, cell, number, out)
         for group in plan.gated:
             if group.gate(event, memory):
-                for bound, handle in group.inside:
+                for number, handle, new_state, bound in group.inside:
                     if bound.end is not None:
-                        cell.judged[bound.number] = None
-                    self._call(bound, handle, event, cell, out)
+                        cell.judged[number] = None
+                    state = states.get(number)
+                    if state is None:
+                        state = states[number] = new_state()
+                    try:
+                        hit = handle(event, state)
+                    except Exception as error:  # noqa: BLE001  # ADR 0007
+                        self._fail(bound, error, event, cell, out)
+                        continue
+                    if hit is not None:
+                        self._report(bound, hit, event, cell, number, out)
             else:
                 for bound, ungated in group.outside:
                     if bound.needs_turn and cell.turns == 0:

@@ -33,7 +33,7 @@ class GateGroup:
 
     def __init__(self, gate: Gate, entries: Sequence[Entry]) -> None:
         self.gate = gate
-        self.inside = tuple((bound, handle) for bound, handle in entries)
+        self.inside = tuple((bound.number, handle, bound.rule.state_type, bound) for bound, handle in entries)
         self.outside = tuple(
             (bound, bound.ungated)
             for bound, handle in entries

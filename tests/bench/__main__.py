@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import lengths, memory, rates, shadow
+from tests.bench import guard, lengths, memory, rates, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
             "rates": lambda: rates.measure(registry, Path(folder)),
             "lengths": lambda: lengths.measure(registry),
             "memory": memory.measure,
+            "guard": lambda: guard.measure(registry),
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }
         unknown = [name for name in arguments if name not in benches]
@@ -60,7 +61,7 @@ def _show(name: str, result: dict[str, Any]) -> None:
                 if isinstance(numbers, dict)
                 else numbers
             )
-            print(f"{row:>9}: {shown}")
+            print(f"{row:>15}: {shown}")
 
 
 if __name__ == "__main__":
