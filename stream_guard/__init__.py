@@ -28,7 +28,18 @@ from stream_guard.model import (
 )
 from stream_guard.paths import MISSING, Path, json_equal
 from stream_guard.patterns import Regex, ToolPattern, literal
-from stream_guard.ports import AxisValues, Dialect, DiffAxis, Document, Record, RecordedTurn, Recording, Sides
+from stream_guard.ports import (
+    Answer,
+    AxisValues,
+    Dialect,
+    DiffAxis,
+    Document,
+    Question,
+    Record,
+    RecordedTurn,
+    Recording,
+    Sides,
+)
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
 
 if TYPE_CHECKING:
@@ -38,6 +49,7 @@ __all__ = [
     "EVENT_KINDS",
     "MISSING",
     "Alert",
+    "Answer",
     "AxisValues",
     "Condition",
     "DecodeError",
@@ -58,6 +70,7 @@ __all__ = [
     "Path",
     "Place",
     "Problem",
+    "Question",
     "Record",
     "RecordedTurn",
     "Recording",

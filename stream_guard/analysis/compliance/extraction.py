@@ -47,6 +47,11 @@ _AGENT: Final = (
     r"|at no time|no\b|if\b|when\b|whenever\b|before\b|prior\b|after\b|once\b|only\b|be\b|avoid|ensure"
     r"|make sure|unless\b|in case\b|for\b|your\b|it is|answers?\b|replies\b|responses\b|for each\b)"
 )
+_NAMES_AGENT: Final = (
+    r"\b(?:you|the agent|the assistant) (?:must|should|need|needs|have|has|cannot|may|can|shall|are)\b"
+)
+_SUBORDINATE: Final = r"^\W*(?:if|when|whenever|before|prior|after|once|for|unless|in case|until|while)\b"
+_COMMANDS: Final = word_set("never do don't dont always please only no avoid ensure under at")
 _IMPERATIVE: Final = word_set(
     "be keep use call ask check verify confirm provide respond reply answer respect follow refuse deny "
     "decline transfer "
@@ -200,13 +205,17 @@ def _with_tools(reader: Callable[[Clause], Reading | None], clause: Clause) -> R
 
 def _is_addressed(clause: Clause) -> bool:
     """Whether a sentence speaks to the agent."""
-    words = clause.low.split(None, 1)
+    if clause.has(_NAMES_AGENT):
+        return True
+    low = clause.low
+    if clause.has(_SUBORDINATE) and "," in low:
+        # "If the status is open, ..." speaks to the agent when what follows does.
+        low = low.split(",", 1)[1]
+    elif clause.has(_SUBORDINATE) or clause.has(_AGENT):
+        return True
+    words = low.split(None, 1)
     first = words[0].strip("*\"'(,") if words else ""
-    return (
-        clause.has(_AGENT)
-        or first in _IMPERATIVE
-        or clause.has(r"\b(?:you|the agent|the assistant) (?:must|should|need|have|cannot|may|can|shall|are)\b")
-    )
+    return first in _IMPERATIVE or first in _COMMANDS
 
 
 def _vague(clause: Clause) -> Reading:

@@ -23,6 +23,7 @@ _PARALLEL: Final = (
     r"\b(?:tool calls?|tools?|calls?|function calls?) at (?:a|the same) time\b|\b(?:parallel|concurrent"
     r"|simultaneous) (?:tool |function )?calls?\b|\bcalls? (?:\w+ )?in parallel\b"
 )
+_TOGETHER: Final = r"\b(?:parallel|concurrent|simultaneous|multiple|several|two|many)\b"
 _TIMES: Final = (
     rf"{_AT_MOST} (?:{NUMBER} times?|(once|twice|thrice))\b|\b(?:be )?(?:called|used|invoked|run"
     rf"|call) (?:\w+ ){{0,3}}(?:only |just |exactly )?(once|twice)\b|\bonly (?:be )?(?:\w+ )?(once|twice)\b"
@@ -53,7 +54,7 @@ def read_limit(clause: Clause) -> Reading | None:  # noqa: PLR0911  # one for ea
         return Reading(
             "limit", (f"failures<={read_number(failures.group(1))}",), stems=stems_of(clause.low[failures.end() :])
         )
-    if clause.has(_PARALLEL) and (clause.negated() or clause.has(r"\b(?:one|single|only)\b")):
+    if clause.has(_PARALLEL) and (clause.has(r"\b(?:one|single)\b") or (clause.negated() and clause.has(_TOGETHER))):
         return Reading("limit", ("parallel<=1",))
     if clause.tools:
         return _of_tools(clause, window)
