@@ -102,15 +102,15 @@ class _Reading:
         if name or has_limits:
             name = name or (data["id"] if isinstance(data.get("id"), str) and data["id"] else _THE_AGENT)
             self.native_agents[name] = self._agent(data, at)
+        control = data.get("anomalyControl", True)
+        if not isinstance(control, bool) and control is not None:
+            self.wrong((*at, "anomalyControl"), f"anomalyControl is true or false, not {_shown(control)}", "SG106")
         rules = data.get("rules")
         if rules is None:
             rules = []
         if not isinstance(rules, list):
             self.wrong((*at, "rules"), f"rules is a list, not {_shown(rules)}", "SG106")
             return
-        control = data.get("anomalyControl", True)
-        if not isinstance(control, bool) and control is not None:
-            self.wrong((*at, "anomalyControl"), f"anomalyControl is true or false, not {_shown(control)}", "SG106")
         self.rules(rules, (*at, "rules"), name, off=control is False)
 
     def _agent(self, data: dict[str, Any], at: Steps) -> dict[str, Any]:
