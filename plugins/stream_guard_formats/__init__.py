@@ -10,8 +10,11 @@ from stream_guard_formats.agentlog import AgentlogDecoder
 from stream_guard_formats.anthropic_messages import AnthropicDecoder
 from stream_guard_formats.claude_code import ClaudeCodeDecoder
 from stream_guard_formats.langchain import LangChainDecoder
+from stream_guard_formats.langfuse import LangfuseDecoder
 from stream_guard_formats.native import NativeDecoder
 from stream_guard_formats.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.openinference import OpenInferenceDecoder
+from stream_guard_formats.otlp import OtlpJsonDecoder
 from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
 
@@ -24,8 +27,11 @@ def stream_guard_decoders() -> dict[str, type[Any]]:
         "anthropic": AnthropicDecoder,
         "claude-code": ClaudeCodeDecoder,
         "langchain": LangChainDecoder,
+        "langfuse": LangfuseDecoder,
         "native": NativeDecoder,
         "openai-chat": OpenAIChatDecoder,
+        "openinference": OpenInferenceDecoder,
+        "otlp-json": OtlpJsonDecoder,
         "tau-bench": TauBenchDecoder,
         "tau2": Tau2Decoder,
     }

@@ -38,12 +38,22 @@ def _refusal_in_words(seen: list[Seen]) -> list[Seen]:
     return [one._replace(text=words + one.text) if one.status == "blocked" else one for one in seen]
 
 
+def _run_is_span(seen: list[Seen]) -> list[Seen]:
+    return [one._replace(run="00000000000000bb") if one.run else one for one in seen]
+
+
+def _carried_by_the_next_turn(seen: list[Seen]) -> list[Seen]:
+    return [one._replace(time=seen[number + 1].time) if one.sort == "user" else one for number, one in enumerate(seen)]
+
+
+SPANS = frozenset({"langfuse", "openinference", "otlp-json"})
+
 DIFFERENCES = (
     Difference(
         "a blocked call is an error",
         "the format has one flag for every call that did not work out",
         _blocked_becomes("error"),
-        frozenset({"agentdojo", "anthropic", "langchain", "tau2"}),
+        frozenset({"agentdojo", "anthropic", "langchain", "langfuse", "openinference", "otlp-json", "tau2"}),
     ),
     Difference(
         "a blocked call looks like one that ran",
@@ -74,6 +84,18 @@ DIFFERENCES = (
         "only the model's messages carry the agent's name; the result is paired with its call by id",
         _results_in_the_root,
         frozenset({"langchain"}),
+    ),
+    Difference(
+        "the `run_id` of a sub-agent is the id of its span",
+        "an agent's name is the same each time it is asked; its span is one run",
+        _run_is_span,
+        SPANS,
+    ),
+    Difference(
+        "a user's message has the time of the call to the model that carried it",
+        "only spans have times, and what a person wrote has none of its own",
+        _carried_by_the_next_turn,
+        SPANS,
     ),
 )
 

@@ -1,0 +1,55 @@
+"""Langfuse exports: one record for each trace, with its observations in no order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import Conversation, derived_session, label
+from stream_guard_formats.reading import name_of, object_at, objects_in, read_object, seconds, text_at
+from stream_guard_formats.spans import Span, Telling
+
+_SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent"}
+# What instrumentations put in front of a tool's name when they name its span.
+_PREFIXES: Final = ("execute_tool ", "running tool: ")
+
+
+class LangfuseDecoder:
+    """Reads ``{"trace": ..., "observations": [...]}``; inputs and outputs in any convention it knows."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the trace's events in time order, or raise DecodeError."""
+        data = read_object(record, "a Langfuse export", strict_keys=self._strict)
+        if data is None:
+            return []
+        trace = data.get("trace")
+        if not isinstance(trace, dict):
+            raise DecodeError(f'"trace" must be an object, this is {name_of(trace)}; export traces with observations')
+        session_id = text_at(trace, "sessionId") or text_at(trace, "id") or derived_session(record.value)
+        labels = {"env": label(text_at(trace, "environment"))} if text_at(trace, "environment") else None
+        conversation = Conversation(session_id, labels=labels)
+        observations = objects_in(data, "observations", "observations")
+        return Telling(conversation).tell([_span(one) for one in observations])
+
+
+def _span(observation: dict[str, Json]) -> Span:
+    name = text_at(observation, "name")
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return Span(
+        span_id=text_at(observation, "id")[:200],
+        parent_id=text_at(observation, "parentObservationId")[:200],
+        sort=_SORTS.get(text_at(observation, "type"), "other"),
+        name=name,
+        start=seconds(observation.get("startTime")),
+        end=seconds(observation.get("endTime")),
+        inputs=observation.get("input"),
+        outputs=observation.get("output"),
+        failed=observation.get("level") == "ERROR",
+        model=text_at(observation, "model"),
+        usage=object_at(observation, "usageDetails") or None,
+    )

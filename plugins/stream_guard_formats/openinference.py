@@ -1,0 +1,64 @@
+"""OpenInference traces as they are exported: one record for each trace, spans nested in spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import Conversation, derived_session
+from stream_guard_formats.genai import Raw, read_span, session_of
+from stream_guard_formats.reading import object_at, objects_in, objects_of, read_json, seconds, text_at
+from stream_guard_formats.spans import Telling
+
+_DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?")
+
+
+class OpenInferenceDecoder:
+    """Reads ``{"trace_id": ..., "spans": [...]}`` or a list of spans, with children under ``child_spans``."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the trace's events in time order, or raise DecodeError."""
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
+            return []
+        if isinstance(data, list):
+            data = {"spans": data}
+        if not isinstance(data, dict) or "spans" not in data:
+            raise DecodeError('the record has no "spans"; a trace is an object with a list of them')
+        raws = list(_walk(objects_in(data, "spans", "spans")))
+        named = next((found for raw in raws if (found := session_of(raw.attributes))), "")
+        traced = text_at(data, "trace_id") or next((raw.trace_id for raw in raws if raw.trace_id), "")
+        conversation = Conversation(named or traced or derived_session(record.value))
+        return Telling(conversation).tell([read_span(raw) for raw in raws])
+
+
+def _walk(spans: list[dict[str, Json]]) -> Iterator[Raw]:
+    left = list(reversed(spans))
+    while left:
+        span = left.pop()
+        yield _raw(span)
+        left += reversed(objects_of(span.get("child_spans") or [], "child_spans", "spans"))
+
+
+def _raw(span: dict[str, Json]) -> Raw:
+    start = seconds(span.get("timestamp"))
+    duration = _DURATION.fullmatch(text_at(span, "duration"))
+    end = None
+    if start is not None and duration:
+        days, hours, minutes, rest = (float(part or 0) for part in duration.groups())
+        end = start + days * 86400 + hours * 3600 + minutes * 60 + rest
+    return Raw(
+        trace_id=text_at(span, "trace_id"),
+        span_id=text_at(span, "span_id")[:200],
+        parent_id=text_at(span, "parent_span_id")[:200],
+        name=text_at(span, "span_name")[:200],
+        start=start,
+        end=end,
+        attributes=object_at(span, "span_attributes"),
+        failed=span.get("status_code") == "Error",
+    )
