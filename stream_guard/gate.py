@@ -136,6 +136,10 @@ class Gate:
         ended = self._ended(attempt.session_id)
         if ended is not None:
             action, reason = Action.TERMINATE_SESSION, f"the session was ended: {ended.reason}"
+        later = self._alerts(decision.followup)
+        if later:
+            with self.database.transaction() as statements:
+                self._record(statements, later, follow_up=True)
         alerts = tuple(self._alerts(decision.findings))
         rules = tuple(dict.fromkeys(finding.rule_id for finding in decision.findings))
         return Ruling(action=action, reason=reason, policy_version=self.policy.version, alerts=alerts), rules
