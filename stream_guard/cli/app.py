@@ -11,6 +11,7 @@ from stream_guard.cli.audit import register as register_audit
 from stream_guard.cli.check import register as register_check
 from stream_guard.cli.config import register as register_config
 from stream_guard.cli.demo import register as register_demo
+from stream_guard.cli.diff import register as register_diff
 from stream_guard.cli.doctor import register as register_doctor
 from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
 from stream_guard.cli.incidents import register as register_incidents
@@ -34,6 +35,7 @@ for register in (
     register_run,
     register_worker,
     register_check,
+    register_diff,
     register_replay,
     register_serve,
     register_reviews,

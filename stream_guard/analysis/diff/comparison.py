@@ -121,7 +121,7 @@ def diff(
     version = policy.version if policy else ""
     report = DiffReport(
         severity=max(levels, default=Level.NONE).word,
-        axes=judged,
+        axes=tuple(sorted(judged, key=lambda one: -Level[one.severity.upper()])),  # a reader begins at the top
         first_divergence=divergences[0] if divergences else None,
         divergences=tuple(ranked(divergences)),
         divergence_count=len(divergences),

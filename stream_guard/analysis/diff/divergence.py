@@ -14,7 +14,7 @@ from stream_guard.ports import RecordedTurn
 
 NOISE: Final = 0.12  # turns that differ by no more than this, as measured on Shadow, do not part
 SAME_WORDS: Final = 0.80  # likeness from which on wording is left alone
-OTHER_WORDS: Final = 0.10  # likeness under which it is not the wording that changed but what is said
+OTHER_WORDS: Final = 0.05  # likeness under which it is not the wording that changed but what is said
 TOP: Final = 5
 
 

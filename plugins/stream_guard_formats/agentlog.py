@@ -1,0 +1,136 @@
+"""Shadow's recordings, ``.agentlog``: JSON lines of envelopes, whose requests and responses pair up to turns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, Final
+
+from stream_guard import DecodeError, Event, Json, Record, ToolCall, ToolResult, Turn, parse_arguments, parse_json
+from stream_guard_formats.reasons import say_syntax, say_too_large
+
+MAX_FILES: Final = 4096  # files whose place in their session is remembered; the oldest is forgotten
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_LONGEST_ID: Final = 200
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Where one file stands: its session, the request that waits for its response, and how many sessions began."""
+
+    session_id: str
+    request: dict[str, Json] | None = None
+    markers: int = 0
+    last: int = -1  # position of the last record that counted: read again, it must not count twice
+
+
+class AgentlogDecoder:
+    """Reads .agentlog records in file order; a kind it does not know says nothing and is passed over.
+
+    A response belongs to the last request that has none. The session is the recording's trace id where its
+    first record carries one, else the file's name, because the format has no other.
+    """
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+        self._files: dict[str, _Reading] = {}
+
+    def decode(self, record: Record) -> list[Event]:
+        """Return the turn, attempt or result that the record completes, or raise DecodeError."""
+        if record.truncated:
+            raise DecodeError(say_too_large(record))
+        value = record.value.removeprefix(b"\xef\xbb\xbf")
+        if not value.strip():
+            return []
+        try:
+            data = parse_json(value, strict_keys=self._strict)
+        except (ValueError, RecursionError) as error:
+            raise DecodeError(say_syntax(value, error)) from None
+        kind, payload = _envelope(data)
+        reading = self._reading(record, data)
+        again, reading.last = record.position == reading.last, record.position
+        if kind == "metadata":
+            reading.markers += not again
+            return []
+        if kind == "chat_request":
+            reading.request = payload
+            return []
+        if kind == "chat_response":
+            request, reading.request = reading.request, None
+            return [Turn(**self._header(record, data, reading), request=request, response=payload)]
+        return self._tool_event(kind, payload, self._header(record, data, reading))
+
+    def _tool_event(self, kind: str, payload: dict[str, Json], header: dict[str, Any]) -> list[Event]:
+        call_id = _text(payload.get("tool_call_id"))
+        if kind == "tool_call":
+            name = payload.get("tool_name")
+            if not isinstance(name, str) or not name:
+                raise DecodeError('a tool_call needs "tool_name", the name of the tool, in its payload')
+            args, broken = payload.get("arguments"), False
+            if isinstance(args, str):
+                args, broken = parse_arguments(args, strict_keys=self._strict)
+            return [ToolCall(**header, tool=name, call_id=call_id, args=args, parse_error=broken)]
+        if kind == "tool_result":
+            failed = payload.get("is_error") is True or payload.get("error") not in (None, False, "")
+            return [
+                ToolResult(
+                    **header,
+                    call_id=call_id,
+                    tool=_text(payload.get("tool_name")),
+                    status="error" if failed else "ok",
+                    output=payload.get("output"),
+                )
+            ]
+        return []
+
+    def _reading(self, record: Record, data: dict[str, Json]) -> _Reading:
+        known = self._files.get(record.origin)
+        if known is None or (record.position == 0 and known.last != 0):
+            self._files.pop(record.origin, None)
+            if len(self._files) >= MAX_FILES:
+                del self._files[next(iter(self._files))]
+            known = self._files[record.origin] = _Reading(_session_of(record, data))
+        return known
+
+    @staticmethod
+    def _header(record: Record, data: dict[str, Json], reading: _Reading) -> dict[str, Any]:
+        # An id is a digest of the payload alone: the same answer given twice would be one event.
+        return {
+            "session_id": reading.session_id,
+            "event_id": f"{record.position}-{_text(data.get('id'))[7:23]}",
+            "time": _time(data.get("ts")),
+            "part": f"part-{reading.markers - 1}" if reading.markers > 1 else "",
+        }
+
+
+def _envelope(data: Json) -> tuple[str, dict[str, Json]]:
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+        raise DecodeError('an .agentlog record is an object with "kind" and "payload"; --from-format may name another')
+    payload = data.get("payload")
+    if not isinstance(payload, dict):
+        raise DecodeError('an .agentlog record needs "payload", an object; --from-format may name another format')
+    return data["kind"], payload
+
+
+def _session_of(record: Record, data: dict[str, Json]) -> str:
+    meta = data.get("meta")
+    trace = _text(meta.get("trace_id")) if isinstance(meta, dict) else ""
+    name = PurePath(record.origin).name.partition(".")[0]
+    return (trace or name or _text(data.get("id")) or "recording")[:_LONGEST_ID]
+
+
+def _text(value: Json) -> str:
+    return value[:_LONGEST_ID] if isinstance(value, str) else ""
+
+
+def _time(value: Json) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise DecodeError(f'ts is {str(value)[:40]!r}; write RFC 3339 like "2026-01-31T12:00:00.000Z", or leave it out')
+    try:
+        return max(0.0, datetime.fromisoformat(value.upper()).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(f"ts {value!r} is no date that exists: {error}") from None
