@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,17 +13,20 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.cli.run import LogFormat, say_counts
 from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import parse_address
 from stream_guard.kafka.writer import TopicWriter
 from stream_guard.kafka_dead_letters import KafkaDeadLetters
+from stream_guard.logs import set_up_logs
 from stream_guard.metrics import Metrics
-from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.settings import load_settings
+from stream_guard.reload import ReloadingPolicy
+from stream_guard.settings import Serve, load_settings
 from stream_guard.status import StatusServer
+from stream_guard.stream.health import Health
 
 
 def register(app: typer.Typer) -> None:
@@ -42,45 +44,69 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     group: Annotated[str | None, typer.Option(help="The group; workers of one group share the partitions.")] = None,
     instance: Annotated[str | None, typer.Option(help="A name of its own that stays over restarts.")] = None,
     form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
-    serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
+    reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
+    serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
+    log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
-    if importlib.util.find_spec("faust") is None:
-        raise SettingsError('the worker needs an extra: pip install "stream-guard[kafka]"')
-    from stream_guard.stream.worker import Parts, run_worker
+    try:
+        from stream_guard.stream.worker import Parts, run_worker
+    except ImportError as error:
+        raise SettingsError(f'the worker needs an extra: pip install "stream-guard[kafka]" ({error})') from None
 
-    settings = load_settings(settings_file, worker={"group": group, "instance": instance})
+    flags = {"group": group, "instance": instance}
+    settings = load_settings(settings_file, worker=flags, log={"format": log_format})
+    set_up_logs(settings.log)
     registry = build_registry(settings.plugins)
-    chosen = load_policy(policy, registry)
-    for warning in chosen.warnings:
+    following = ReloadingPolicy(policy, registry)
+    for warning in following.current.warnings:
         typer.echo(str(warning), err=True)
     try:
         address = parse_address(source)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     counts = Counts()
+    counts.policy_reloads = following.results
+    collected = CollectorRegistry()
+    metrics = Metrics(counts, collected)
+    health = Health(counts, patience=settings.worker.stall)
     with ExitStack() as opened:
         sinks = {text: open_sink(text, registry, settings) for text in alerts}
         for sink in sinks.values():
             opened.callback(sink.close)
         letters = KafkaDeadLetters(TopicWriter.open(dead_letters, settings.kafka), counts, format_name=form)
         opened.callback(letters.close)
-        beat: Callable[[], None] = lambda: None  # noqa: E731  # nobody asks
-        if serve:
-            collected = CollectorRegistry()
-            Metrics(counts, collected).use_rules(chosen.rules)
-            status = StatusServer(settings.serve, collected)
-            opened.callback(status.close)
-            beat = status.beat
-            typer.echo(f"metrics at {status.url}/metrics", err=True)
-        engine = Engine(chosen, counts, mode="stream", max_states=settings.sessions.max_states)
-        parts = Parts(engine, make_decoder(form, registry, settings), sinks, letters, settings, beat)
+        status = _serve(settings.serve, collected, health, opened) if serve else None
+        metrics.use_rules(following.current.rules)
+        parts = Parts(
+            engine=Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states),
+            decoder=make_decoder(form, registry, settings),
+            sinks=sinks,
+            dead_letters=letters,
+            settings=settings,
+            health=health,
+            observe=metrics.batch_seconds.observe,
+            beat=status.beat if status is not None else _nothing,
+            reload=following.poll if reload else _nothing,
+            adopted=lambda changed: metrics.use_rules(changed.rules),
+        )
         _run(run_worker(address, parts))
+        say_counts(counts, letters)
+
+
+def _serve(serve: Serve, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:
+    status = StatusServer(serve, collected, unready=health.unready, stuck=health.stuck)
+    opened.callback(status.close)
+    typer.echo(f"metrics at {status.url}/metrics", err=True)
+    return status
+
+
+def _nothing() -> None:
+    """Stand in for what nobody asked for."""
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if importlib.util.find_spec("uvloop") is not None:
         import uvloop
 

@@ -19,6 +19,7 @@ from faust.types import TP
 from stream_guard.stream.judge import Judge, TopicPartition
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
+SUSPICION: Final = 5.0  # seconds without a record from a partition that has some
 TICK: Final = 1.0  # seconds between two looks at partitions on which nothing comes
 
 _logger = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class BatchConsumer(Consumer):
         self._busy = asyncio.Lock()  # held while a batch is judged
         self._settled: dict[TP, int] = {}  # what may be committed: the next offset
         self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
+        self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
+        self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
         self._seeks = 0
         self._ticked = 0.0
         self.failure: BaseException | None = None
@@ -81,12 +84,11 @@ class BatchConsumer(Consumer):
         await asyncio.shield(asyncio.ensure_future(self._judge(mine)))
 
     def _go_back(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
-        """Drop what may have been fetched before somebody went elsewhere.
-
-        Events come again because their partition knows what it has; a changelog has to be told.
-        """
+        """Drop what may have been fetched before somebody went elsewhere, and have it given again."""
         for place in fetched:
-            if self._is_changelog_tp(place) and place in self.assignment():
+            if not self._is_changelog_tp(place):
+                self._dropped.add(place)
+            elif place in self.assignment():
                 self._thread.seek(place, self._read_offset[place] or 0)
 
     async def _restore(self, place: TP, records: Sequence[Any]) -> None:
@@ -109,10 +111,12 @@ class BatchConsumer(Consumer):
     async def _judge(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
         async with self._busy:
             if not self._is_ready():
+                self._dropped.update(fetched)
                 return
+            again = await self._read_again()
             batch = {}
             for place, records in fetched.items():
-                if records and await self._continues(place, records[0].offset):
+                if records and place not in again and await self._continues(place, records[0].offset):
                     batch[TopicPartition(*place)] = records
             if batch:
                 await self.judge.judge(batch)
@@ -122,40 +126,64 @@ class BatchConsumer(Consumer):
     def _is_ready(self) -> bool:
         return bool(self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing)
 
+    async def _read_again(self) -> set[TP]:
+        """Go back on the partitions whose records were dropped, and return them."""
+        again = self._dropped & self.assignment()
+        self._dropped.clear()
+        for place in again:
+            self._seek_to(place, await self._expected(place))
+        return again
+
+    def _seek_to(self, place: TP, offset: int) -> None:
+        self._thread.seek(place, offset)
+        self._sought[place] = offset
+
+    async def _expected(self, place: TP) -> int:
+        """Return the offset that must come next; where nothing was judged yet, the one to begin with."""
+        following = self.judge.open(place.partition).next_offset(place.topic)
+        if following is None:
+            following = self._committed_offset[place]
+        if following is None:
+            following = (await self.earliest_offsets(place))[place] or 0
+        return following
+
     async def _continues(self, place: TP, offset: int) -> bool:
         """Whether an offset is the one to come; if not, go to that one.
 
         What comes from there is taken as it is: the offsets in between belong to no record any more.
         """
-        expected = self.judge.open(place.partition).next_offset(place.topic)
-        if expected is None:
-            expected = await self._beginning(place)
+        expected = await self._expected(place)
         sought = self._sought.pop(place, None)
         if offset <= expected:
             return True
         if sought == expected:
             _logger.warning("%s/%d: the broker has no records from %d to %d", *place, expected, offset - 1)
             return True
-        # Usual after a rebalance: what is fetched before the states are recovered is not judged, and read again.
-        _logger.info("%s/%d: %d came where %d was to come; reading from there again", *place, offset, expected)
-        self._thread.seek(place, expected)
-        self._sought[place] = expected
+        _logger.warning("%s/%d: %d came where %d was to come; reading from there again", *place, offset, expected)
+        self._seek_to(place, expected)
         return False
-
-    async def _beginning(self, place: TP) -> int:
-        """Where a partition begins of which nothing was judged yet."""
-        committed = self._committed_offset[place]
-        if committed is not None:
-            return committed
-        return (await self.earliest_offsets(place))[place] or 0
 
     async def _tick(self) -> None:
         if time.monotonic() - self._ticked < TICK:
             return
         self._ticked = time.monotonic()
-        lagging = {place.partition for place in self._places() if self.lag_of(place) != 0}
-        idle = {place.partition for place in self._places()} - lagging
+        lagging = [place for place in self._places() if self.lag_of(place) != 0]
+        self._suspect(lagging)
+        idle = {place.partition for place in self._places()} - {place.partition for place in lagging}
         await self.judge.tick(sorted(idle))
+
+    def _suspect(self, lagging: Sequence[TP]) -> None:
+        """Have partitions read again that should give something and do not: asking twice is cheap, losing is not."""
+        now, before = time.monotonic(), self._waiting
+        self._waiting = {}
+        for place in lagging:
+            upto = self._settled.get(place, -1)
+            at, since = before.get(place, (upto, now))
+            if at != upto or now - since > SUSPICION:
+                if at == upto:
+                    self._dropped.add(place)
+                at, since = upto, now
+            self._waiting[place] = (at, since)
 
     def _places(self) -> list[TP]:
         return [place for place in self.assignment() if not self._is_changelog_tp(place)]
@@ -170,6 +198,15 @@ class BatchConsumer(Consumer):
             return None
         return max(0, end - (upto or 0))
 
+    def troubles(self) -> list[str]:
+        """Return what keeps the worker from judging; nothing when nothing does."""
+        reasons = {
+            "partitions are being handed out": self.app.rebalancing,
+            "states are being recovered": not self.app.tables.actives_ready,
+            "no partition is assigned: there are more workers than partitions": not self._places(),
+        }
+        return [reason for reason, holds in reasons.items() if holds]
+
     def lag(self) -> int:
         """Return how many records wait to be judged, as far as we know."""
         return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
@@ -179,6 +216,8 @@ class BatchConsumer(Consumer):
         await super().on_partitions_revoked(revoked)
         self._settled.clear()
         self._sought.clear()
+        self._dropped.clear()
+        self._waiting.clear()
         self.judge.forget()
 
     def between_batches(self) -> asyncio.Lock:

@@ -57,6 +57,7 @@ class Judge:
         dead_letters: DeadLetters,
         rows: Rows,
         settings: Settings,
+        observe: Callable[[float], None],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
@@ -65,11 +66,11 @@ class Judge:
         self._dead_letters = dead_letters
         self._rows = rows
         self._settings = settings
+        self._observe = observe
         self._now = now
         self._partitions: dict[int, Partition] = {}
         self._warned = False
         self.counts = engine.counts
-        self.batches = 0
 
     def use(self, engine: Engine) -> None:
         """Judge by another policy from the next batch on; states of rules that did not change are kept."""
@@ -97,13 +98,14 @@ class Judge:
 
     async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """Bring records from the judging of their events to the safety of their states."""
+        began = time.perf_counter()
         found: list[Finding] = []
         touched: dict[int, Partition] = {}
         for place, fetched in batch.items():
             partition = touched[place.partition] = self.open(place.partition)
             partition.fold(place.topic, self._convert(place, fetched), found)
         await self._settle(touched, found)
-        self.batches += 1
+        self._observe(time.perf_counter() - began)
 
     async def tick(self, numbers: Sequence[int]) -> None:
         """Let partitions age on which everything has been judged and nothing comes."""

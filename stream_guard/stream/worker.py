@@ -19,9 +19,11 @@ from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError, SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME, choose_servers, security_options
+from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Sink
 from stream_guard.settings import Settings
 from stream_guard.stream.app import TableRows, WorkerApp, make_app
+from stream_guard.stream.health import Health
 from stream_guard.stream.judge import Judge
 from stream_guard.stream.rows import topic_tag
 
@@ -40,8 +42,11 @@ class Parts:
     sinks: Mapping[str, Sink]
     dead_letters: DeadLetters
     settings: Settings
-    beat: Callable[[], None] = lambda: None  # called as long as the worker does well
-    reload: Callable[[], Engine | None] = lambda: None  # asked now and then for an engine to go on with
+    health: Health
+    observe: Callable[[float], None]  # told how many seconds each batch took
+    beat: Callable[[], None] = lambda: None  # called as often as the worker looks after itself
+    reload: Callable[[], Policy | None] = lambda: None  # asked now and then for a policy to go on with
+    adopted: Callable[[Policy], None] = lambda _: None  # told before such a policy judges
 
 
 async def run_worker(address: Address, parts: Parts) -> None:
@@ -52,6 +57,7 @@ async def run_worker(address: Address, parts: Parts) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     servers = choose_servers(address.servers, parts.settings.kafka)
+    _logger.info("a worker of group %s on %s", parts.settings.worker.group, ", ".join(address.topics))
     producer = await _connect(servers, parts.settings)
     try:
         app = make_app(parts.settings, servers, address.topics, await _count_partitions(producer, address.topics))
@@ -62,6 +68,7 @@ async def run_worker(address: Address, parts: Parts) -> None:
             dead_letters=parts.dead_letters,
             rows=TableRows(app, producer),
             settings=parts.settings,
+            observe=parts.observe,
         )
         await _run(app, parts, stop)
     finally:
@@ -135,10 +142,10 @@ async def _run(app: WorkerApp, parts: Parts, stop: asyncio.Event) -> None:
 
 async def _watch(app: WorkerApp, parts: Parts, stop: asyncio.Event, starting: asyncio.Future[None]) -> None:
     """Return when the worker is to stop; StreamGuardError when it cannot go on."""
-    batches, since = -1, time.monotonic()
     while not stop.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), LOOK)
+        parts.beat()
         if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
             raise StreamGuardError(f"the worker could not start: {error!r}") from error
         if (reason := app.crash_reason) is not None:
@@ -148,22 +155,27 @@ async def _watch(app: WorkerApp, parts: Parts, stop: asyncio.Event, starting: as
         consumer = app.batches
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
-        if app.judge.batches != batches or not consumer.lag():
-            batches, since = app.judge.batches, time.monotonic()
-        elif time.monotonic() - since > parts.settings.worker.stall:
-            raise SourceError(
-                f"{consumer.lag()} records wait and none was judged for {parts.settings.worker.stall:.0f} s; "
-                "nothing is lost: start the worker again"
-            )
-        parts.beat()
+        parts.health.look(consumer.troubles(), consumer.lag())
+        if stuck := parts.health.stuck():
+            raise SourceError(f"{stuck}; nothing is lost: start the worker again")
         await _reload(app, parts)
 
 
 async def _reload(app: WorkerApp, parts: Parts) -> None:
-    engine = parts.reload()
-    if engine is not None:
-        async with app.batches.between_batches():
-            app.judge.use(engine)
+    """Change the policy between two batches, when there is another good one."""
+    policy = parts.reload()
+    if policy is None:
+        return
+    old = parts.engine
+    engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states)
+    try:
+        refuse_spanning(engine)
+    except SettingsError as error:
+        _logger.warning("policy %s is not used: %s", policy.version, error)
+        return
+    async with app.batches.between_batches():
+        parts.adopted(policy)
+        app.judge.use(engine)
 
 
 def _explain(failure: BaseException) -> StreamGuardError:

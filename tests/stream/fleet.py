@@ -24,31 +24,40 @@ PATIENCE = 120.0
 
 
 def sample_rows(sessions: int, *, open_every: int = 0) -> list[Row]:
-    """The events of sample sessions as records of a topic; some sessions may be left without their end."""
-    rows = []
-    for event in sample_events(sessions):
-        number = int(event["session_id"].rpartition("-")[2])
-        if open_every and number % open_every == 0 and event["kind"] == "session_end":
-            continue
-        rows.append(Row(json.dumps(event).encode(), event["session_id"].encode()))
-    return rows
+    """The events of sample sessions as records of a topic; all sessions end, or some are left without their end."""
+    events = list(sample_events(sessions))
+    if open_every:
+        left = {f"refund-{number:05d}" for number in range(0, sessions, open_every)}
+        events = [event for event in events if event["kind"] != "session_end" or event["session_id"] not in left]
+    else:
+        ended = {event["session_id"] for event in events if event["kind"] == "session_end"}
+        last = {event["session_id"]: event for event in events if event["session_id"] not in ended}
+        events += [
+            {"kind": "session_end", "event_id": f"{name}-end", "session_id": name, "time": event["time"] + 1.0}
+            for name, event in last.items()
+        ]
+    return [Row(json.dumps(event).encode(), event["session_id"].encode()) for event in events]
 
 
 class Fleet:
     """Workers of one group on one topic, and the topics they write to."""
 
     def __init__(self, cluster: Cluster, folder: Path, policy: Path, *, partitions: int = PARTITIONS) -> None:
-        self.cluster = cluster
         self.folder = folder
         self.policy = policy
         self.partitions = partitions
-        self.events = cluster.create(partitions)
-        self.alerts = cluster.create(2)
-        self.letters = cluster.create(1)
-        self.group = f"group-{self.events}"
+        self.move_to(cluster)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._made = 0
         self._logs: dict[str, Path] = {}
+
+    def move_to(self, cluster: Cluster) -> None:
+        """Use topics on another cluster, before any worker is started."""
+        self.cluster = cluster
+        self.events = cluster.create(self.partitions)
+        self.alerts = cluster.create(2)
+        self.letters = cluster.create(1)
+        self.group = f"group-{self.events}"
 
     def start(self, name: str = "", **settings: str) -> str:
         """Start a worker and return its name; a setting is written with two underscores for its dot."""
@@ -74,6 +83,9 @@ class Fleet:
     def stop(self, name: str) -> None:
         """Ask a worker to stop and see that it does so in good order."""
         worker = self.workers.pop(name)
+        while "a worker of group" not in self.said(name):  # before that, nobody listens to signals
+            assert worker.poll() is None, self.said(name)
+            time.sleep(0.05)
         worker.send_signal(signal.SIGTERM)
         code = worker.wait(60)
         assert code == 0, f"exit code {code}\n{self.said(name)}"

@@ -1,0 +1,31 @@
+"""How a worker does, in words: whether it is ready for work, and whether it is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_guard.counts import Counts
+from stream_guard.status import StallDetector
+
+
+class Health:
+    """What the worker said of itself when it last looked; read from the thread that answers /readyz and /livez."""
+
+    def __init__(self, counts: Counts, *, patience: float) -> None:
+        self._counts = counts
+        self._stall = StallDetector(patience=patience)
+        self._reasons: Sequence[str] = ("the worker has not started",)
+
+    def look(self, reasons: Sequence[str], lag: int) -> None:
+        """Hear what keeps the worker from its work, and how many records wait."""
+        self._reasons = reasons
+        self._counts.lag = lag
+        self._stall.feed(self._counts.records, lag)
+
+    def unready(self) -> Sequence[str]:
+        """Return what keeps the worker from its work; nothing when nothing does."""
+        return self._reasons
+
+    def stuck(self) -> str:
+        """Return why the worker should be started again; empty when it should not."""
+        return self._stall.reason()
