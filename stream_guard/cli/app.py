@@ -9,6 +9,7 @@ import typer
 
 from stream_guard.cli.audit import register as register_audit
 from stream_guard.cli.check import register as register_check
+from stream_guard.cli.compliance import register as register_compliance
 from stream_guard.cli.config import register as register_config
 from stream_guard.cli.demo import register as register_demo
 from stream_guard.cli.diff import register as register_diff
@@ -35,6 +36,7 @@ for register in (
     register_run,
     register_worker,
     register_check,
+    register_compliance,
     register_diff,
     register_replay,
     register_serve,

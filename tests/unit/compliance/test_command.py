@@ -1,0 +1,86 @@
+"""The command line of compliance, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stream_guard.cli.app import app
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+
+PROMPT = "Never call drop_table. Keep answers under 100 words. Be friendly."
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["compliance", *map(str, arguments)])
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_violation_exits_1_and_shows_the_evidence(tmp_path: Path) -> None:
+    trace = write(tmp_path, "t.json", json.dumps([{"type": "tool_call", "name": "drop_table", "args": {}}]))
+    done = run("check", write(tmp_path, "p.txt", PROMPT), trace)
+    assert done.exit_code == 1
+    assert "CRITICAL forbid-tool-drop-table (event 0)" in done.stdout
+    assert "inconclusive ambiguous-be-friendly" in done.stdout
+
+
+def test_open_rule_exits_4_unless_that_is_accepted(tmp_path: Path) -> None:
+    prompt = write(tmp_path, "p.txt", PROMPT)
+    trace = write(tmp_path, "t.jsonl", '{"type": "agent_message", "content": "hi"}\n')
+    assert run("check", prompt, trace).exit_code == 4
+    assert run("check", prompt, trace, "--allow-inconclusive").exit_code == 0
+
+
+def test_kept_prompt_exits_0(tmp_path: Path) -> None:
+    prompt = write(tmp_path, "p.txt", "Never call drop_table.")
+    trace = write(tmp_path, "t.jsonl", '{"type": "tool_call", "name": "get_order"}\n')
+    assert run("check", prompt, trace).exit_code == 0
+
+
+def test_native_events_are_a_trace_for_each_session(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "tool_call", "session_id": "s1", "tool": "get_order"},
+        {"kind": "tool_call", "session_id": "s2", "tool": "drop_table"},
+    ]
+    trace = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
+    done = run("check", write(tmp_path, "p.txt", "Never call drop_table."), trace, "--format", "json")
+    assert [(one["trace"].split(": ")[1], one["verdict"]) for one in json.loads(done.stdout)] == [
+        ("s1", "satisfied"),
+        ("s2", "violated"),
+    ]
+
+
+def test_extract_writes_a_policy_that_loads_and_says_what_is_not_in_it(tmp_path: Path) -> None:
+    done = run("extract", write(tmp_path, "p.txt", PROMPT))
+    assert done.exit_code == 0
+    policy = load_policy(done.stdout, build_registry(), file="extracted.yaml")
+    assert [rule.reason for rule in policy.rules] == ["Never call drop_table.", "Keep answers under 100 words."]
+    assert "not in the policy: Be friendly." in done.stderr
+
+
+def test_prompt_without_a_rule_for_machines_gives_no_policy(tmp_path: Path) -> None:
+    done = run("extract", write(tmp_path, "p.txt", "Be friendly."))
+    assert (done.exit_code, done.stdout) == (4, "")
+
+
+@pytest.mark.parametrize("text", ["{broken", "3", '{"type": "user_message"}\n{broken'])
+def test_trace_that_is_no_trace_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    trace = write(tmp_path, "t.json", text)
+    done = run("check", write(tmp_path, "p.txt", PROMPT), trace)
+    assert done.exit_code != 0
+    assert "t.json" in str(done.exception)
+
+
+def test_file_that_is_not_there_exits_2(tmp_path: Path) -> None:
+    done = run("extract", tmp_path / "nothing.txt")
+    assert done.exit_code == 2
+    assert "nothing.txt: cannot be read" in done.stderr
