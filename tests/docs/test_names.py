@@ -45,7 +45,7 @@ PACKAGES = (
     stream_guard_dialects,
     stream_guard_axes,
 )
-WITH_TESTS = ("README.md", "docs/running.md", "docs/replay.md")
+WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md")
 WITH_NAMES = ("docs/architecture.md",)
 
 

@@ -12,7 +12,15 @@ from tests.docs.reader import make_folder, run_script
 from tests.docs.steps import Step, is_as_shown, outputs_of, script_of, steps_of
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorial.md", "docs/policy.md", "docs/events.md", "docs/running.md", "docs/replay.md")
+PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/policy.md",
+    "docs/guard.md",
+    "docs/events.md",
+    "docs/running.md",
+    "docs/replay.md",
+)
 
 
 @cache
