@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
+from stream_guard.cli.mine import mine
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     group.callback()(_policy_group)
     group.command("convert")(convert)
     group.command("test")(run_tests)
+    group.command("mine")(mine)
     app.add_typer(group, name="policy")
 
 

@@ -1,0 +1,110 @@
+"""Backtests: which alerts a change of policy adds and removes, and how right they are."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TypeAlias
+
+import msgspec
+
+from stream_guard.alerts import make_alert
+from stream_guard.batch import open_table
+from stream_guard.errors import SettingsError
+from stream_guard.model import Alert, Event, Finding
+from stream_guard.policy.spec import Policy
+from stream_guard.settings import Sessions as Limits
+
+Labels: TypeAlias = Mapping[str, bool | Sequence[str]]
+"""By session: whether it was bad, or the ids of the rules that it breaks."""
+
+
+class RuleScore(msgspec.Struct, frozen=True, kw_only=True):
+    """How right a rule is, session by session; None where nothing could be counted."""
+
+    rule_id: str
+    precision: float | None  # of the labelled sessions it fires in, those that are bad
+    recall: float | None  # of the bad sessions, those it fires in
+    benign_alert_rate: float | None  # of the sessions that are fine, those it fires in
+    sessions: int  # labelled sessions it fires in
+
+
+class Backtest(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes when the new policy is put in the old one's place."""
+
+    added: tuple[Alert, ...]
+    removed: tuple[Alert, ...]
+    kept: int
+    old_scores: tuple[RuleScore, ...] = ()
+    new_scores: tuple[RuleScore, ...] = ()
+
+
+def compare_policies(
+    events: Iterable[Event], new: Policy, old: Policy, *, labels: Labels | None = None, limits: Limits | None = None
+) -> Backtest:
+    """Judge the events by both policies, reading them once, and return what differs.
+
+    An alert is the same when it comes from the same rule at the same event of the same session; words and
+    severities may differ. Rules in shadow mode are counted like any other: a backtest is what they are for.
+    """
+    tables = [open_table(policy, limits=limits) for policy in (old, new)]
+    found: list[list[Finding]] = [[], []]
+    for event in events:
+        for table, findings in zip(tables, found, strict=True):
+            table.feed(event, findings)
+    for table, findings in zip(tables, found, strict=True):
+        table.end_all(findings)
+    removed, added = _only(found[0], found[1]), _only(found[1], found[0])
+    return Backtest(
+        added=tuple(make_alert(one, new.version) for one in added),
+        removed=tuple(make_alert(one, old.version) for one in removed),
+        kept=len(found[1]) - len(added),
+        old_scores=_scores(old, found[0], labels),
+        new_scores=_scores(new, found[1], labels),
+    )
+
+
+def read_labels(text: bytes, name: str) -> Labels:
+    """Return the labels of a JSON file: ``{"session": true}``, or ``{"session": ["rule-id"]}``; or SettingsError."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, bool | list[str]])
+    except msgspec.MsgspecError as error:
+        advice = 'write {"session-1": true, "session-2": false}, or the ids of the rules a session breaks'
+        raise SettingsError(f"{name}: {error}; {advice}") from None
+
+
+def _only(one: Sequence[Finding], other: Sequence[Finding]) -> list[Finding]:
+    left = Counter(map(_place, other))
+    kept = []
+    for finding in one:
+        if left[_place(finding)] > 0:
+            left[_place(finding)] -= 1
+        else:
+            kept.append(finding)
+    return kept
+
+
+def _place(finding: Finding) -> tuple[str, str, str, str]:
+    return finding.slot, finding.session_id, finding.event_id, finding.part
+
+
+def _scores(policy: Policy, findings: Iterable[Finding], labels: Labels | None) -> tuple[RuleScore, ...]:
+    if labels is None:
+        return ()
+    fired: defaultdict[str, set[str]] = defaultdict(set)
+    for finding in findings:
+        fired[finding.rule_id].add(finding.session_id)
+    return tuple(_score(rule.id, fired[rule.id], labels) for rule in policy.rules)
+
+
+def _score(rule_id: str, fired: Set[str], labels: Labels) -> RuleScore:
+    bad = {name for name, said in labels.items() if (said if isinstance(said, bool) else rule_id in said)}
+    hit = fired & labels.keys()
+    fine = labels.keys() - bad
+    return RuleScore(
+        rule_id=rule_id,
+        precision=len(hit & bad) / len(hit) if hit else None,
+        recall=len(hit & bad) / len(bad) if bad else None,
+        benign_alert_rate=len(hit & fine) / len(fine) if fine else None,
+        sessions=len(hit),
+    )

@@ -1,0 +1,69 @@
+"""The diff page in a real browser: it is seen, it is silent, and hostile sessions stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_guard.analysis.diff import FailOn
+from stream_guard.report import ReportForm, write_diff
+from tests.browser.devtools import CHROMIUM, Browser, browser
+from tests.parts import require
+from tests.unit.diff.sample import compared, session, turn
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = (
+    "</bdi></div><script>window.owned = 1; fetch('http://127.0.0.1:9/')</script>"
+    "<img src=http://127.0.0.1:9/x onerror='window.owned = 2'><style>body{display:none}</style>"
+    "{{ 7 * 7 }}{% for %}\u202e\u2066\x00\x1b[2J"
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    require(CHROMIUM, "no Chromium is installed (Debian: apt-get install chromium)")
+    with browser() as opened:
+        yield opened
+
+
+def write(folder: Path, text: str, tool: str) -> Path:
+    old = session(turn("hello"), turn("the same", ("look", {"q": 1})), turn("done"), name=text[:100])
+    new = session(turn("hello"), turn(text, (tool, {text[:50]: text})), turn("done"), name=text[:100])
+    page = folder / "diff.html"
+    html = write_diff(compared(old, new), ReportForm.HTML, FailOn.SEVERE, candidate=text[:200])
+    page.write_text(html, encoding="utf-8")
+    return page
+
+
+def is_silent(chromium: Browser, page: Path) -> None:
+    assert chromium.complaints() == []
+    assert [address for address in chromium.requests() if not address.startswith("data:")] == [page.as_uri()]
+
+
+def test_the_page_shows_the_verdict_both_sessions_and_where_they_part(chromium: Browser, tmp_path: Path) -> None:
+    page = write(tmp_path, "another answer", "delete_all")
+    chromium.open(page)
+    assert chromium.evaluate("document.getElementById('verdict').innerText").startswith("Must not merge")
+    assert chromium.evaluate("document.querySelectorAll('#axes tr').length") == 11
+    assert "They part here." in chromium.evaluate("document.body.innerText")
+    places = "[...document.querySelectorAll('.card')].map(card => Math.round(card.getBoundingClientRect().left))"
+    assert len(set(chromium.evaluate(places))) == 2, "the two sessions stand side by side"
+    is_silent(chromium, page)
+
+
+@pytest.mark.parametrize("size", [1, 6000], ids=["short", "a megabyte"])
+def test_a_hostile_session_is_inert(chromium: Browser, tmp_path: Path, size: int) -> None:
+    page = write(tmp_path, HOSTILE * size, f"<script>window.owned = 3</script>{HOSTILE}")
+    assert page.stat().st_size < 100_000
+    chromium.open(page)
+    assert chromium.evaluate("window.owned === undefined")
+    assert chromium.evaluate("document.scripts.length + document.images.length") == 0
+    assert chromium.evaluate("getComputedStyle(document.body).display") == "block"
+    shown = chromium.evaluate("document.body.innerText")
+    assert "<script>" in shown
+    assert not {"\u202e", "\u2066", "\x1b"} & set(shown)
+    assert chromium.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    is_silent(chromium, page)
