@@ -87,6 +87,9 @@ docs: setup ## write the parts of the pages that are made from the code
 bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	$(BIN)/python -m tests.bench
 
+bench-kafka: setup ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
+	$(BIN)/python -m tests.bench.kafka
+
 broker: setup ## start an Apache Kafka broker on loopback, for development; prints its address
 	@$(BIN)/python -m tests.kafka.broker start
 

@@ -1,0 +1,213 @@
+"""Events per second on a real broker: the worker, the embedded runner, and clients that do nothing, in one run.
+
+``python -m tests.bench.kafka`` starts a broker, unless STREAM_GUARD_TEST_KAFKA names one; prints a table and writes
+JSON to .cache/bench-kafka.json. Every way of reading runs in a process of its own, over the same topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.bench.workload import event_lines, policy
+from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster, Row
+
+SESSIONS = 4_000  # about 60,000 events
+PARTITIONS = 6
+RULES = 50
+RESULTS = Path(".cache") / "bench-kafka.json"
+
+
+class Clock:
+    """Measures from the first record to the last: starting and joining a group are not what is compared."""
+
+    def __init__(self, records: int) -> None:
+        self._left = records
+        self._total = records
+        self._began: tuple[float, float] | None = None
+
+    def count(self, records: int) -> bool:
+        """Count records; True when all have come."""
+        if self._began is None:
+            self._began, self._total = (time.perf_counter(), time.process_time()), self._total - records
+        self._left -= records
+        return self._left <= 0
+
+    def result(self) -> dict[str, float]:
+        """Return the rate since the first batch, and the CPU time for one record."""
+        wall, cpu = self._began or (time.perf_counter(), time.process_time())
+        seconds, used = time.perf_counter() - wall, time.process_time() - cpu
+        counted = max(1, self._total)
+        return {"events_per_s": round(counted / seconds), "cpu_us_per_event": round(used / counted * 1e6, 1)}
+
+
+async def consume(address: str, topics: list[str], clock: Clock) -> None:
+    """Read everything with the worker's client and do nothing."""
+    import aiokafka
+
+    consumer = aiokafka.AIOKafkaConsumer(
+        topics[0], bootstrap_servers=address, group_id=None, auto_offset_reset="earliest", max_poll_records=2_000
+    )
+    await consumer.start()
+    try:
+        done = False
+        while not done:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                done = clock.count(len(records))
+    finally:
+        await consumer.stop()
+
+
+async def work(address: str, topics: list[str], clock: Clock) -> None:
+    """Judge everything with one worker."""
+    from stream_guard.cli.assembly import make_decoder, open_sink
+    from stream_guard.counts import Counts
+    from stream_guard.engine import Engine
+    from stream_guard.kafka.address import parse_address
+    from stream_guard.kafka.writer import TopicWriter
+    from stream_guard.kafka_dead_letters import KafkaDeadLetters
+    from stream_guard.registry import build_registry
+    from stream_guard.settings import load_settings
+    from stream_guard.stream.health import Health
+    from stream_guard.stream.worker import Parts, run_worker
+
+    events, alerts, letters = topics
+    settings, registry, counts = load_settings(worker={"group": f"bench-{events}"}), build_registry(), Counts()
+    seen = 0
+
+    def observe(_seconds: float) -> None:
+        nonlocal seen
+        fresh, seen = counts.records - seen, counts.records
+        if clock.count(fresh):
+            os.kill(os.getpid(), 15)
+
+    target = f"kafka:{address}/{alerts}"
+    parts = Parts(
+        engine=Engine(policy(RULES, registry), counts, mode="stream"),
+        decoder=make_decoder("native", registry, settings),
+        sinks={target: open_sink(target, registry, settings)},
+        dead_letters=KafkaDeadLetters(TopicWriter.open(f"{address}/{letters}"), counts, format_name="native"),
+        settings=settings,
+        health=Health(counts, patience=600.0),
+        observe=observe,
+    )
+    await run_worker(parse_address(f"kafka://{address}/{events}"), parts)
+
+
+async def embed(address: str, topics: list[str], clock: Clock) -> None:
+    """Judge everything with the embedded runner, with a checkpoint."""
+    from stream_guard.cli.assembly import RunOptions, assemble
+    from stream_guard.registry import build_registry
+    from stream_guard.settings import load_settings
+
+    events, alerts, letters = topics
+    registry = build_registry()
+    with tempfile.TemporaryDirectory() as folder:
+        options = RunOptions(
+            source=f"kafka://{address}/{events}",
+            policy=policy(RULES, registry),
+            alerts=(f"kafka:{address}/{alerts}",),
+            checkpoint=Path(folder) / "checkpoint",
+            dead_letters=f"kafka://{address}/{letters}",
+            serve=False,
+        )
+        with assemble(options, registry, load_settings(), threading.Event()) as ready:
+            clock.count(0)
+            ready.runner.run()
+            clock.count(ready.counts.records)
+
+
+async def idle_agent(address: str, topics: list[str], clock: Clock) -> None:
+    """Read everything with a plain Faust agent that does nothing."""
+    import faust
+
+    with tempfile.TemporaryDirectory() as folder:
+        app = faust.App(f"idle-{topics[0]}", broker=f"kafka://{address}", web_enabled=False, datadir=folder)
+        done = asyncio.Event()
+
+        @app.agent(app.topic(topics[0], value_type=bytes, key_type=bytes))
+        async def nothing(stream: Any) -> None:
+            async for _ in stream:
+                if clock.count(1):
+                    done.set()
+
+        starting = asyncio.ensure_future(app.start())
+        await done.wait()
+        print(json.dumps(clock.result()), flush=True)
+        starting.cancel()
+        os._exit(0)  # a plain app takes long to leave, and nothing is measured any more
+
+
+WAYS: dict[str, Callable[[str, list[str], Clock], Any]] = {
+    "the client alone, doing nothing": consume,
+    "a plain Faust agent, doing nothing": idle_agent,
+    f"the worker, {RULES} rules": work,
+    f"the embedded runner, {RULES} rules": embed,
+}
+
+
+def measure(address: str, way: str, topics: list[str], records: int) -> None:
+    """Run one way in this process and print its result."""
+    import uvloop
+
+    clock = Clock(records)
+    uvloop.run(WAYS[way](address, topics, clock))
+    print(json.dumps(clock.result()), flush=True)
+
+
+def compare(address: str) -> dict[str, Any]:
+    """Run all ways, one after the other, over one topic."""
+    cluster = Cluster(address, "bench")
+    events = cluster.create(PARTITIONS)
+    lines = event_lines(SESSIONS)
+    cluster.fill(events, [Row(line, json.loads(line)["session_id"].encode()) for line in lines])
+    results: dict[str, Any] = {"events": len(lines), "bytes": sum(map(len, lines)) // len(lines), "ways": {}}
+    for way in WAYS:
+        topics = [events, cluster.create(1), cluster.create(1)]
+        command = [sys.executable, "-m", "tests.bench.kafka", address, way, json.dumps(topics), str(len(lines))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise RuntimeError(f"{way}: {done.stderr[-3000:]}")
+        results["ways"][way] = json.loads(done.stdout.splitlines()[-1])
+    cluster.delete()
+    return results
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the rates, and how they stand to the client alone and to the plain agent."""
+    rates = {way: result["events_per_s"] for way, result in results["ways"].items()}
+    client, agent = rates["the client alone, doing nothing"], rates["a plain Faust agent, doing nothing"]
+    print(f"{results['events']} events of {results['bytes']} bytes, {PARTITIONS} partitions, one process each")
+    print(f"{'':38}{'events/s':>10}{'CPU us':>9}{'of client':>11}{'x agent':>9}")
+    for way, rate in rates.items():
+        cpu = results["ways"][way]["cpu_us_per_event"]
+        print(f"{way:38}{rate:>10,}{cpu:>9}{rate / client:>10.0%}{rate / agent:>9.1f}")
+
+
+def main() -> None:
+    """Compare, show and write down."""
+    if given := os.environ.get("STREAM_GUARD_TEST_KAFKA"):
+        results = compare(given)
+    else:
+        with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
+            results = compare(broker.address())
+    show(results)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        measure(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4]))
+    else:
+        main()
