@@ -114,7 +114,8 @@ class Dialect(Protocol):
         """Return the native form and what is wrong beyond what checking that will find.
 
         A rule of the form may carry ``_from``, the path in the document it was made from, so that problems
-        lead back there; and ``_slot``, a name of its own where the dialect lets two rules share an id.
+        lead back there; ``_flat``, when its parameters stand there beside its id; and ``_slot``, a name of its own
+        where the dialect lets two rules share an id. An agent of the form may carry ``_from`` too.
         """
 
 
