@@ -48,6 +48,18 @@ def native() -> list[bytes]:
     return lines(*events)
 
 
+def cloudevents() -> list[bytes]:
+    """Put each event into an envelope that says what the event then leaves out."""
+    found = []
+    for number, line in enumerate(native()):
+        event = json.loads(line)
+        envelope = {"specversion": "1.0", "id": str(number), "source": "/shop", "type": "agent.event"}
+        envelope |= {"subject": event.pop("session_id"), "time": iso(number)}
+        del event["event_id"], event["time"]
+        found.append(envelope | {"data": event})
+    return lines(*found)
+
+
 def _openai_call(one: Call) -> dict[str, Any]:
     function = {"name": one.tool, "arguments": json.dumps(one.args)}
     return {"id": one.call_id, "type": "function", "function": function}
@@ -177,6 +189,7 @@ RENDERERS: dict[str, Renderer] = {
     "agentdojo": agentdojo,
     "anthropic": anthropic,
     "claude-code": claude_code,
+    "cloudevents": cloudevents,
     "langchain": langchain,
     "native": native,
     "openai-chat": openai_chat,

@@ -34,18 +34,22 @@ RENDERERS = TRANSCRIPTS | {
 }
 DECODERS = build_registry(Plugins(allow=("formats",))).decoders
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
-# Rendered elsewhere: it is tested with the vectors that were measured on its own system.
-ELSEWHERE = {"agentlog"}
+# Rendered elsewhere: agentlog is tested with the vectors measured on its own system, auto reads the other renderings.
+ELSEWHERE = {"agentlog", "auto"}
 
 
-def decode(name: str) -> list[Event]:
-    decoder = DECODERS[name.partition(":")[0]]()
+def decode_as(form: str, name: str) -> list[Event]:
+    decoder = DECODERS[form]()
     position = 0
     events: list[Event] = []
     for value in RENDERERS[name]():
         events += decoder.decode(Record(value, "corpus", position))
         position += len(value)
     return events
+
+
+def decode(name: str) -> list[Event]:
+    return decode_as(name.partition(":")[0], name)
 
 
 @pytest.mark.parametrize("name", RENDERERS)
@@ -59,6 +63,11 @@ def test_event_ids_are_unique_and_the_same_when_read_again(name: str) -> None:
     assert len(set(ids)) == len(ids)
     assert [event.event_id for event in decode(name)] == ids
     assert len({event.session_id for event in decode(name)}) == 1
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+def test_auto_reads_a_rendering_as_its_own_decoder_does(name: str) -> None:
+    assert decode_as("auto", name) == decode(name)
 
 
 def test_every_decoder_has_a_rendering() -> None:

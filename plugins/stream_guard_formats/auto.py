@@ -1,0 +1,72 @@
+"""The format ``auto``: each record is read in the format that its shape speaks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from stream_guard import DecodeError, Event, Record
+from stream_guard_formats.agentdojo import AgentDojoDecoder
+from stream_guard_formats.anthropic_messages import AnthropicDecoder
+from stream_guard_formats.claude_code import ClaudeCodeDecoder
+from stream_guard_formats.cloudevents import CloudEventsDecoder
+from stream_guard_formats.detection import detect
+from stream_guard_formats.langchain import LangChainDecoder
+from stream_guard_formats.langfuse import LangfuseDecoder
+from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.openinference import OpenInferenceDecoder
+from stream_guard_formats.otlp import OtlpJsonDecoder
+from stream_guard_formats.reading import read_json
+from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
+
+READERS: Final[Mapping[str, type[Any]]] = {
+    "agentdojo": AgentDojoDecoder,
+    "anthropic": AnthropicDecoder,
+    "claude-code": ClaudeCodeDecoder,
+    "cloudevents": CloudEventsDecoder,
+    "langchain": LangChainDecoder,
+    "langfuse": LangfuseDecoder,
+    "native": NativeDecoder,
+    "openai-chat": OpenAIChatDecoder,
+    "openinference": OpenInferenceDecoder,
+    "otlp-json": OtlpJsonDecoder,
+    "tau-bench": TauBenchDecoder,
+    "tau2": Tau2Decoder,
+}
+_ENOUGH: Final = 0.5
+
+_logger = logging.getLogger(__name__)
+
+
+class AutoDecoder:
+    """Reads records of any format it can tell by their shape, each for itself: a file may hold several.
+
+    The first time a format is met it says so, with how sure it is. Reading costs one more parse of every record,
+    so a run that goes on for long should name its format.
+    """
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+        self._decoders = {name: reader(strict_keys=strict_keys) for name, reader in READERS.items()}
+        self._met: set[str] = set()
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return what the likeliest decoder makes of the record, or raise DecodeError."""
+        if any(name == "ce_specversion" for name, _ in record.headers):
+            return self._read("cloudevents", 1.0, record)
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
+            return []
+        name, confidence = detect(data)
+        if confidence < _ENOUGH:
+            raise DecodeError(f"no format is known by this shape; name one of {', '.join(READERS)} with --from-format")
+        return self._read(name, confidence, record)
+
+    def _read(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
+        if name not in self._met:
+            self._met.add(name)
+            _logger.warning("%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
+        events: Sequence[Event] = self._decoders[name].decode(record)
+        return events

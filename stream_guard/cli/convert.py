@@ -1,0 +1,89 @@
+"""``convert``: recordings of any format as native JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+import typer
+
+from stream_guard.cli.assembly import make_decoder
+from stream_guard.cli.exits import INCONCLUSIVE
+from stream_guard.counts import Counts
+from stream_guard.dead_letters import DeadLetters
+from stream_guard.errors import DecodeError, SettingsError
+from stream_guard.model import Event
+from stream_guard.registry import build_registry
+from stream_guard.settings import load_settings
+from stream_guard.sources import open_source
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("convert")(convert)
+
+
+def convert(
+    traces: Annotated[
+        list[str], typer.Argument(help="Files, folders or kafka:// topics of recordings, or - for standard input.")
+    ],
+    source_format: Annotated[
+        str, typer.Option("--from-format", help="The format of the records; auto tells it by their shape.")
+    ] = "auto",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write, instead of printing.")
+    ] = None,
+    dead_letters: Annotated[
+        Path | None, typer.Option("--dead-letters", help="A file for records that could not be read.")
+    ] = None,
+    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+) -> None:
+    """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
+    settings = load_settings(settings_file)
+    decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
+    letters = DeadLetters(dead_letters, Counts(), format_name=source_format)
+    records = events = 0
+    with ExitStack() as opened:
+        opened.callback(letters.close)
+        out = _open(output, opened)
+        for trace in traces:
+            source = open_source(trace, limits=settings.decode, kafka=settings.kafka)
+            opened.callback(source.close)
+            for record in source:
+                if record is None:
+                    continue
+                records += 1
+                try:
+                    found = decoder.decode(record)
+                except DecodeError as error:
+                    letters.bury(record, str(error))
+                    continue
+                events += len(found)
+                out.write(b"".join(native_line(event) for event in found))
+    typer.echo(f"{records} records, {events} events, {letters.total} could not be read", err=True)
+    if letters.total:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def native_line(event: Event) -> bytes:
+    """Return the event as a line of the native format, without the fields that say nothing."""
+    plain: dict[str, Any] = msgspec.to_builtins(event)
+    kept = {"kind": plain["kind"]}
+    for field in msgspec.structs.fields(event):
+        value = plain[field.name]
+        silent = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        if value != silent and not (silent == () and value == []):
+            kept[field.name] = value
+    return msgspec.json.encode(kept) + b"\n"
+
+
+def _open(output: Path | None, opened: ExitStack) -> BinaryIO:
+    if output is None:
+        return sys.stdout.buffer
+    try:
+        return opened.enter_context(output.open("wb"))
+    except OSError as error:
+        raise SettingsError(f"{output}: cannot be written: {error.strerror}; give another --output") from error

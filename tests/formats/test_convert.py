@@ -1,0 +1,48 @@
+"""``convert``: what is written reads back as what was decoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_guard.cli.app import app
+from stream_guard.cli.exits import INCONCLUSIVE
+from stream_guard.model import Event
+from stream_guard.ports import Record
+from tests.formats.test_corpus import DECODERS, RENDERERS, decode
+
+
+def read_back(file: Path) -> list[Event]:
+    decoder = DECODERS["native"]()
+    return [event for line in file.read_bytes().splitlines() for event in decoder.decode(Record(line))]
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+def test_converted_recording_reads_back_as_the_same_events(name: str, tmp_path: Path) -> None:
+    recording, written = tmp_path / "recording.jsonl", tmp_path / "events.jsonl"
+    recording.write_bytes(b"".join(RENDERERS[name]()))
+    done = CliRunner().invoke(app, ["convert", str(recording), "--output", str(written)])
+    assert done.exit_code == 0, done.output
+    assert read_back(written) == decode(name)
+
+
+def test_record_that_cannot_be_read_is_counted_and_the_rest_is_written(tmp_path: Path) -> None:
+    recording, written = tmp_path / "recording.jsonl", tmp_path / "events.jsonl"
+    recording.write_bytes(b'{"what": "is this"}\n' + b"".join(RENDERERS["tau2"]()))
+    done = CliRunner().invoke(
+        app, ["convert", str(recording), "-o", str(written), "--dead-letters", str(tmp_path / "d")]
+    )
+    assert done.exit_code == INCONCLUSIVE
+    assert "1 could not be read" in done.output
+    assert "no format is known by this shape" in (tmp_path / "d").read_text()
+    assert read_back(written) == decode("tau2")
+
+
+def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    recording = tmp_path / "recording.jsonl"
+    recording.write_bytes(b"")
+    done = CliRunner().invoke(app, ["convert", str(recording), "-o", str(tmp_path / "no" / "file")])
+    assert done.exit_code != 0
+    assert "cannot be written" in str(done.exception)
