@@ -14,7 +14,7 @@ from stream_guard_rules.schema import MustMatchJsonSchema
 from stream_guard_rules.sequence import MustCallBefore
 from stream_guard_rules.temporal import LtlFormula
 from stream_guard_rules.tool_guard import ToolGuard
-from stream_guard_rules.wording import MustMatchText
+from stream_guard_rules.wording import MustMatchText, NoTextWithCalls
 
 
 @sg.hookimpl
@@ -44,6 +44,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         NoCall,
         NoLongQuote,
         NoPii,
+        NoTextWithCalls,
         RequiredStopReason,
         ToolGuard,
     ]

@@ -16,6 +16,7 @@ PACKAGES = (
     "stream_guard_formats",
     "stream_guard_sinks",
     "stream_guard_dialects",
+    "stream_guard_judge",
     "stream_guard_axes",
 )
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/build.lock")

@@ -15,6 +15,7 @@ import pytest
 import stream_guard_axes
 import stream_guard_dialects
 import stream_guard_formats
+import stream_guard_judge
 import stream_guard_rules
 import stream_guard_sinks
 from stream_guard_formats.native import MAX_ID
@@ -43,6 +44,7 @@ PACKAGES = (
     stream_guard_formats,
     stream_guard_sinks,
     stream_guard_dialects,
+    stream_guard_judge,
     stream_guard_axes,
 )
 WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md")

@@ -17,6 +17,7 @@ PAGES = (
     "docs/tutorial.md",
     "docs/policy.md",
     "docs/guard.md",
+    "docs/compliance.md",
     "docs/events.md",
     "docs/running.md",
     "docs/replay.md",

@@ -12,6 +12,7 @@ SOURCES = (
     "plugins/stream_guard_formats",
     "plugins/stream_guard_sinks",
     "plugins/stream_guard_dialects",
+    "plugins/stream_guard_judge",
     "plugins/stream_guard_axes",
     "plugins/example_rule/stream_guard_example_rule",
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 import re2
 
-from stream_guard.analysis.compliance.reading import PER_AGENT, Reading
+from stream_guard.analysis.compliance.reading import PER_AGENT, TEXT_WITH_CALLS, Reading
 from stream_guard.analysis.compliance.tool_reader import is_asking
 from stream_guard.analysis.compliance.vocabulary import Vocabulary, words_of
 from stream_guard.analysis.compliance.word_lists import word_set
@@ -99,6 +99,8 @@ def _allow_only(reading: Reading, context: Context) -> Compiled:
 
 
 def _forbid_output(reading: Reading, context: Context) -> Compiled:
+    if reading.items == (TEXT_WITH_CALLS,):
+        return Compiled(({"kind": "no_text_with_calls"},))
     rules: list[Form] = []
     types = [item.removeprefix("pii:") for item in reading.items if item.startswith("pii:")]
     if "pii" in reading.items:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from stream_guard.analysis.compliance.clauses import NEGATION, Clause
-from stream_guard.analysis.compliance.reading import Reading
+from stream_guard.analysis.compliance.clauses import Clause
+from stream_guard.analysis.compliance.reading import TEXT_WITH_CALLS, Reading
 
 _SAYS: Final = (
     r"\b(?:reveal\w*|disclos\w+|shar(?:e|es|ing)|mention\w*|expos(?:e|es|ing)|leak\w*|output\w*|display\w*"
@@ -39,6 +39,11 @@ _ADDS: Final = (
 _QUOTES_SOMEONE: Final = (
     r"\b(?:users?|customers?|clients?|someone|they|people) (?:\w+ )?(?:say|says|said|asks?|writes?|types?)\b"
 )
+_TALKS_AND_CALLS: Final = (
+    r"\b(?:respond|reply|talk|write|message|answer)\w*\b.{0,60}\btool calls?\b"
+    r"|\btool calls?\b.{0,60}\b(?:respond|reply|talk|write|answer)\w*\b"
+)
+_AT_ONCE: Final = r"\b(?:same time|simultaneously|at once|same turn|same message|if you (?:respond|reply|make|take))\b"
 _EACH: Final = r"\b(?:every|each|all|always|any)\b"
 _NAME: Final = re.compile(r"[A-Z][\w&.-]{1,40}(?: [A-Z][\w&.-]{1,40}){0,3}")
 _SUCH_AS: Final = re.compile(r"(?i)\b(?:such as|like|including|especially|namely|e\.g\.,?)\s")
@@ -46,8 +51,9 @@ _SUCH_AS: Final = re.compile(r"(?i)\b(?:such as|like|including|especially|namely
 
 def read_forbidden_output(clause: Clause) -> Reading | None:
     """Return what must not come out, or None."""
-    negation = clause.find(NEGATION)
-    if negation is None or not clause.has(_SAYS) or clause.tools:
+    if clause.has(_TALKS_AND_CALLS) and clause.has(_AT_ONCE) and clause.negated():
+        return Reading("forbid_output", (TEXT_WITH_CALLS,))
+    if not clause.negated() or not clause.has(_SAYS) or clause.tools:
         return None
     if clause.has(r"\b(?:unless|without|before|until)\b"):
         return None

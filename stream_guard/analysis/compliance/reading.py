@@ -22,6 +22,7 @@ Kind: TypeAlias = Literal[
 ]
 SeverityWord: TypeAlias = Literal["critical", "high", "medium", "low"]
 PER_AGENT: Final = "agent"
+TEXT_WITH_CALLS: Final = "text_with_calls"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,12 @@ def read_confirmation(clause: Clause) -> Reading | None:
     if not clause.has(_AGREES) or not clause.has(_LINKS):
         return None
     if not clause.mentions and clause.has(rf"^\W*(?:{PERSON}|they) (?:needs?|must|has|have|should)\b"):
-        return None  # it is the user who must do something
+        # It is the user who must agree; to what, the heading says.
+        stems = stems_of(clause.heading.lower())
+        asked = clause.has(
+            r"\b(?:needs? to|must|has to|have to|should) (?:explicitly )?(?:confirm|approve|consent|agree)\b"
+        )
+        return Reading("confirm_before", (), stems=stems) if stems and asked else None
     targets = tuple(tool for tool in clause.tools if not is_asking(tool)) or clause.tools
     if len(targets) < len(clause.tools) and targets:
         return None  # a tool that confirms comes first: an order of two tools
