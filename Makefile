@@ -17,7 +17,7 @@ FORMATS := --only-binary :all: --no-binary faust-streaming
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test test-slow lint format docs bench broker broker-stop lock clean
+.PHONY: help setup setup-tests run test test-slow lint format docs bench bench-kafka broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import faust
-from yarl import URL
 
 from stream_guard.kafka.client import security_options
 from stream_guard.settings import Settings
@@ -46,7 +45,7 @@ def make_app(settings: Settings, servers: Sequence[str], topics: Sequence[str], 
     worker = settings.worker
     app = WorkerApp(
         worker.group,
-        broker=[URL(f"kafka://{server}") for server in servers],
+        broker=";".join(f"kafka://{server}" for server in servers),
         broker_credentials=_credentials(settings),
         broker_client_id="stream-guard",
         broker_commit_interval=COMMIT_SECONDS,
