@@ -182,16 +182,19 @@ class _Reading:
                     message = f"no agent that this rule governs may try {_shown(tool)}: it is on no operations list"
                     yield sg.Problem(self.document.place(*at), message, "SG153", str(rule.get("id", "")), warning=True)
 
+    def _parent(self, name: str) -> str | None:
+        parent = self.native_agents[name].get("parent")
+        return parent if isinstance(parent, str) and parent in self.native_agents else None
+
     def _operations_below(self, owner: str | None) -> set[str] | None:
         """Return what the owner of a rule and the agents below it may try; None when that is anything."""
         if owner is None:
             return None
         found: set[str] = set()
         for name, agent in self.native_agents.items():
-            above, line = name, [name]
-            while (parent := self.native_agents[above].get("parent")) in self.native_agents and parent not in line:
+            line = [name]
+            while (parent := self._parent(line[-1])) is not None and parent not in line:
                 line.append(parent)
-                above = parent
             if owner in line:
                 listed = agent.get("operations")
                 if not isinstance(listed, list):

@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.digests import digest
-from stream_guard_rules.predicates import MOST_IN_WINDOW, Compiler, Numbers, When, given
+from stream_guard_rules.kleene import Compiler, Numbers
+from stream_guard_rules.predicates import MOST_IN_WINDOW, When, given
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first

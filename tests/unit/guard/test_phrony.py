@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
 
-from stream_guard.errors import PolicyError
+from stream_guard.errors import PolicyError, Problem
 from stream_guard.model import Severity
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
@@ -105,3 +106,27 @@ def test_a_rule_set_becomes_native_yaml_of_the_same_version() -> None:
 def test_a_native_rule_that_forgot_its_kind_is_still_a_native_rule() -> None:
     with pytest.raises(PolicyError, match='a rule needs "kind"'):
         load({"rules": [{"id": "r", "params": {"tool": "t"}, "then": "block"}]})
+
+
+JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, "", "x", [], {}, [[]], {"a": 1}, "(")
+
+
+def spoiled(value: Any, chance: Random) -> Any:
+    if chance.random() < 0.04:
+        return chance.choice(JUNK)
+    if isinstance(value, dict):
+        return {key if chance.random() > 0.02 else f"{key}z": spoiled(item, chance) for key, item in value.items()}
+    return [spoiled(item, chance) for item in value] if isinstance(value, list) else value
+
+
+def test_whatever_is_spoiled_the_file_loads_or_says_why() -> None:
+    chance = Random(3)
+    whole = json.loads(PLANTED)["agents"][0]
+    problems: list[Problem] = []
+    for _ in range(200):
+        try:
+            load({"agents": [spoiled(whole, chance), spoiled({**whole, "id": "b", "parent": "root"}, chance)]})
+        except PolicyError as error:
+            problems += error.problems
+    assert len(problems) > 1000
+    assert [problem for problem in problems if problem.code == "SG123"] == []
