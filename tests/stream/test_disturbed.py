@@ -76,7 +76,7 @@ def test_twenty_disturbances_of_a_long_load_lose_nothing(make_fleet: Callable[[]
 
 @pytest.mark.slow
 def test_a_broker_that_is_killed_and_comes_back_loses_nothing(
-    make_fleet: Callable[[], Fleet], own_broker: Broker
+    own_broker: Broker, make_fleet: Callable[[], Fleet]
 ) -> None:
     wanted = run(make_fleet(), 1_300)
     fleet = make_fleet()
