@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import guard, lengths, memory, rates, shadow
+from tests.bench import diff, formats, guard, lengths, memory, rates, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str]) -> int:
             "rates": lambda: rates.measure(registry, Path(folder)),
             "lengths": lambda: lengths.measure(registry),
             "memory": memory.measure,
+            "diff": lambda: diff.measure(registry),
+            "formats": lambda: formats.measure(registry),
             "guard": lambda: guard.measure(registry),
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }
