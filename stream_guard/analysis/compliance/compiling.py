@@ -175,6 +175,8 @@ def _order(reading: Reading, context: Context) -> Compiled:
         params: Form = {"first": _names((tool,), context), "second": second}
         if context.has_results:
             params["first_must_succeed"] = True  # a prerequisite that failed is none
+        if reading.each_time:
+            params["reset_on"] = second
         rules.append({"kind": "must_call_before", "params": params})
     return Compiled(tuple(rules))
 

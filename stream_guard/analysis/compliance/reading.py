@@ -35,6 +35,7 @@ class Reading:
     # What compiling needs to know beyond the items.
     first: tuple[str, ...] = ()  # tools of an order: what must come first
     second: tuple[str, ...] = ()  # and what must wait
+    each_time: bool = False  # every call of what must wait needs its own
     stems: tuple[str, ...] = ()  # beginnings of words, where an action is described and no tool is named
     destructive: bool = False
     over: float | None = None  # an amount over which the rule holds

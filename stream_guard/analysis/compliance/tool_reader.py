@@ -105,7 +105,8 @@ def read_order(clause: Clause) -> Reading | None:
     pair = _pair(clause) if len(clause.tools) > 1 else None
     if pair is not None:
         first, second = pair
-        return Reading("order", (*first, *second), first=first, second=second)
+        each_time = clause.has(r"\b(?:each|every) (?:call|time|use|invocation)\b|\bwhenever you call\b")
+        return Reading("order", (*first, *second), first=first, second=second, each_time=each_time)
     if clause.has(r"\b(?:end|beginning|start) of\b") or clause.negated():  # "never do it before" is no order of two
         ordered = clause.has(r"\bbefore\b") and not clause.has(r"\bif\b")
     else:

@@ -53,6 +53,12 @@ def test_obligation_is_judged_at_the_end() -> None:
     assert places(result) == [("require_tool", None)]
 
 
+def test_each_call_needs_its_own_prerequisite_where_the_sentence_says_each() -> None:
+    events = [call("validate_card"), call("charge_card"), call("charge_card")]
+    assert places(check("Each call to charge_card needs a preceding call to validate_card.", events)) == [("order", 2)]
+    assert places(check("Call validate_card before charge_card.", events)) == []
+
+
 def test_limit_is_one_violation_however_far_it_is_passed() -> None:
     assert places(check("Call at most 1 tools per session.", [call("a_b"), call("c_d"), call("e_f")])) == [("limit", 1)]
 

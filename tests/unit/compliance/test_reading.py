@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from stream_guard.analysis.compliance.extraction import read_prompt
 from stream_guard.analysis.compliance.rules import extract
+
+VECTORS = Path(__file__).parents[2] / "golden" / "vectors" / "compliance" / "sentences.json"
 
 SENTENCES = [
     ("Don't ever invoke send_email or delete_file.", "forbid_tool", ("send_email", "delete_file")),
@@ -106,3 +111,9 @@ def test_nothing_is_dropped() -> None:
 )
 def test_severity_comes_from_the_words(sentence: str, severity: str) -> None:
     assert extract(sentence).rules[0].rule.severity == severity
+
+
+@pytest.mark.parametrize("case", json.loads(VECTORS.read_text(encoding="utf-8")), ids=lambda case: case["id"])
+def test_severity_of_the_vectors_holds(case: dict[str, str | None]) -> None:
+    rules = extract(str(case["sentence"])).rules
+    assert [rule.rule.severity for rule in rules] == ([] if case["severity"] is None else [case["severity"]])
