@@ -1,0 +1,87 @@
+"""What all frameworks share: an attempt is asked about, refused in words, and its result told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from stream_guard.arguments import parse_arguments
+from stream_guard.errors import StreamGuardError
+from stream_guard.gate import PROBE, Gate, Ruling
+from stream_guard.model import Action, Json, ToolCall, ToolResult
+
+_logger = logging.getLogger(__name__)
+
+
+class SessionEndedError(StreamGuardError):
+    """A rule ended the session: the agent must stop, and nothing more of it is allowed."""
+
+
+class Attempt:
+    """One tool call on its way through the gate."""
+
+    def __init__(self, gate: Gate, session_id: str, tool: str, args: Json, call_id: str, agent: str = "") -> None:
+        parse_error = False
+        if isinstance(args, str):
+            args, parse_error = parse_arguments(args)
+        self._gate = gate
+        self._call = ToolCall(
+            session_id=session_id,
+            # Of its own, not the call's: some models number their calls from 0 in every turn.
+            event_id=uuid4().hex,
+            time=time.time(),
+            tool=tool,
+            args=args,
+            call_id=call_id,
+            agent=agent,
+            parse_error=parse_error,
+        )
+
+    def ask(self) -> Ruling:
+        """Return the gate's answer; a gate that fails is shut. A refused attempt has its result at once."""
+        try:
+            ruling = self._gate.check(self._call)
+        except Exception as error:  # whatever it is: the tool must not run because the gate broke
+            _logger.exception("an attempt was blocked because the gate failed")
+            return Ruling(action=Action.BLOCK, reason=f"the gate failed: {error}")
+        if ruling.action is not Action.ALLOW and self._call.tool != PROBE:
+            self.tell("blocked")  # paused too: the framework goes on without it, and a later try is another attempt
+        return ruling
+
+    def tell(self, status: Literal["ok", "error", "blocked"], output: Any = None) -> None:
+        """Say what came of it; trouble with that must not undo what has run."""
+        result = ToolResult(
+            session_id=self._call.session_id,
+            event_id=uuid4().hex,
+            time=time.time(),
+            call_id=self._call.call_id,
+            tool=self._call.tool,
+            status=status,
+            output=_plain(output),
+            agent=self._call.agent,
+        )
+        try:
+            self._gate.observe(result)
+        except StreamGuardError:
+            _logger.exception("a tool's result could not be judged")
+
+
+def say_refusal(ruling: Ruling) -> str:
+    """Return what the model is told instead of a result."""
+    if ruling.action is Action.PAUSE:
+        name = f" {ruling.review.id}" if ruling.review is not None else ""
+        return f"Not run: a person has to approve this first (review{name}). {ruling.reason}".strip()
+    word = "the session is over" if ruling.action is Action.TERMINATE_SESSION else "this is not allowed"
+    return f"Not run: {word}. {ruling.reason}".strip()
+
+
+def _plain(output: Any) -> Json:
+    """Return an output as JSON; what is none becomes its text."""
+    try:
+        return msgspec.to_builtins(output)
+    except (TypeError, ValueError):
+        return str(output)

@@ -1,0 +1,98 @@
+"""LangChain and LangGraph: middleware around tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from stream_guard.gate import PROBE, Gate
+from stream_guard.integrations.attempts import Attempt, SessionEndedError, say_refusal
+from stream_guard.model import Action
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware, ToolCallRequest
+    from langchain_core.messages import ToolMessage
+
+
+def make_middleware(
+    gate: Gate, session_id: str | Callable[[ToolCallRequest], str] | None = None, *, agent: str = ""
+) -> AgentMiddleware[Any, Any]:
+    """Return middleware for ``create_agent``; the session is the thread's id unless it is given.
+
+    Block and pause answer the model with an error message instead of a result; ``terminate_session`` raises
+    SessionEndedError out of the agent. After an approval, the model's next try of the same call goes through.
+    """
+    from langchain.agents.middleware import AgentMiddleware, ToolCallRequest  # noqa: PLC0415  (an extra)
+
+    def attempt_of(request: ToolCallRequest) -> Attempt:
+        call = request.tool_call
+        return Attempt(gate, _session(request, session_id), call["name"], call["args"], call["id"] or "", agent)
+
+    class GateMiddleware(AgentMiddleware[Any, Any]):
+        """Asks the gate before a tool runs, and tells it what came of it."""
+
+        name = "stream_guard"
+
+        def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+            attempt = attempt_of(request)
+            refused = _refuse(attempt, request.tool_call["id"])
+            return refused or _tell(attempt, _run(attempt, handler, request))
+
+        async def awrap_tool_call(
+            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+        ) -> Any:
+            attempt = attempt_of(request)
+            refused = _refuse(attempt, request.tool_call["id"])
+            if refused is not None:
+                return refused
+            try:
+                result = await handler(request)
+            except Exception as error:
+                attempt.tell("error", str(error))
+                raise
+            return _tell(attempt, result)
+
+        def probe(self) -> bool:
+            """Send a probe through the middleware; True when it was refused before a tool could run."""
+            nobody: Any = None
+            call: Any = {"name": PROBE, "args": {}, "id": PROBE, "type": "tool_call"}
+            request = ToolCallRequest(tool_call=call, tool=None, state={}, runtime=nobody)
+            return self.wrap_tool_call(request, lambda _: None) is not None
+
+    return GateMiddleware()
+
+
+def _session(request: ToolCallRequest, given: str | Callable[[ToolCallRequest], str] | None) -> str:
+    if request.tool_call["name"] == PROBE:
+        return PROBE
+    if given is not None:
+        return given if isinstance(given, str) else given(request)
+    thread = request.runtime.config.get("configurable", {}).get("thread_id")
+    if not thread:
+        raise ValueError("the gate needs a session: give make_middleware a session_id, or the run a thread_id")
+    return str(thread)
+
+
+def _refuse(attempt: Attempt, call_id: str | None) -> ToolMessage | None:
+    from langchain_core.messages import ToolMessage  # noqa: PLC0415  (an extra)
+
+    ruling = attempt.ask()
+    if ruling.action is Action.ALLOW:
+        return None
+    if ruling.action is Action.TERMINATE_SESSION:
+        raise SessionEndedError(say_refusal(ruling))
+    return ToolMessage(say_refusal(ruling), tool_call_id=call_id or "", status="error")
+
+
+def _run(attempt: Attempt, handler: Callable[[ToolCallRequest], Any], request: ToolCallRequest) -> Any:
+    try:
+        return handler(request)
+    except Exception as error:
+        attempt.tell("error", str(error))
+        raise
+
+
+def _tell(attempt: Attempt, result: Any) -> Any:
+    failed = getattr(result, "status", "") == "error"
+    attempt.tell("error" if failed else "ok", getattr(result, "content", None))
+    return result

@@ -1,0 +1,83 @@
+"""MCP: middleware of a server, so that every client's calls pass the gate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from stream_guard.gate import PROBE, Gate
+from stream_guard.integrations.attempts import Attempt, say_refusal
+from stream_guard.model import Action
+
+if TYPE_CHECKING:
+    from mcp.server.context import HandlerResult, ServerRequestContext
+
+
+class ToolMiddleware:
+    """``MCPServer(..., middleware=[ToolMiddleware(gate, session_id)])`` puts the gate before every tool.
+
+    What is refused comes back as a tool's error, with words for the model. A server cannot end its client's
+    session: after ``terminate_session`` every call of it is refused.
+    """
+
+    def __init__(self, gate: Gate, session_id: str | Callable[[ServerRequestContext[Any, Any]], str]) -> None:
+        self._gate = gate
+        self._session_id = session_id
+
+    async def __call__(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        call_next: Callable[[ServerRequestContext[Any, Any]], Awaitable[HandlerResult]],
+    ) -> HandlerResult:
+        """Hand on what is no tool call; ask about what is one."""
+        from mcp.types import CallToolResult, TextContent  # noqa: PLC0415  (an extra)
+
+        if ctx.method != "tools/call" or ctx.request_id is None:
+            return await call_next(ctx)
+        params = ctx.params or {}
+        session = self._session_id if isinstance(self._session_id, str) else self._session_id(ctx)
+        tool, args = params.get("name"), params.get("arguments") or {}
+        if not isinstance(tool, str):
+            return await call_next(ctx)  # not a call that can run: the server says what is wrong with it
+        attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id))
+        ruling = await asyncio.to_thread(attempt.ask)
+        if ruling.action is not Action.ALLOW:
+            return CallToolResult(content=[TextContent(text=say_refusal(ruling))], is_error=True)
+        try:
+            result = await call_next(ctx)
+        except Exception as error:
+            await asyncio.to_thread(attempt.tell, "error", str(error))
+            raise
+        await asyncio.to_thread(attempt.tell, "error" if _failed(result) else "ok", result)
+        return result
+
+    def probe(self) -> bool:
+        """Send a probe through the middleware; True when it was refused before the server saw it."""
+        from mcp.server.context import ServerRequestContext  # noqa: PLC0415  (an extra)
+
+        reached: list[object] = []
+
+        async def next_one(ctx: ServerRequestContext[Any, Any]) -> HandlerResult:
+            reached.append(ctx)
+            return {}
+
+        nobody: Any = None
+        ctx = ServerRequestContext[Any, Any](
+            session=nobody,
+            lifespan_context=None,
+            protocol_version="",
+            method="tools/call",
+            params={"name": PROBE, "arguments": {}},
+            request_id=PROBE,
+        )
+        answer = asyncio.run(_wait(self(ctx, next_one)))
+        return not reached and _failed(answer)
+
+
+def _failed(result: Any) -> bool:
+    return bool(result.get("isError") if isinstance(result, dict) else getattr(result, "is_error", False))
+
+
+async def _wait(answer: Awaitable[HandlerResult]) -> HandlerResult:
+    return await answer

@@ -1,0 +1,1 @@
+"""The gate in front of real agent frameworks, driven by their scripted models."""
