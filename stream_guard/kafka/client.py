@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.errors import SettingsError, StreamGuardError
 from stream_guard.settings import Kafka
@@ -34,6 +34,13 @@ class BrokerError(StreamGuardError):
         self.stage = stage
 
 
+class Heard(NamedTuple):
+    """An error of the client; not the exception itself, which would keep its sockets open."""
+
+    kind: str
+    text: str
+
+
 class ClientLog(logging.Handler):
     """Hears why connections fail: the client logs that, and raises only that time has run out.
 
@@ -42,16 +49,17 @@ class ClientLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.heard: deque[Exception] = deque(maxlen=32)
+        self.heard: deque[Heard] = deque(maxlen=32)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the errors that a line about connections tells of."""
         if isinstance(record.args, tuple) and record.name.startswith(("kafka.net", "kafka.cluster")):
-            self.heard.extend(argument for argument in record.args if isinstance(argument, Exception))
+            errors = [argument for argument in record.args if isinstance(argument, Exception)]
+            self.heard.extend(Heard(type(error).__name__, _plain(error)) for error in errors)
 
     def last(self) -> str:
         """The latest reason in the client's own words; empty when there is none."""
-        reasons = [text for text in map(_plain, self.heard) if not text.startswith(_OUT_OF_TIME)]
+        reasons = [error.text for error in self.heard if not error.text.startswith(_OUT_OF_TIME)]
         return reasons[-1] if reasons else ""
 
 
@@ -225,11 +233,11 @@ def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
     return context
 
 
-def explain(servers: Sequence[str], kafka: Kafka, heard: Sequence[Exception], failure: Exception) -> BrokerError:
+def explain(servers: Sequence[str], kafka: Kafka, heard: Sequence[Heard], failure: Exception) -> BrokerError:
     """Return what went wrong between us and the cluster, and what to look at."""
     where = ",".join(servers)
-    kinds = {type(error).__name__ for error in heard}
-    told = [_plain(error) for error in heard]
+    kinds = {error.kind for error in heard}
+    told = [error.text for error in heard]
     if kinds & {"SaslAuthenticationFailedError", "UnsupportedSaslMechanismError"}:
         return BrokerError(
             f"{where}: the broker refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 
@@ -56,10 +57,12 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def leaky_client() -> Iterator[None]:
+def leaky_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Collect what the client leaves of connections that failed, inside the test that expects it to.
 
     Use it together with a mark that ignores ResourceWarning; otherwise some later test would be blamed.
     """
+    # pytest keeps log records, and with them exceptions, their frames and the sockets in those, for its report.
+    monkeypatch.setattr(logging.getLogger("kafka"), "propagate", False)
     yield
     gc.collect()
