@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from threading import Lock
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from stream_guard.counts import Counts
 from stream_guard.decide import Judge
 from stream_guard.engine import Engine
-from stream_guard.model import Action, Decision, Event, Finding, GateDecision, ToolCall, Turn
+from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Json, ToolCall, Turn
+from stream_guard.paths import json_equal
 from stream_guard.policy.spec import Policy
 from stream_guard.sessions.ended import EndedSessions, KeptStore
 from stream_guard.sessions.stores import MemoryStore
@@ -25,8 +26,17 @@ _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session
     Action.TERMINATE_SESSION: "terminate_session",
 }
 _ANNOUNCED: Final = 4096  # attempts with findings that wait for their call
-_REFUSALS: Final = 4096  # refused attempts that may be asked about again
+_REFUSALS: Final = 4096  # refused attempts whose call may be asked about again
+_ANSWERS: Final = 256  # attempts that may be asked about again under the id of their event
 _SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
+
+
+class _Answer(NamedTuple):
+    """What was asked under an event id, and answered."""
+
+    tool: str
+    args: Json
+    decision: Decision
 
 
 class Guard:
@@ -56,7 +66,8 @@ class Guard:
         self._lock = Lock()
         self._unsaved = 0
         self._announced: dict[tuple[str, int], list[Finding]] = {}  # what was found at a turn's tool-use blocks
-        self._refusals: dict[tuple[str, str | int], Decision] = {}  # by event id and by number of the attempt
+        self._refusals: dict[tuple[str, int], Decision] = {}  # by the number of the attempt
+        self._answers: dict[tuple[str, str], _Answer] = {}  # by the id of the event
 
     def observe(self, event: Event) -> list[Finding]:
         """Tell the guard what happened (a turn, a result, a user's message); return what rules say of it."""
@@ -109,37 +120,50 @@ class Guard:
         engine, counts = self._engine, self.counts
         engine.raised.clear()
         engine.cooling.clear()
-        repeats = counts.duplicate_events + counts.merged_calls
+        key = (attempt.session_id, attempt.event_id)
+        duplicates, merged = counts.duplicate_events, counts.merged_calls
         found = list[Finding]()
         self._table.feed_now(attempt, found)
+        if counts.duplicate_events > duplicates:
+            known = self._answers.get(key)
+            if known is not None and known.tool == attempt.tool and json_equal(known.args, attempt.args):
+                return self._unless_ended(attempt, known.decision), False
+            # An id that was used before must not let another attempt slip through: it is judged as what it is.
+            attempt = replace(attempt, event_id="")
+            self._table.feed_now(attempt, found)
         self._tidy()
-        if counts.duplicate_events + counts.merged_calls > repeats:
-            refusal = self._refusal(attempt)
+        if counts.merged_calls > merged:
+            refusal = self._refusals.get((attempt.session_id, attempt.attempt))
             if refusal is not None:
                 return refusal, False
         found += self._announced.pop((attempt.session_id, attempt.attempt), [])
         decision = self._judge.decide(attempt, found, engine.raised, engine.cooling)
         if engine.raised and decision.action is Action.ALLOW:
             counts.fail_open += 1
-        ended = self._ended.reason(attempt.session_id)
-        if ended is not None:
-            reason = f"the session was ended: {ended}"
-            decision = replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
-        elif decision.session_ended:
+        is_new_end = decision.session_ended and self._ended.reason(attempt.session_id) is None
+        if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)
+        else:
+            decision = self._unless_ended(attempt, decision)
         if decision.action is not Action.ALLOW:
             self._refuse(attempt, decision)
-        return decision, decision.session_ended and ended is None
+        if key[1]:
+            self._answers[key] = _Answer(attempt.tool, attempt.args, decision)
+            if len(self._answers) > _ANSWERS:
+                del self._answers[next(iter(self._answers))]
+        return decision, is_new_end
 
-    def _refusal(self, attempt: ToolCall) -> Decision | None:
-        by_event = self._refusals.get((attempt.session_id, attempt.event_id)) if attempt.event_id else None
-        return by_event or self._refusals.get((attempt.session_id, attempt.attempt))
+    def _unless_ended(self, attempt: ToolCall, decision: Decision) -> Decision:
+        """Return the decision, or a refusal when the session was ended before."""
+        ended = self._ended.reason(attempt.session_id)
+        if ended is None:
+            return decision
+        reason = f"the session was ended: {ended}"
+        return replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
 
     def _refuse(self, attempt: ToolCall, decision: Decision) -> None:
         """Remember the answer, and tell the rules: a confirmation that was blocked confirms nothing."""
         self._refusals[attempt.session_id, attempt.attempt] = decision
-        if attempt.event_id:
-            self._refusals[attempt.session_id, attempt.event_id] = decision
         while len(self._refusals) > _REFUSALS:
             del self._refusals[next(iter(self._refusals))]
         self._table.feed_now(_told(attempt, decision), [])

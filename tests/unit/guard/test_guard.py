@@ -79,6 +79,19 @@ def test_asked_again_about_a_refused_attempt_it_refuses_again() -> None:
     assert first.action is Action.BLOCK
 
 
+def test_another_attempt_under_a_used_event_id_is_judged_as_what_it_is() -> None:
+    guard = Guard(policy({"when": {"arg_gt": {"path": "n", "value": 0}}, "then": "block"}))
+    answers = [guard.check(call(event_id="e1", args={"n": value})).action for value in (0, 0, True, 1, 0)]
+    assert answers == [Action.ALLOW, Action.ALLOW, Action.ALLOW, Action.BLOCK, Action.ALLOW]
+
+
+def test_an_allowed_attempt_is_refused_when_asked_about_again_after_the_end() -> None:
+    guard = Guard(policy({"when": STOP, "then": "terminate_session"}))
+    assert guard.check(call("t", event_id="e1")).action is Action.ALLOW
+    guard.check(call("stop", event_id="e2"))
+    assert guard.check(call("t", event_id="e1")).action is Action.TERMINATE_SESSION
+
+
 def test_a_cooldown_keeps_findings_back_but_never_the_gate_open() -> None:
     guard = Guard(policy({"when": {"tool_name_in": ["t"]}, "then": "block", "cooldown": "1h"}))
     answers = [guard.check(call(at=100.0 + number)) for number in range(3)]
