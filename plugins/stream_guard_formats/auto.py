@@ -19,6 +19,7 @@ from stream_guard_formats.openai_chat import OpenAIChatDecoder
 from stream_guard_formats.openinference import OpenInferenceDecoder
 from stream_guard_formats.otlp import OtlpJsonDecoder
 from stream_guard_formats.reading import read_json
+from stream_guard_formats.steps import StepsDecoder
 from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
 READERS: Final[Mapping[str, type[Any]]] = {
@@ -32,6 +33,7 @@ READERS: Final[Mapping[str, type[Any]]] = {
     "openai-chat": OpenAIChatDecoder,
     "openinference": OpenInferenceDecoder,
     "otlp-json": OtlpJsonDecoder,
+    "steps": StepsDecoder,
     "tau-bench": TauBenchDecoder,
     "tau2": Tau2Decoder,
 }

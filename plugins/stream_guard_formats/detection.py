@@ -18,6 +18,7 @@ _MARKS: Final[tuple[tuple[tuple[str, ...], str, float], ...]] = (
     (("suite_name", "messages"), "agentdojo", 0.95),
     (("user_task_id", "messages"), "agentdojo", 0.95),
     (("termination_reason", "messages"), "tau2", 0.95),
+    (("episode_id", "steps"), "steps", 0.95),
     (("trace_id", "spans"), "openinference", 0.95),
     (("sessionId", "type", "uuid"), "claude-code", 0.95),
     (("sessionId", "type"), "claude-code", 0.8),

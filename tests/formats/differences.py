@@ -53,7 +53,7 @@ DIFFERENCES = (
         "a blocked call is an error",
         "the format has one flag for every call that did not work out",
         _blocked_becomes("error"),
-        frozenset({"agentdojo", "anthropic", "langchain", "langfuse", "openinference", "otlp-json", "tau2"}),
+        frozenset({"agentdojo", "anthropic", "langchain", "langfuse", "openinference", "otlp-json", "steps", "tau2"}),
     ),
     Difference(
         "a blocked call looks like one that ran",
@@ -71,13 +71,13 @@ DIFFERENCES = (
         "no event has a time",
         "the format has no clock; rules that measure time answer `unevaluable`",
         _no_clock,
-        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "tau-bench"}),
+        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "steps", "tau-bench"}),
     ),
     Difference(
         "what a sub-agent does inside is not there",
         "the format records one agent; the sub-agent is a call and its result",
         _no_sub_agent,
-        frozenset({"agentdojo", "anthropic", "openai-chat", "tau-bench", "tau2"}),
+        frozenset({"agentdojo", "anthropic", "openai-chat", "steps", "tau-bench", "tau2"}),
     ),
     Difference(
         "results of a sub-agent's calls have no `run_id`",

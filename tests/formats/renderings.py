@@ -185,6 +185,23 @@ def langchain() -> list[bytes]:
     return lines({"config": {"configurable": {"thread_id": SESSION_ID}}, "values": {"messages": messages}})
 
 
+def steps() -> list[bytes]:
+    found: list[dict[str, Any]] = []
+    results = {step.call.call_id: step for step in STEPS if step.call is not None}
+    task = ""
+    for _, step in root_steps():
+        if step.sort == "user":
+            task = step.text
+        elif step.sort == "turn":
+            used = [
+                {"id": one.call_id, "name": one.tool, "args": one.args, "result": results[one.call_id].text}
+                | {"is_error": results[one.call_id].status != "ok"}
+                for one in step.calls
+            ]
+            found.append({"text": step.text, "task": task, "tool_events": used, "error": False})
+    return lines({"corpus": "shop", "episode_id": SESSION_ID, "steps": found})
+
+
 RENDERERS: dict[str, Renderer] = {
     "agentdojo": agentdojo,
     "anthropic": anthropic,
@@ -193,6 +210,7 @@ RENDERERS: dict[str, Renderer] = {
     "langchain": langchain,
     "native": native,
     "openai-chat": openai_chat,
+    "steps": steps,
     "tau-bench": tau_bench,
     "tau2": tau2,
 }

@@ -42,6 +42,12 @@ SETS = (
     ),
     Set("langfuse_export", "langfuse", "langfuse_export/traces.jsonl.gz", {"records": 10, "sessions": 10}),
     Set("trail_otel", "openinference", "trail_otel/traces.jsonl.gz", {"sessions": 13, "turns": 187, "calls": 11}),
+    Set(
+        "sentinel_steps",
+        "steps",
+        "sentinel_steps/episodes.jsonl.gz",
+        {"sessions": 936, "turns": 6778, "calls": 5861, "results": 5861},
+    ),
     Set("tau2", "tau2", "tau2/*.simulations.jsonl.gz", {"sessions": 28, "calls": 132}),
     Set("tau2 headers", "tau2", "tau2/*.header.jsonl.gz", {"records": 2, "refused": 2}),
     Set("tau_bench", "tau-bench", "tau_bench/*.jsonl.gz", {"records": 553, "calls": 3287}),

@@ -1,0 +1,76 @@
+"""Step telemetry: one record for each episode, with the tools that each step used inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_guard import DecodeError, Event, Json, Record
+from stream_guard_formats.conversation import (
+    Conversation,
+    derived_session,
+    identifier,
+    label,
+    text_block,
+    text_of,
+    tool_use,
+)
+from stream_guard_formats.reading import number_at, objects_in, read_object, text_at
+
+
+class StepsDecoder:
+    """Reads ``{"episode_id": ..., "steps": [...]}``: a step is a turn, and knows what came of its calls."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        self._strict = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the episode's events in order, its end with them, or raise DecodeError."""
+        data = read_object(record, "an episode", strict_keys=self._strict)
+        if data is None:
+            return []
+        if "steps" not in data:
+            raise DecodeError('the episode has no "steps"')
+        names = [name for name in (text_at(data, "corpus"), text_at(data, "episode_id")) if name]
+        session_id = "/".join(names) if text_at(data, "episode_id") else derived_session(record.value, *names)
+        conversation = Conversation(session_id)
+        task = ""
+        for number, step in enumerate(objects_in(data, "steps", "steps")):
+            if (asked := text_of(step.get("task"))) and asked != task:
+                task = asked
+                conversation.user([number, asked], asked)
+            self._step(conversation, number, step)
+        if conversation.events:
+            conversation.end()
+        return conversation.events
+
+    def _step(self, conversation: Conversation, number: int, step: dict[str, Json]) -> None:
+        text = text_of(step.get("text"))
+        content: list[Json] = [text_block(text)] if text else []
+        used = objects_in(step, "tool_events", "tool events")
+        # Ids are often empty here; without one, two calls of a tool in one step could swap their results.
+        ids = [identifier(one.get("id")) or f"{number}.{place}" for place, one in enumerate(used)]
+        content += [
+            tool_use(call_id, one.get("name"), one.get("args"), strict_keys=self._strict)
+            for call_id, one in zip(ids, used, strict=True)
+        ]
+        tokens = number_at(step, "output_tokens")
+        extra = {
+            "latency_ms": _milliseconds(step),
+            "usage": None if tokens is None else {"output_tokens": int(tokens)},
+        }
+        labels = {"model": label(model)} if (model := text_at(step, "model")) else {}
+        conversation.turn([number, content], content, extra=extra, labels=labels)
+        for call_id, one in zip(ids, used, strict=True):
+            conversation.result(
+                [number, call_id],
+                call_id,
+                one.get("result"),
+                status="error" if one.get("is_error") is True else "ok",
+                tool=text_at(one, "name"),
+                latency_ms=_milliseconds(one),
+            )
+
+
+def _milliseconds(holder: dict[str, Json]) -> float | None:
+    found = number_at(holder, "latency_s")
+    return None if found is None else found * 1000
