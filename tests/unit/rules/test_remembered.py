@@ -11,7 +11,7 @@ from stream_guard_rules.followup import FollowupState, MustFollowup, MustFollowu
 from stream_guard_rules.response import RequiredStopReason, RequiredStopReasonParams
 from stream_guard_rules.sequence import MustCallBefore, MustCallBeforeParams, OrderState
 
-from stream_guard import Json, NoState, ToolCall, ToolResult, Turn
+from stream_guard import Hit, Json, NoState, ToolCall, ToolResult, Turn
 
 
 def nested(depth: int) -> Json:
@@ -54,7 +54,7 @@ def test_any_value_can_be_the_first_one(value: Json) -> None:
     assert stored(anchor) <= rule.state_limit
     assert rule.on_tool_call(call({"value": value}), anchor) is None
     hit = rule.on_tool_call(call({"value": "another"}), anchor)
-    assert hit is not None
+    assert isinstance(hit, Hit)
     assert len(hit.evidence["first"]) <= 200
 
 
@@ -64,7 +64,7 @@ def test_any_value_can_be_shown(value: Json) -> None:
     anchor = Anchor()
     rule.on_tool_call(call({"value": 1}), anchor)
     hit = rule.on_tool_call(call({"value": value}), anchor)
-    assert hit is not None
+    assert isinstance(hit, Hit)
     assert len(hit.evidence["now"]) <= 200
 
 
