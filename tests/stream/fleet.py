@@ -103,14 +103,16 @@ class Fleet:
         return sum(done.values())
 
     def wait_for(self, records: int) -> None:
-        """Wait until that many records have been judged."""
-        end = time.monotonic() + PATIENCE
+        """Wait until that many records have been judged; AssertionError when nothing more happens."""
+        end, before = time.monotonic() + PATIENCE, -1
         while (done := self.progress()) < records:
+            if done > before:
+                end, before = time.monotonic() + PATIENCE, done
             dead = [name for name, worker in self.workers.items() if worker.poll() is not None]
             assert not dead, f"{dead} ended\n" + "\n".join(map(self.said, dead))
             logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{done} of {records} records were judged\n{logs}"
-            time.sleep(0.3)
+            time.sleep(0.3 + records / 100_000)  # looking costs the machine something as well
 
     def alert_ids(self) -> Counter[str]:
         """The ids of the alerts, and how often each was sent."""
