@@ -11,17 +11,17 @@ _WORD: Final = re.compile(r"[a-z]{3,40}")
 _IN_BRACKETS: Final = re.compile(r"\(([^()]{3,300})\)")
 # Words that say nothing about which tool is meant.
 _GENERIC: Final = word_set(
-    "the and for any all are you must should have has with from that this these those their your our its his her into "
-    "take takes taking took make makes making perform performing run runs running execute executing call calls calling "
-    "use uses using proceed proceeding act action actions tool tools user users customer customers client person agent "
-    "assistant database data system other others before after prior without unless until only first also every each "
-    "consequential destructive irreversible dangerous sensitive critical important large big high above over more than "
-    "greater exceeding least amount amounts dollars usd eur such either yes not never explicit explicitly ask asking "
-    "get getting obtain obtaining list details detail sql query queries command commands file files "
-    "operation operations "
-    "change changes order orders item items request requests anything something attempt attempts try tries failed "
-    "manager supervisor approval approved approve confirm confirmation confirmed permission consent can cannot will "
-    "shall may need needs require requires required doing done does dont let lets wait when once while over"
+    "the and for any all are you must should have has with from that this these those their your our its his her "
+    "into take takes taking took make makes making perform performing run runs running execute executing call "
+    "calls calling use uses using proceed proceeding act action actions tool tools user users customer customers "
+    "client person agent assistant database data system other others before after prior without unless until only "
+    "first also every each consequential destructive irreversible dangerous sensitive critical important large "
+    "big high above over more than greater exceeding least amount amounts dollars usd eur such either yes not "
+    "never explicit explicitly ask asking get getting obtain obtaining list details detail sql query queries "
+    "command commands file files operation operations change changes order orders item items request requests "
+    "anything something attempt attempts try tries failed manager supervisor approval approved approve confirm "
+    "confirmation confirmed permission consent can cannot will shall may need needs require requires required "
+    "doing done does dont let lets wait when once while"
 )
 _ENDINGS: Final = ("ellations", "ellation", "ations", "ation", "ings", "ing", "ed", "es", "s", "e")
 

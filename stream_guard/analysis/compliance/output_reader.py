@@ -9,10 +9,10 @@ from stream_guard.analysis.compliance.clauses import Clause
 from stream_guard.analysis.compliance.reading import TEXT_WITH_CALLS, Reading
 
 _SAYS: Final = (
-    r"\b(?:reveal\w*|disclos\w+|shar(?:e|es|ing)|mention\w*|expos(?:e|es|ing)|leak\w*|output\w*|display\w*"
-    r"|print\w*|say|saying"
-    r"|repeat\w*|includ(?:e|es|ing)|discuss\w*|show|showing|giv(?:e|ing) out|quot(?:e|ing)|tell|telling|provid(?:e|ing)"
-    r"|recommend\w*|name|promis(?:e|ing)|use|using|write|writing|send|sending|return|returning)\b"
+    r"\b(?:reveal\w*|disclos\w+|shar(?:e|es|ing)|mention\w*|expos(?:e|es|ing)|leak\w*|output\w*|display\w*|print\w*"
+    r"|say|saying|repeat\w*|include|includes|including|discuss\w*|show|showing|giv(?:e|ing) out|quot(?:e|ing)|tell"
+    r"|telling|provide|providing|recommend\w*|name|promise|promising|use|using|write|writing|send|sending|return"
+    r"|returning)\b"
 )
 _PROMPT: Final = (
     r"\b(?:system|initial|hidden|internal|developer) (?:prompts?|instructions?|messages?)\b|\b(?:your|these"
