@@ -96,15 +96,6 @@ class Serve(Section):
     )
 
 
-class Log(Section):
-    """What a process says about its own work, on standard error."""
-
-    format: Literal["text", "json"] = Field(default="text", description="lines for people, or one JSON object a line")
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="what is less important is not said"
-    )
-
-
 class Api(Section):
     """The HTTP server that agents ask: ``stream-guard serve``."""
 
@@ -117,6 +108,20 @@ class Api(Section):
         default="closed", description="what an attempt gets that could not be judged: allow (open) or block (closed)"
     )
     max_body_bytes: int = Field(default=8 * 2**20, gt=0, description="a larger request is refused")
+
+    def read_token(self) -> str:
+        """Return the token, empty when there is none; SettingsError when its file cannot be used."""
+        if self.token is not None:
+            return self.token.get_secret_value()
+        if self.token_file is None:
+            return ""
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{self.token_file}: the token of the api cannot be read: {error}") from None
+        if not token:
+            raise SettingsError(f"{self.token_file}: the file for the token of the api is empty")
+        return token
 
 
 class History(Section):
@@ -132,6 +137,15 @@ class Reviews(Section):
 
     timeout: Duration = Field(default=3600.0, gt=0, description="after this, an open review has its outcome")
     on_timeout: Literal["reject", "approve"] = Field(default="reject", description="the outcome when nobody answered")
+
+
+class Log(Section):
+    """What a process says about its own work, on standard error."""
+
+    format: Literal["text", "json"] = Field(default="text", description="lines for people, or one JSON object a line")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="what is less important is not said"
+    )
 
 
 class Compliance(Section):

@@ -42,7 +42,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    kafka: Annotated[str, typer.Option("--kafka", help="The topics of events: kafka://HOST:PORT/TOPIC[,TOPIC].")],
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", help="The topics of events: kafka://HOST:PORT/TOPIC[,TOPIC].")
+    ] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option("--probe", help="Send a probe through a gate: http://HOST:PORT, or package.module:name."),
+    ] = None,
     table: Annotated[str | None, typer.Option(help="The topic that keeps the worker's states.")] = None,
     rekey: Annotated[
         str | None, typer.Option(help="The topic that events are sent to under their session's id.")
@@ -52,20 +58,34 @@ def doctor(
     form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
     settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
 ) -> None:
-    """Look at a broker and its topics; exit 1 when something must be mended, 3 when the broker cannot be used."""
+    """Look at a broker and its topics, or at a gate; exit 1 when something must be mended, 3 when the broker is out."""
+    if kafka is None and gate is None:
+        raise SettingsError("doctor has nothing to look at; give --kafka, --probe, or both")
     settings = load_settings(settings_file)
-    decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
-    try:
-        address = parse_address(kafka)
-    except ValueError as error:
-        raise SettingsError(f"--kafka {error}") from None
-    companions = [topic for topic in (table, rekey) if topic is not None]
-    checks = list(_examine(address, companions, settings, decoder, size))
+    checks = [] if gate is None else [_probe(gate, settings)]
+    if kafka is not None:
+        decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
+        try:
+            address = parse_address(kafka)
+        except ValueError as error:
+            raise SettingsError(f"--kafka {error}") from None
+        companions = [topic for topic in (table, rekey) if topic is not None]
+        checks += _examine(address, companions, settings, decoder, size)
     _show(checks, form)
     if any(check.about in ("broker", "login") and check.status is Status.FAIL for check in checks):
         raise typer.Exit(INFRASTRUCTURE)
     if any(check.status is Status.FAIL for check in checks):
         raise typer.Exit(FINDINGS)
+
+
+def _probe(target: str, settings: Settings) -> Check:
+    """Whether a gate blocks what must be blocked."""
+    from stream_guard.probe import probe
+
+    problem = probe(target, settings.api.read_token())
+    if problem:
+        return Check("gate", Status.FAIL, problem, "see that the gate is registered, and that agents use this one")
+    return Check("gate", Status.OK, f"{target} blocked the probe")
 
 
 def _examine(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from secrets import compare_digest
 from urllib.parse import urlsplit
 
@@ -18,9 +17,7 @@ _SHORTEST = 16  # characters; a shorter token can be guessed
 
 def token_of(settings: Api) -> str:
     """Return the token that callers must show, empty for none; SettingsError when strangers could come without one."""
-    token = _read(settings.token_file) if settings.token_file else ""
-    if settings.token is not None:
-        token = settings.token.get_secret_value()
+    token = settings.read_token()
     if token and (len(token) < _SHORTEST or not token.isascii() or not token.isprintable()):
         raise SettingsError(f"the token of the api needs {_SHORTEST} printable ASCII characters or more")
     if not token and not is_loopback(settings.host):
@@ -73,13 +70,3 @@ class Access:
 
 def _is_plain(host: bytes) -> bool:
     return bool(host) and not set(host) - set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
-
-
-def _read(file: Path) -> str:
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: the token of the api cannot be read: {error}") from None
-    if not token:
-        raise SettingsError(f"{file}: the file for the token of the api is empty")
-    return token

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -20,6 +21,8 @@ import httpx
 import stream_guard as sg
 from stream_guard.inline import Guard
 from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.probe import probe
 from stream_guard.registry import build_registry
 
 POLICY = """
@@ -298,6 +301,25 @@ def test_with_a_token_only_those_who_show_it_are_answered(tmp_path: Path) -> Non
         ]
         assert codes == [401, 401, 401, 200]
         assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+
+
+def test_a_probe_tells_a_gate_from_none(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-token-of-some-length\n")
+    with serving(tmp_path, STREAM_GUARD_API__TOKEN_FILE=str(tmp_path / "token")) as server:
+        assert probe(server.url, "a-token-of-some-length") == ""
+        assert probe(server.url).startswith("the server answered 401")
+    assert probe(server.url).startswith("the server did not answer")
+    sys.modules["a_module_of_the_agents"] = module = ModuleType("a_module_of_the_agents")
+    module.gate = Guard(Policy(rules=(), version=""))  # type: ignore[attr-defined]
+    assert probe("a_module_of_the_agents:gate") == "the probe was not blocked: allow"
+    assert doctor(server.url).returncode == 1
+    with serving(tmp_path) as server:
+        assert "blocked the probe" in doctor(server.url).stdout
+
+
+def doctor(url: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "stream_guard.cli", "doctor", "--probe", url, "--format", "json"]
+    return subprocess.run(words, check=False, capture_output=True, text=True)
 
 
 def test_other_machines_are_not_let_in_without_a_token(tmp_path: Path) -> None:
