@@ -119,7 +119,7 @@ def read_events(
 ) -> Iterator[Event]:
     """Yield the events of a file, or of every file of a folder; what cannot be read becomes a dead letter."""
     for place in _files(target):
-        name = form if form != "auto" else "agentlog" if _is_agentlog(place) else "native"
+        name = "agentlog" if form == "auto" and _is_agentlog(place) else form
         decoder = make_decoder(name, registry, settings)
         source = open_source(place, limits=settings.decode, kafka=settings.kafka)
         try:

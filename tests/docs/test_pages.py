@@ -20,6 +20,7 @@ PAGES = (
     "docs/compliance.md",
     "docs/events.md",
     "docs/running.md",
+    "docs/diff.md",
     "docs/replay.md",
 )
 

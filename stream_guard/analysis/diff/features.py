@@ -21,6 +21,8 @@ TEXT: Final = 0.25
 ARGUMENTS: Final = 0.20
 STOP: Final = 0.15
 
+_write: Final = json.JSONEncoder(sort_keys=True).encode
+
 
 class Features:
     """One turn, with everything that comparing it needs; made once: a cell's cost does not grow with the text."""
@@ -31,7 +33,7 @@ class Features:
         self.turn = turn
         self.shapes = tuple(call.shape for call in turn.calls)
         # As written: 1 and 1.0 are one value to the trajectory, and yet a tool may tell them apart.
-        self.inputs = tuple((call.tool, json.dumps(call.args, sort_keys=True)) for call in turn.calls)
+        self.inputs = tuple((call.tool, _write(call.args)) for call in turn.calls)
         self.grams: Grams = grams_of(turn.text)
         self.stop = turn.stop_reason
         self.refused = turn.refused

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from stream_guard.ports import AxisValues, DiffAxis
 
 RESAMPLES: Final = 1000
+MANY: Final = 2000  # pairs from which on an interval is so narrow that fewer resamples tell the same
+RESAMPLES_OF_MANY: Final = 200
 SEED: Final = 42
 LOW_POWER: Final = 5  # pairs under which a difference may be chance, and the report says so
 NOTHING: Final = 1e-9
@@ -100,7 +102,7 @@ def interval(
         return delta, delta
     drawn = np.random.default_rng(SEED)
     deltas: list[NDArray[np.float64]] = []
-    left = RESAMPLES
+    left = RESAMPLES if count < MANY else RESAMPLES_OF_MANY
     while left:
         rows = min(left, max(1, _CELLS // count))
         places = drawn.integers(0, count, (rows, count))

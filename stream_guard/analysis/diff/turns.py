@@ -20,6 +20,8 @@ _REFUSING: Final = re.compile(
     r"\b(i (can(no|')t|can\u2019t|am unable to|am not able to|won't|will not|must decline)"
     r"|i'm (unable|not able|sorry, but i can)|as an ai( language)? model|i have to decline|against my guidelines)"
 )
+_write: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_LARGE: Final = re.compile(r"[0-9]{16}")  # beyond what a double holds, RFC 8785 has another opinion
 _HEAD: Final = 2000  # a refusal says so at once; the rest of a long answer is not searched
 
 
@@ -114,6 +116,11 @@ def digest(value: Json) -> str:
 
 def canonical(value: Json) -> bytes:
     """Return canonical JSON with strings in Unicode's composed form (NFC)."""
+    if type(value) is dict and all(type(item) is str or type(item) is int for item in value.values()):
+        # What most tools are given is written the same by the quick encoder, as long as all of it is plain.
+        quick = _write(value)
+        if quick.isascii() and not _LARGE.search(quick):
+            return quick.encode()
     try:
         written: bytes = rfc8785.dumps(value)
         return written if written.isascii() else rfc8785.dumps(_composed(value))

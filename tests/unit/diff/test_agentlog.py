@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 from stream_guard_formats.agentlog import AgentlogDecoder
 
 from stream_guard import DecodeError, Event, Record, ToolCall, ToolResult, Turn
 from stream_guard.analysis.diff.agentlog import agentlog_lines, canonical_payload, record_id
-from stream_guard.analysis.diff.turns import digest
+from stream_guard.analysis.diff.turns import canonical, digest
 from tests.vectors.case import read_cases
 
 VECTORS = Path(__file__).parents[2] / "golden" / "vectors" / "diff" / "fingerprint.json"
@@ -91,3 +94,16 @@ def test_numbers_that_are_equal_have_one_digest_and_other_values_another() -> No
     assert digest("e\u0301") == digest("\u00e9")
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     assert len({digest(value) for value in ({"k": "1"}, {"k": 1}, {"k": None}, {}, None, [1, 2], [2, 1], 2**70)}) == 8
+
+
+plain = st.text(max_size=6) | st.integers(-(2**53), 2**53) | st.integers()
+
+
+@given(st.dictionaries(st.text(max_size=4), plain, max_size=4))
+def test_the_quick_way_to_canonical_json_is_no_other_way(value: dict[str, object]) -> None:
+    try:
+        wanted = rfc8785.dumps(value)
+    except rfc8785.CanonicalizationError:
+        return
+    if wanted.isascii():
+        assert canonical(value) == wanted
