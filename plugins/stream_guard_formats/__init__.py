@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from stream_guard import hookimpl
@@ -11,5 +12,11 @@ from stream_guard_formats.auto import READERS, AutoDecoder
 
 @hookimpl
 def stream_guard_decoders() -> dict[str, type[Any]]:
-    """Return the decoders of this pack, by format name."""
-    return {"agentlog": AgentlogDecoder, **READERS, "auto": AutoDecoder}
+    """Return the decoders of this pack, by format name; ``otlp-proto`` is there with the extra ``otlp``."""
+    found: dict[str, type[Any]] = {"agentlog": AgentlogDecoder, **READERS, "auto": AutoDecoder}
+    if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
+        # Only now: without the extra, the rest of the pack works.
+        from stream_guard_formats.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415
+
+        found["otlp-proto"] = OtlpProtoDecoder
+    return found

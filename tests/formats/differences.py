@@ -46,14 +46,26 @@ def _carried_by_the_next_turn(seen: list[Seen]) -> list[Seen]:
     return [one._replace(time=seen[number + 1].time) if one.sort == "user" else one for number, one in enumerate(seen)]
 
 
-SPANS = frozenset({"langfuse", "openinference", "otlp-json"})
+SPANS = frozenset({"langfuse", "openinference", "otlp-json", "otlp-proto"})
 
 DIFFERENCES = (
     Difference(
         "a blocked call is an error",
         "the format has one flag for every call that did not work out",
         _blocked_becomes("error"),
-        frozenset({"agentdojo", "anthropic", "langchain", "langfuse", "openinference", "otlp-json", "steps", "tau2"}),
+        frozenset(
+            {
+                "agentdojo",
+                "anthropic",
+                "langchain",
+                "langfuse",
+                "openinference",
+                "otlp-json",
+                "otlp-proto",
+                "steps",
+                "tau2",
+            }
+        ),
     ),
     Difference(
         "a blocked call looks like one that ran",

@@ -244,3 +244,23 @@ def openinference() -> list[bytes]:
         if span["parent_span_id"]:
             spans[span["parent_span_id"]]["child_spans"].append(span)
     return lines({"trace_id": TRACE, "spans": [span for span in spans.values() if not span["parent_span_id"]]})
+
+
+def otlp_proto() -> list[bytes]:
+    """Write the spans with OpenTelemetry's own messages, in which ids are bytes."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for one in sketches():
+        span = spans.add(name=one.name, trace_id=bytes.fromhex(TRACE), span_id=bytes.fromhex(one.span_id))
+        span.parent_span_id = bytes.fromhex(one.parent)
+        span.start_time_unix_nano, span.end_time_unix_nano = int(time_of(one.start) * 1e9), int(time_of(one.end) * 1e9)
+        span.status.code = 2 if failed(one) else 0
+        for name, value in current(one).items():
+            pair = span.attributes.add(key=name)
+            if isinstance(value, int):
+                pair.value.int_value = value
+            else:
+                pair.value.string_value = value
+    return [request.SerializeToString()]

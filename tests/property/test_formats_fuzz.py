@@ -27,7 +27,7 @@ JUNK: tuple[Any, ...] = (
 
 def mutate(value: bytes, random: Random) -> bytes:
     """Hit a record: pieces of its JSON replaced, taken out, swapped or wrapped in a text, or its bytes themselves."""
-    if random.random() < 0.3:
+    if random.random() < 0.3 or not value.startswith((b"{", b"[")):
         found = bytearray(value)
         for _ in range(random.randint(1, 4)):
             place = random.randrange(len(found) + 1)
