@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.history.database import Database, open_database
+from stream_guard.history.database import Database
+from stream_guard.history.opening import open_database
 from stream_guard.settings import Settings, load_settings
 
 HistoryOption = Annotated[

@@ -39,18 +39,6 @@ class Database(Protocol):
         """Let go of it."""
 
 
-def open_database(address: str) -> Database:
-    """Return the database that a file's path or a ``postgresql://`` address means, with its tables in place."""
-    if address.startswith(("postgresql://", "postgres://")):
-        from stream_guard.history.postgres import PostgresDatabase  # noqa: PLC0415  (its client is an extra)
-
-        return PostgresDatabase(address)
-    if "://" in address:
-        scheme = address.partition("://")[0]
-        raise StoreError(f"a history cannot be kept at {scheme}://...; give a file's path or postgresql://host/name")
-    return SqliteDatabase(Path(address))
-
-
 def prepare(statements: Statements, where: str) -> None:
     """Create what is missing, or raise StoreError when the tables are of another version."""
     for sql in TABLES:

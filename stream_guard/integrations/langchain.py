@@ -11,7 +11,7 @@ from stream_guard.model import Action
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware, ToolCallRequest
-    from langchain_core.messages import ToolMessage
+    from langchain.messages import ToolMessage
 
 
 def make_middleware(
@@ -74,7 +74,7 @@ def _session(request: ToolCallRequest, given: str | Callable[[ToolCallRequest], 
 
 
 def _refuse(attempt: Attempt, call_id: str | None) -> ToolMessage | None:
-    from langchain_core.messages import ToolMessage  # noqa: PLC0415  (an extra)
+    from langchain.messages import ToolMessage  # noqa: PLC0415  (an extra)
 
     ruling = attempt.ask()
     if ruling.action is Action.ALLOW:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from stream_guard.counts import Counts
 from stream_guard.gate import Gate
-from stream_guard.history.database import open_database
+from stream_guard.history.opening import open_database
 from stream_guard.inline import Guard
 from stream_guard.metrics import Metrics
 from stream_guard.model import Alert

@@ -9,7 +9,7 @@ import pytest
 
 from stream_guard.errors import StoreError
 from stream_guard.history import audit
-from stream_guard.history.database import open_database
+from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call
 from tests.history.postgres import Server, find_programs, running
 from tests.parts import require

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from stream_guard.errors import StoreError
-from stream_guard.history.database import SqliteDatabase, open_database
+from stream_guard.history.database import SqliteDatabase
+from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World
 
 

@@ -1,0 +1,19 @@
+"""Which database an address means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stream_guard.errors import StoreError
+from stream_guard.history.database import Database, SqliteDatabase
+from stream_guard.history.postgres import PostgresDatabase
+
+
+def open_database(address: str) -> Database:
+    """Return the database that a file's path or a ``postgresql://`` address means, with its tables in place."""
+    if address.startswith(("postgresql://", "postgres://")):
+        return PostgresDatabase(address)
+    if "://" in address:
+        scheme = address.partition("://")[0]
+        raise StoreError(f"a history cannot be kept at {scheme}://...; give a file's path or postgresql://host/name")
+    return SqliteDatabase(Path(address))
