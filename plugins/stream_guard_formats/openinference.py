@@ -9,7 +9,7 @@ from typing import Final
 from stream_guard import DecodeError, Event, Json, Record
 from stream_guard_formats.conversation import Conversation, derived_session
 from stream_guard_formats.genai import Raw, read_span, session_of
-from stream_guard_formats.reading import object_at, objects_in, objects_of, read_json, seconds, text_at
+from stream_guard_formats.reading import object_at, objects_in, read_json, seconds, text_at
 from stream_guard_formats.spans import Telling
 
 _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?")
@@ -42,7 +42,7 @@ def _walk(spans: list[dict[str, Json]]) -> Iterator[Raw]:
     while left:
         span = left.pop()
         yield _raw(span)
-        left += reversed(objects_of(span.get("child_spans") or [], "child_spans", "spans"))
+        left += reversed(objects_in(span, "child_spans", "spans"))
 
 
 def _raw(span: dict[str, Json]) -> Raw:
