@@ -129,7 +129,7 @@ class ToolPattern:
         self.expanded = tuple(_expand(listed, classes or {}, ()))  # without classes: patterns can be joined
         self.names = frozenset(name for name in self.expanded if not _GLOB & set(name))
         globs = [name for name in self.expanded if _GLOB & set(name)]
-        self._globs = [Regex(f"^(?:{_glob_to_regex(glob)})$") for glob in globs]
+        self._globs = [Regex(f"(?s)^(?:{_glob_to_regex(glob)})$") for glob in globs]
         self._memo: dict[str, bool] = {}
 
     @property

@@ -14,7 +14,7 @@ import xxhash
 from stream_guard.counts import Counts
 from stream_guard.engine import Address, Cell, Engine
 from stream_guard.model import Event, Json, SessionEnd
-from stream_guard.paths import MISSING, lookup
+from stream_guard.paths import MISSING, json_equal, lookup
 
 ROW_VERSION: Final = 1
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
@@ -37,7 +37,8 @@ class Open(msgspec.Struct, array_like=True, gc=False):
         if tool != self.tool:
             return False
         if self.digest == 0:
-            return bool(args == self.args)
+            # The quick comparison first; it takes true for 1, which JSON does not.
+            return bool(args == self.args) and json_equal(args, self.args)
         return self.digest == args_digest(args)
 
 

@@ -83,6 +83,11 @@ def test_other_arguments_under_the_same_id_are_another_attempt() -> None:
     assert seen(trace) == ["turn 0 '' pay | call pay #0 @0 | call pay #1 @0"]
 
 
+def test_true_is_not_1_in_the_arguments_of_an_attempt() -> None:
+    trace = [{"call": "pay", "id": "c1", "args": {"n": 1}}, {"call": "pay", "id": "c1", "args": {"n": True}}]
+    assert seen(trace) == ["call pay #0 @-1 | call pay #1 @-1"]
+
+
 def test_an_id_that_is_used_again_after_its_result_is_another_attempt() -> None:
     once = [{"call": "pay", "id": "c1"}, {"result": "pay", "id": "c1"}]
     assert seen(once + once) == [
