@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import diff, formats, guard, lengths, memory, rates, shadow
+from tests.bench import diff, formats, guard, lengths, memory, rates, serve, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
             "diff": lambda: diff.measure(registry),
             "formats": lambda: formats.measure(registry),
             "guard": lambda: guard.measure(registry),
+            "serve": lambda: serve.measure(registry, Path(folder)),
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }
         unknown = [name for name in arguments if name not in benches]
