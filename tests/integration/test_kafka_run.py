@@ -38,7 +38,7 @@ def wanted(samples: Path) -> Counter[str]:
     command = ["check", str(samples / "events.jsonl"), "--policy", str(samples / "policy.yaml"), "--format", "jsonl"]
     done = subprocess.run([sys.executable, "-m", "stream_guard.cli", *command], capture_output=True, check=False)
     found = Counter(json.loads(line)["alert_id"] for line in done.stdout.splitlines())
-    assert len(found) > 300
+    assert len(found) > 300, done.stderr.decode()
     assert set(found.values()) == {1}
     return found
 
