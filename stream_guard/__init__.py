@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stream_guard.arguments import parse_arguments, parse_json
 from stream_guard.conditions import Condition
 from stream_guard.durations import Duration
-from stream_guard.errors import DecodeError, Place, Problem, SinkError
+from stream_guard.errors import DecodeError, Place, Problem, SinkError, StoreError
 from stream_guard.hookspecs import hookimpl
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.line_log import LineLog
@@ -81,6 +81,7 @@ __all__ = [
     "Sides",
     "SinkError",
     "State",
+    "StoreError",
     "TextPattern",
     "ToolCall",
     "ToolPattern",
@@ -104,4 +105,8 @@ def __getattr__(name: str) -> Any:
         from stream_guard.analysis.compliance import check_compliance as found  # noqa: PLC0415
 
         return found
+    if name == "FollowUp":
+        from stream_guard.follow_up import FollowUp as follow_up  # noqa: N813, PLC0415
+
+        return follow_up
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,8 @@ from typing import Final, Literal
 import msgspec
 
 from stream_guard.alerts import make_alert
-from stream_guard.history import audit, incidents
+from stream_guard.follow_up import record_findings
+from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
@@ -217,11 +218,7 @@ class Gate:
 
     def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
         """Group findings into incidents; of one that opened after the fact, a person is told."""
-        now = self._clock()
-        for alert in alerts:
-            incident, opened = incidents.record(statements, alert, now)
-            if opened and follow_up:
-                self.reviews.alert(statements, incident.id, alert)
+        record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
 
     def _remembered(self, key: str) -> _Remembered | None:
         rows = self.database.read("SELECT body FROM sg_rulings WHERE attempt = ?", key) if key else []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from stream_guard import hookimpl
 from stream_guard_sinks.console import ConsoleSink
+from stream_guard_sinks.history import HistorySink
 from stream_guard_sinks.jsonl import JsonLinesSink
 from stream_guard_sinks.kafka import KafkaSink
 
 
 @hookimpl
-def stream_guard_sinks() -> dict[str, type[ConsoleSink | JsonLinesSink | KafkaSink]]:
+def stream_guard_sinks() -> dict[str, type[ConsoleSink | HistorySink | JsonLinesSink | KafkaSink]]:
     """Return the sinks of this pack, by name."""
-    return {"console": ConsoleSink, "jsonl": JsonLinesSink, "kafka": KafkaSink}
+    return {"console": ConsoleSink, "history": HistorySink, "jsonl": JsonLinesSink, "kafka": KafkaSink}

@@ -42,7 +42,9 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     alerts: Annotated[
         list[str] | None,
         typer.Option(
-            "--alerts", "-a", help="Where alerts go: console, jsonl:FILE, kafka:HOST:PORT/TOPIC; may be repeated."
+            "--alerts",
+            "-a",
+            help="Where alerts go: console, jsonl:FILE, history:FILE, kafka:HOST:PORT/TOPIC; may be repeated.",
         ),
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,

@@ -22,7 +22,8 @@ class AnswerError(StoreError):
 
 def to_text(value: msgspec.Struct) -> str:
     """Return a record as every database can store it."""
-    return json.dumps(msgspec.to_builtins(value))
+    # A plugin's evidence may hold anything: an odd record is better than none.
+    return json.dumps(msgspec.to_builtins(value, enc_hook=repr))
 
 
 def from_text(text: str, record: type[Record]) -> Record:

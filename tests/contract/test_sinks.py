@@ -46,7 +46,7 @@ def alert(number: int = 0, **fields: Any) -> Alert:
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.kafka] if name == "kafka" else ()) for name in SINKS])
 def sink(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    target = {"jsonl": str(tmp_path / "alerts")}.get(request.param, "stdout")
+    target = {"jsonl": str(tmp_path / "alerts"), "history": str(tmp_path / "history.db")}.get(request.param, "stdout")
     if request.param == "kafka":
         cluster = request.getfixturevalue("cluster")
         target = f"{cluster.address}/{cluster.create()}"

@@ -180,6 +180,22 @@ def test_run_follows_a_folder_and_serves_metrics_until_it_is_stopped(tmp_path: P
     assert json.loads(alerts.read_text())["event_id"] == "2"
 
 
+def test_run_opens_incidents_and_tells_a_person_once(tmp_path: Path, policy: Path) -> None:
+    history = tmp_path / "history.db"
+    twice = event("tool_call", event_id="4", tool="drop_table", args={"again": True})
+    for _ in range(2):
+        done = guard(
+            "run", "-", "--policy", policy, "--alerts", f"history:{history}", "--no-serve", stdin=CLEAN + DROP + twice
+        )
+        assert done.returncode == 0, done.stderr
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"history: {{url: {history}}}\n", encoding="utf-8")
+    [incident] = json.loads(guard("incidents", "list", "--format", "json", "--settings", settings).stdout)
+    assert (incident["rule_id"], incident["session_id"], incident["findings"]) == ("no-drop", "s", 2)
+    [told] = json.loads(guard("reviews", "list", "--format", "json", "--settings", settings).stdout)
+    assert (told["kind"], told["incident"]) == ("anomaly_alert", incident["id"])
+
+
 def test_run_refuses_a_checkpoint_for_standard_input(tmp_path: Path, policy: Path) -> None:
     done = guard("run", "-", "--policy", policy, "--checkpoint", tmp_path / "c")
     assert done.returncode == 2
@@ -193,7 +209,7 @@ def test_a_sink_that_cannot_be_opened_stops_the_run_before_anything_is_read(tmp_
 
 
 def test_an_unknown_sink_or_format_lists_what_there_is(policy: Path) -> None:
-    assert b"console, jsonl" in guard("run", "-", "--policy", policy, "--alerts", "pager").stderr
+    assert b"console, history, jsonl" in guard("run", "-", "--policy", policy, "--alerts", "pager").stderr
     assert b"native" in guard("check", "-", "--policy", policy, "--from-format", "xml").stderr
 
 

@@ -1,0 +1,49 @@
+"""The sink ``history``: what a stream finds becomes incidents and alerts that a person acknowledges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from stream_guard import Alert, SinkError, StoreError
+
+
+class HistorySink:
+    """Records alerts in the history that ``serve``, ``incidents`` and ``reviews`` show.
+
+    An alert that is there already changes nothing: after a crash, repeats are harmless.
+    """
+
+    def __init__(self, follow_up: Any) -> None:
+        self._follow_up = follow_up
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
+        """Return the sink for a file or a ``postgresql://`` address; without one, for the history of the settings."""
+        del position  # the alerts' ids tell which are there already
+        from stream_guard import FollowUp  # noqa: PLC0415  # a database is opened only by who asks for this sink
+
+        address = target or getattr(settings, "url", "")
+        if not address:
+            raise SinkError('the sink "history" needs a file: write history:FILE, or set history.url', retryable=False)
+        try:
+            return cls(FollowUp(address))
+        except StoreError as error:
+            raise SinkError(str(error), retryable=False) from error
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        """Record all alerts in one transaction."""
+        if not alerts:
+            return
+        try:
+            self._follow_up.record(alerts)
+        except StoreError as error:
+            raise SinkError(str(error), retryable=True) from error
+
+    def flush(self) -> int:
+        """Return 0: what was recorded is durable, and repeats are known by their ids."""
+        return 0
+
+    def close(self) -> None:
+        """Let go of the history."""
+        self._follow_up.close()
