@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,6 +19,7 @@ import typer
 
 from stream_guard.batch import open_table
 from stream_guard.cli.assembly import make_decoder
+from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.outlet import Outlet
@@ -98,6 +99,13 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     speed: Annotated[float, typer.Option(min=0.001, help="With --pace original: this many times faster.")] = 1.0,
     processes: Annotated[int, typer.Option(min=1, max=64, help="Share the sessions among this many.")] = 1,
     checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
+    compare_policy: Annotated[
+        Path | None, typer.Option(help="Show which alerts --policy adds and removes against this one.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="With --compare-policy: JSON of sessions: true if bad, or the rules it breaks."),
+    ] = None,
     emit: Annotated[
         list[str] | None, typer.Option("--emit", help="Send the alerts to this sink too, as run does; may be repeated.")
     ] = None,
@@ -116,6 +124,16 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     registry = build_registry(settings.plugins)
     target, span = bounds_of(source, start, stop)
     rules = load_policy(policy, registry)
+    if compare_policy is not None:
+        decoder = make_decoder(source_format, registry, settings)
+        letters = DeadLetters(None, Counts(), format_name=source_format)
+        with closing(open_source(target, limits=settings.decode, kafka=settings.kafka)) as opened_source:
+            old = load_policy(compare_policy, registry)
+            raise typer.Exit(
+                backtest(opened_source, decoder, span, (rules, old), labels, form, settings.sessions, letters)
+            )
+    if labels is not None:
+        raise SettingsError("--labels says how right the rules are, and goes with --compare-policy")
     job = Job(
         source=target,
         policy=policy.read_bytes(),

@@ -266,3 +266,27 @@ def test_for_on_a_kind_that_fires_once_is_refused(tmp_path: Path) -> None:
     done = guard("lint", path)
     assert done.returncode == 2
     assert b"fires once" in done.stdout
+
+
+def test_a_backtest_shows_what_a_change_of_policy_adds_and_removes(tmp_path: Path) -> None:
+    events, old = write_samples(tmp_path, 40)
+    new = tmp_path / "new.yaml"
+    text = old.read_text(encoding="utf-8").replace("n: 8", "n: 4").replace('tool: "ledger_*"', "tool: never_called")
+    new.write_text(text, encoding="utf-8")
+    labels = tmp_path / "labels.json"
+    labels.write_text(json.dumps({f"refund-{number:05d}": number % 4 == 3 for number in range(40)}), encoding="utf-8")
+    command = ("replay", events, "--policy", new, "--compare-policy", old, "--labels", labels)
+    done = guard(*command, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert {alert["rule_id"] for alert in result["removed"]} == {"never-touch-the-ledger", "short-conversations"}
+    assert {alert["rule_id"] for alert in result["added"]} == {"short-conversations"}
+    scores = {score["rule_id"]: score for score in result["new_scores"]}
+    assert scores["confirm-before-refund"]["precision"] == 1.0
+    assert b"alerts added" in guard(*command).stdout
+
+
+def test_labels_without_a_policy_to_compare_are_refused(tmp_path: Path, policy: Path) -> None:
+    done = guard("replay", tmp_path, "--policy", policy, "--labels", policy)
+    assert done.returncode == 2
+    assert b"--compare-policy" in done.stderr

@@ -1,0 +1,83 @@
+"""``replay --compare-policy``: what a change of policy would have changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import typer
+
+from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies, read_labels
+from stream_guard.cli.check import FindingFormat
+from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
+from stream_guard.dead_letters import DeadLetters
+from stream_guard.errors import DecodeError, SettingsError
+from stream_guard.model import Alert, Event
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Decoder, Source
+from stream_guard.settings import Sessions
+from stream_guard.sieve import Span
+
+
+def backtest(
+    source: Source,
+    decoder: Decoder,
+    span: Span,
+    policies: tuple[Policy, Policy],
+    labels: Path | None,
+    form: FindingFormat,
+    limits: Sessions,
+    letters: DeadLetters,
+) -> int:
+    """Judge the source by the new and the old policy, print what differs, and return the exit code."""
+    known = None if labels is None else read_labels(_read(labels), str(labels))
+    new, old = policies
+    result = compare_policies(_events(source, decoder, span, letters), new, old, labels=known, limits=limits)
+    if form is FindingFormat.TABLE:
+        _show(result)
+    else:
+        typer.echo(msgspec.json.encode(result).decode())
+    if letters.total:
+        typer.echo(f"inconclusive: {letters.total} records could not be read: {letters.summary()[0]}", err=True)
+        return INCONCLUSIVE
+    return CLEAN
+
+
+def _read(labels: Path) -> bytes:
+    try:
+        return labels.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{labels}: {error.strerror}; --labels takes a JSON file of sessions") from error
+
+
+def _events(source: Source, decoder: Decoder, span: Span, letters: DeadLetters) -> Iterator[Event]:
+    for record in source:
+        if record is None:
+            continue
+        try:
+            yield from (event for event in decoder.decode(record) if span.holds(event.time))
+        except DecodeError as error:
+            letters.bury(record, str(error))
+
+
+def _show(result: Backtest) -> None:
+    typer.echo(f"{len(result.added)} alerts added, {len(result.removed)} removed, {result.kept} the same")
+    for word, alerts in (("added", result.added), ("removed", result.removed)):
+        for rule, number in sorted(Counter(alert.rule_id for alert in alerts).items()):
+            typer.echo(f"  {word:8}{number:>6}  {rule}  for example {_example(alerts, rule)}")
+    for word, scores in (("old", result.old_scores), ("new", result.new_scores)):
+        for score in scores:
+            typer.echo(f"  {word:4}{score.rule_id}: {_score(score)}")
+
+
+def _example(alerts: Sequence[Alert], rule: str) -> str:
+    one = next(alert for alert in alerts if alert.rule_id == rule)
+    return f"{one.session_id!r} at {one.event_id!r}"
+
+
+def _score(score: RuleScore) -> str:
+    rates = {"precision": score.precision, "recall": score.recall, "benign alert rate": score.benign_alert_rate}
+    shown = ", ".join(f"{name} {'-' if rate is None else f'{rate:.2f}'}" for name, rate in rates.items())
+    return f"{shown}, fires in {score.sessions} labelled sessions"
