@@ -57,6 +57,8 @@ def server_properties(folder: Path, ports: Mapping[str, int], certificates: Cert
     outside = [listener for listener in listeners if not listener.startswith(CONTROLLER)]
     protocols = [f"{name}:{'PLAINTEXT' if name == CONTROLLER else name}" for name in ports]
     settings = {
+        # Samples keep their own times, which lie months back: a broker that forgets by time would delete them.
+        "log.retention.ms": -1,
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@{HOST}:{ports[CONTROLLER]}",
