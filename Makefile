@@ -112,7 +112,7 @@ broker-stop: setup ## stop that broker and remove its data
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
 	$(COMPILE) --extra dev --extra kafka --extra analysis --extra serve --extra postgres \
-		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --output-file requirements.lock pyproject.toml
+		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 
