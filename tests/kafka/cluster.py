@@ -70,19 +70,29 @@ class Cluster:
         finally:
             producer.close()
 
-    def read(self, topic: str) -> list[Any]:
-        """Return everything that is in a topic now, partition by partition."""
+    def read(self, topic: str, since: dict[int, int] | None = None) -> list[Any]:
+        """Return everything that is in a topic now, partition by partition.
+
+        ``since`` holds, by partition, what was read before, and is brought up to date.
+        """
+        since = {} if since is None else since
         consumer = KafkaConsumer(bootstrap_servers=self.address, auto_offset_reset="earliest", enable_auto_commit=False)
         try:
             found: list[Any] = []
             partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
             for partition in partitions:
-                consumer.assign([partition])
-                consumer.seek_to_beginning(partition)
                 end = consumer.end_offsets([partition])[partition]
+                if since.get(partition.partition) == end:
+                    continue
+                consumer.assign([partition])
+                if partition.partition in since:
+                    consumer.seek(partition, since[partition.partition])
+                else:
+                    consumer.seek_to_beginning(partition)
                 while consumer.position(partition) < end:
                     for records in consumer.poll(timeout_ms=500).values():
                         found += records
+                since[partition.partition] = consumer.position(partition)
             return found
         finally:
             consumer.close()

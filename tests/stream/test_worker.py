@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stream_guard.batch import evaluate
-from stream_guard.cli.assembly import make_decoder
-from stream_guard.policy.load import load_policy
-from stream_guard.ports import Record
-from stream_guard.registry import build_registry
-from stream_guard.settings import Settings
 from tests.kafka.cluster import Row
-from tests.stream.fleet import Fleet, sample_rows
+from tests.stream.fleet import Fleet
+from tests.stream.samples import checked, labels, sample_rows
 
 pytestmark = pytest.mark.kafka
 
 
-def checked(rows: list[Row], policy: Path) -> set[str]:
-    """The ids of the alerts that `check` finds in the records."""
-    registry = build_registry()
-    decode = make_decoder("native", registry, Settings()).decode
-    events = [event for row in rows for event in decode(Record(row.value or b""))]
-    return {found.alert_id for found in evaluate(events, load_policy(policy, registry)) if not found.shadow}
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 def test_alerts_are_those_of_check_by_id(fleet: Fleet, policy: Path, workers: int) -> None:
-    rows = sample_rows(400)
+    rows = sample_rows(400)  # 6,000 events; a quarter of the sessions is labelled with the rules that it breaks
     fleet.cluster.fill(fleet.events, rows)
     for _ in range(workers):
         fleet.start()
     fleet.wait_for(len(rows))
-    found = fleet.alert_ids()
-    assert set(found) == checked(rows, policy)
-    assert len(found) > 100
+    sent = fleet.sent()
+    assert {alert["id"]: alert["data"]["rule_id"] for alert in sent} == checked(rows, policy)
+    assert labels(400, policy) <= {(alert["subject"], alert["data"]["rule_id"]) for alert in sent}
 
 
 def test_a_poison_record_is_a_dead_letter_and_the_next_record_is_judged(fleet: Fleet, policy: Path) -> None:
@@ -52,7 +38,7 @@ def test_a_poison_record_is_a_dead_letter_and_the_next_record_is_judged(fleet: F
     assert letter.value == b"\xff{"
     assert headers["trace"] == b"7"
     assert headers["stream_guard_origin"].decode().startswith(f"{fleet.events}/")
-    assert set(fleet.alert_ids()) == checked(rows, policy)
+    assert set(fleet.alert_ids()) == set(checked(rows, policy))
 
 
 def test_a_deadline_fires_in_a_session_that_has_fallen_silent(fleet: Fleet, policy: Path) -> None:
@@ -96,11 +82,11 @@ def test_a_policy_is_changed_while_it_runs_and_a_bad_one_is_not_used(fleet: Flee
     name = fleet.start()
     fleet.wait_for(len(rows))
     policy.write_text(policy.read_text() + "  - {id: broken, kind: no_such_kind}\n")
-    _wait_until(lambda: "stays in force" in fleet.said(name))
+    fleet.wait_until(lambda: "stays in force" in fleet.said(name))
     policy.write_text(
         policy.read_text().replace("  - {id: broken, kind: no_such_kind}\n", "").replace("ledger_*", "l*")
     )
-    _wait_until(lambda: "replaces" in fleet.said(name))
+    fleet.wait_until(lambda: "replaces" in fleet.said(name))
     more = [
         row._replace(value=(row.value or b"").replace(b"refund-", b"second-").replace(b"ev-", b"nd-")) for row in rows
     ]
@@ -115,10 +101,3 @@ def test_a_rule_that_looks_across_sessions_is_refused(fleet: Fleet, policy: Path
     name = fleet.start()
     assert fleet.workers[name].wait(60) == 2
     assert "wide (key: agent)" in fleet.said(name)
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
