@@ -12,6 +12,7 @@ from stream_guard.errors import DecodeError, Place, Problem, SinkError, StoreErr
 from stream_guard.hookspecs import hookimpl
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.line_log import LineLog
+from stream_guard.measures import Measure
 from stream_guard.model import (
     EVENT_KINDS,
     Alert,
@@ -63,6 +64,7 @@ __all__ = [
     "Hit",
     "Json",
     "LineLog",
+    "Measure",
     "Need",
     "NoState",
     "Outgoing",

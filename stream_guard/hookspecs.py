@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pluggy
 
+from stream_guard.measures import Similarity
 from stream_guard.ports import Answer, Decoder, Dialect, DiffAxis, Question, Sink
 from stream_guard.rule import RuleType
 
@@ -40,6 +41,11 @@ def stream_guard_dialects() -> Iterable[type[Dialect]]:  # type: ignore[empty-bo
 @hookspec
 def stream_guard_diff_axes() -> Iterable[type[DiffAxis]]:  # type: ignore[empty-body]
     """Return ways in which two recordings may differ."""
+
+
+@hookspec
+def stream_guard_similarities() -> Mapping[str, Similarity]:  # type: ignore[empty-body]
+    """Return measures of how alike two texts are, by name."""
 
 
 @hookspec(firstresult=True)

@@ -11,6 +11,7 @@ import pluggy
 
 from stream_guard import hookspecs
 from stream_guard.errors import PluginError
+from stream_guard.measures import Similarity
 from stream_guard.ports import Decoder, Dialect, DiffAxis, Sink
 from stream_guard.rule import RuleType
 from stream_guard.settings import Plugins
@@ -36,6 +37,7 @@ class Registry:
     sinks: Mapping[str, type[Sink]]
     dialects: Mapping[str, type[Dialect]]
     axes: Mapping[str, type[DiffAxis]]
+    similarities: Mapping[str, Similarity]
     plugins: tuple[PluginInfo, ...] = field(default=())
 
 
@@ -97,7 +99,8 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
 
 
 def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata.Distribution]) -> Registry:
-    tables: dict[str, dict[str, Any]] = {"rules": {}, "decoders": {}, "sinks": {}, "dialects": {}, "diff_axes": {}}
+    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities")
+    tables: dict[str, dict[str, Any]] = {what: {} for what in hooks}
     owners: dict[tuple[str, str], str] = {}
     infos = []
     # Sorted: entry-point order differs between machines, and nothing may depend on it.
@@ -127,6 +130,7 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata
         ordered["sinks"],
         ordered["dialects"],
         ordered["diff_axes"],
+        ordered["similarities"],
         tuple(infos),
     )
 

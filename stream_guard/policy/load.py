@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from stream_guard.errors import PolicyError, Problem
+from stream_guard.measures import SIMILARITIES
 from stream_guard.model import Json
 from stream_guard.patterns import TOOL_CLASSES
 from stream_guard.policy.agent_checks import check_agents, warn_of_unlisted
@@ -48,7 +49,11 @@ def load_policy(
     if form is None:
         raise PolicyError(report.in_order())
     classes = check_classes(form.tool_classes, report)
-    context: dict[str, Any] = {TOOL_CLASSES: classes, POLICY_FOLDER: None if folder is None else str(folder)}
+    context: dict[str, Any] = {
+        TOOL_CLASSES: classes,
+        POLICY_FOLDER: None if folder is None else str(folder),
+        SIMILARITIES: registry.similarities,
+    }
     builder = RuleBuilder(registry, report, context, native.slots)
     specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
     _check_together(rules, native.slots, report)

@@ -9,6 +9,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.errors import PluginError, Problem
+from stream_guard.measures import Similarity
 from stream_guard.model import Alert
 from stream_guard.ports import Answer, AxisValues, Decoder, Dialect, DiffAxis, Document, Question, Record, Sides, Sink
 from stream_guard.registry import PluginInfo, Registry, build_registry
@@ -130,6 +131,20 @@ def test_hook_stream_guard_diff_axes() -> None:
     registry, info = load(Bringer())
     assert registry.axes["length"] is Length
     assert info.provides == {"diff_axes": ("length",)}
+
+
+def test_hook_stream_guard_similarities() -> None:
+    def same_length(first: str, second: str) -> float:
+        return float(len(first) == len(second))
+
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_similarities(self) -> dict[str, Similarity]:
+            return {"length": same_length}
+
+    registry, info = load(Bringer())
+    assert registry.similarities["length"] is same_length
+    assert info.provides == {"similarities": ("length",)}
 
 
 def test_hook_stream_guard_judge() -> None:

@@ -1,0 +1,1 @@
+"""Contracts: does the agent keep its rules when the world breaks?"""

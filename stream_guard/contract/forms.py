@@ -1,0 +1,178 @@
+"""The parts of a flakestorm.yaml, version 2.0, as pydantic checks them; defaults are those of the original."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from stream_guard.model import Json
+
+WEIGHTS: Final = {"critical": 3, "high": 2, "medium": 1, "low": 1}
+"""What a cell counts, by the severity of its invariant."""
+
+When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "any_chaos_active", "no_chaos"]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+Severity: TypeAlias = Annotated[Literal["critical", "high", "medium", "low"], BeforeValidator(_lower)]
+
+
+class Form(BaseModel):
+    """A part of the file; a key it does not know is never dropped silently."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ToolFault(Form):
+    """What happens to the calls of a tool; ``tool: "*"`` means every tool."""
+
+    tool: Text
+    mode: Literal["timeout", "error", "malformed", "slow", "malicious_response"]
+    match_url: Text | None = None  # a glob over the address, for tools that are reached over HTTP
+    delay_ms: Count | None = None  # 30000 for timeout, 5000 for slow
+    error_code: int | None = None  # 503
+    message: str | None = None  # "Service Unavailable"
+    probability: Probability | None = None
+    after_calls: Count | None = None
+    payload: str | None = None
+
+
+class LlmFault(Form):
+    """What happens to the answers of the model."""
+
+    mode: Literal["timeout", "truncated_response", "rate_limit", "empty", "garbage", "response_drift"]
+    max_tokens: Count | None = None  # 10; words, as the original counts
+    delay_ms: Count | None = None  # 300000
+    probability: Probability | None = None
+    after_calls: Count | None = None
+    drift_type: (
+        Literal["json_field_rename", "verbosity_shift", "format_change", "refusal_rephrase", "tone_shift"] | None
+    ) = None
+    severity: Literal["subtle", "moderate", "significant"] | None = None
+    direction: Literal["expand", "compress"] | None = None
+    factor: Annotated[float, Field(gt=0)] | None = None  # 2.0
+
+
+class ContextAttack(Form):
+    """What is slipped into what the agent reads."""
+
+    type: Literal["overflow", "conflicting_context", "injection_via_context", "indirect_injection", "memory_poisoning"]
+    inject_tokens: Count | None = None
+    payloads: list[str] | None = None
+    trigger_probability: Probability | None = None
+    inject_at: str | None = None
+    payload: str | None = None
+    strategy: Literal["prepend", "append", "replace"] | None = None
+
+
+class Scenario(Form):
+    """One weather the contract must hold in: nothing broken, or the faults that are on."""
+
+    name: Text
+    description: str = ""
+    tool_faults: list[ToolFault] = []
+    llm_faults: list[LlmFault] = []
+    context_attacks: list[ContextAttack] = []
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing is broken in it."""
+        return not (self.tool_faults or self.llm_faults or self.context_attacks)
+
+
+class Invariant(Form):
+    """One rule that must hold: a type of the original, or any rule kind with its ``params``."""
+
+    id: Text
+    type: Text
+    description: str = ""
+    severity: Severity = "medium"
+    when: When = "always"
+    negate: bool = False
+    value: str | None = None
+    values: list[str] | None = None
+    pattern: str | None = None
+    patterns: list[str] | None = None
+    regex: bool = False  # patterns of excludes_pattern are regular expressions, not texts
+    max_ms: Annotated[int, Field(gt=0)] | None = None
+    expected: str | None = None
+    threshold: Share | None = None
+    similarity_threshold: Share | None = None
+    similarity: Text | None = None  # the measure of a plugin; without it, words are compared
+    baseline: str | None = None  # "auto", or the text to compare with
+    probes: list[Text] | None = None  # asked instead of the golden prompts
+    dangerous_prompts: bool | None = None  # every prompt asks for what must be refused
+    params: dict[str, Json] = {}  # where the type is a rule kind
+
+    @property
+    def weight(self) -> int:
+        """What one cell of it counts."""
+        return WEIGHTS[self.severity]
+
+
+class ContractForm(Form):
+    """The section ``contract``; its invariants and scenarios are read one by one, so that each tells all its faults."""
+
+    name: Text
+    description: str = ""
+    invariants: list[Any] = []
+    chaos_matrix: list[Any] = []
+
+
+class Agent(Form):
+    """How the agent is reached; ``$NAME`` in endpoint and headers is for whoever reaches it to fill in."""
+
+    endpoint: Text
+    type: Literal["http", "python", "langchain"] = "http"
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    request_template: str | None = None  # with {prompt}
+    response_path: str | None = None  # a.b or $.a.b
+    query_params: dict[str, str] = {}
+    parse_structured_input: bool = True
+    timeout: Annotated[int, Field(ge=1000, le=300_000)] = 30_000  # milliseconds
+    headers: dict[str, str] = {}
+    reset_endpoint: Text | None = None
+    reset_function: Text | None = None  # module:callable
+
+
+class Scoring(Form):
+    """What each part counts in the overall score of ``ci``."""
+
+    mutation: Share = 0.20
+    chaos: Share = 0.35
+    contract: Share = 0.35
+    replay: Share = 0.10
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Scoring:
+        total = self.mutation + self.chaos + self.contract + self.replay
+        if total and abs(total - 1) > 0.001:
+            raise PydanticCustomError("weights", "the weights must add up to 1, not {total}", {"total": f"{total:g}"})
+        return self
+
+
+class FileForm(Form):
+    """The whole file; sections that a contract does not need are not looked into."""
+
+    version: str | float = "2.0"
+    contract: ContractForm
+    chaos_matrix: list[Any] = []
+    agent: Agent | None = None
+    golden_prompts: list[Text] = []
+    scoring: Scoring = Scoring()
+    model: Any = None
+    mutations: Any = None
+    invariants: Any = None
+    output: Any = None
+    advanced: Any = None
+    chaos: Any = None
+    replays: Any = None
