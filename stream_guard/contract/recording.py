@@ -1,0 +1,97 @@
+"""Recording: what happens in a cell becomes events, and events become lines that every other command reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_guard.arguments import parse_json
+from stream_guard.errors import SettingsError, SourceError
+from stream_guard.model import Event, Json
+from stream_guard.ports import Decoder, Record
+
+MAX_TEXT: Final = 200_000  # characters of one text that are kept; what is longer is cut, and says so
+_MAX_VALUE: Final = 1_000_000  # bytes of one JSON value
+
+
+def clean(text: str) -> str:
+    """Return a text that can be written as UTF-8 and is not endless."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]} [{len(text) - MAX_TEXT} characters cut]"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def storable(value: Any) -> Json:
+    """Return a value as it will be read back: JSON as it is, anything else as its text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return clean(value)
+    try:
+        encoded = msgspec.json.encode(value)
+        if len(encoded) <= _MAX_VALUE:
+            return parse_json(encoded)
+    except (ValueError, TypeError, RecursionError):  # UnicodeEncodeError is a ValueError
+        pass
+    return clean(as_text(value))
+
+
+def as_text(value: Any) -> str:
+    """Return any value as a text: JSON where it can be, what Python says of it where not."""
+    try:
+        return json.dumps(value, default=str)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  # an object of the agent's: its own text may fail in any way
+        return f"<{type(value).__name__}>"
+
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    """Return events as lines of the native format."""
+    return b"".join([msgspec.json.encode(event) + b"\n" for event in events])
+
+
+def decode_events(lines: bytes, decoder: Decoder, origin: str) -> list[Event]:
+    """Return the events of recorded lines, read as any recording is."""
+    events: list[Event] = []
+    for number, line in enumerate(lines.splitlines(keepends=True), 1):
+        events += decoder.decode(Record(value=line, origin=origin, line=number))
+    return events
+
+
+class TraceFile:
+    """A file of recorded sessions; it must not be there yet, so that two runs never mix."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("xb")
+        except FileExistsError:
+            raise SettingsError(
+                f"{path} is there already; name a new file, so that two runs do not mix in one"
+            ) from None
+        except OSError as error:
+            raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, sessions: Sequence[bytes]) -> None:
+        """Append sessions; a full disk is an error, not a shorter recording."""
+        try:
+            self._file.writelines(sessions)
+            self._file.flush()
+        except OSError as error:
+            raise SourceError(f"cannot write {self.path}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

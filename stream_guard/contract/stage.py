@@ -1,0 +1,22 @@
+"""The cell that this process is driving, where wrapped tools and proxies find it.
+
+One for the whole process, because a tool that was wrapped when it was imported has nobody who could hand it one; and
+not one for each thread, because agents call tools from threads of their own. A process drives one cell at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_guard.contract.cell import Cell
+
+
+class Stage:
+    """What is played now: nothing, which means that wrapped tools and proxies only pass on, or one cell."""
+
+    def __init__(self) -> None:
+        self.cell: Cell | None = None
+        self.has_model = False  # whether calls of a model pass by here: a proxy stands, or a function is wrapped
+
+
+STAGE: Final = Stage()
