@@ -119,7 +119,7 @@ class Rule(Generic[P, S]):
     def on_user_message(self, message: UserMessage, state: S) -> Hit | None:
         """A person wrote something."""
 
-    def on_turn(self, turn: Turn, state: S) -> Hit | None:
+    def on_turn(self, turn: Turn, state: S) -> Hit | Unsure | None:
         """A model answered a request."""
 
     def on_tool_call(self, call: ToolCall, state: S) -> Hit | Unsure | None:

@@ -3,12 +3,15 @@
 import stream_guard as sg
 from stream_guard_rules.budget import MaxTotalTokens, MaxTurns
 from stream_guard_rules.calls import MustCall, MustCallOnce, MustCallOnly, NoCall
+from stream_guard_rules.completion import MaxLatency, MustComplete, MustHaveText
 from stream_guard_rules.confirmation import MustConfirmBefore
 from stream_guard_rules.consistency import MustRemainConsistent
 from stream_guard_rules.disclosure import NoLongQuote, NoPii
 from stream_guard_rules.followup import MustFollowup
 from stream_guard_rules.grounding import MustBeGrounded
+from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
+from stream_guard_rules.refusal import MustRefuse
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
 from stream_guard_rules.schema import MustMatchJsonSchema
 from stream_guard_rules.sequence import MustCallBefore
@@ -25,21 +28,26 @@ def stream_guard_rules() -> list[sg.RuleType]:
         LtlFormula,
         MaxCalls,
         MaxFailedCalls,
+        MaxLatency,
         MaxParallelCalls,
         MaxTextLength,
         MaxTotalTokens,
         MaxTurns,
         MustBeGrounded,
+        MustBeSimilar,
         MustCall,
         MustCallBefore,
         MustCallOnce,
         MustCallOnly,
+        MustComplete,
         MustConfirmBefore,
         MustFollowup,
+        MustHaveText,
         MustIncludeText,
         MustIncludeTextEach,
         MustMatchJsonSchema,
         MustMatchText,
+        MustRefuse,
         MustRemainConsistent,
         NoCall,
         NoLongQuote,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, Literal, TypeAlias
 
 import re2
@@ -34,8 +34,11 @@ def _is_ssn(text: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
+    """Whether it is an address of a machine: octets in range, and no number of a release."""
+    if _VERSION.match(text) is not None or not _digits(text):  # `a::b` is more likely code
+        return False
     try:
-        IPv4Address(text)
+        IPv6Address(text) if ":" in text else IPv4Address(text)
     except AddressValueError:
         return False
     return True
@@ -54,6 +57,9 @@ def _is_phone(text: str) -> bool:
     return 7 <= len(_digits(text)) <= 15
 
 
+# A release has four numbers too; what stands before them tells.
+_VERSION: Final = re2.compile(r"(?i)(?:version|release|build|v)\b")
+
 # Candidates are cheap and linear; whether one is real is then worked out.
 _PATTERNS: Final[dict[PiiType, str]] = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}",
@@ -63,7 +69,10 @@ _PATTERNS: Final[dict[PiiType, str]] = {
     ),
     "card": r"\b[2-6](?:[ -]?[0-9]){12,18}\b",
     "ssn": r"\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b",
-    "ip": r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b",
+    "ip": (
+        r"(?:\b(?i:version|release|build|v)[ .:]{0,2})?\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b"
+        r"|(?:\b[0-9A-Fa-f]{1,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}|::)[0-9A-Fa-f]{1,4}\b"
+    ),
     "iban": r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{2,4}){3,8}\b",
 }
 _REAL: Final[dict[PiiType, Callable[[str], bool]]] = {

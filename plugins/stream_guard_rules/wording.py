@@ -13,6 +13,7 @@ class MustMatchTextParams(sg.Params):
 
     pattern: sg.Regex = Field(description="a regular expression (RE2) that the text must match somewhere")
     each: bool = Field(default=True, description="true: every response with a text; false: one response is enough")
+    empty: bool = Field(default=False, description="true: a response without a text is judged like any other")
 
 
 class MatchState(sg.State):
@@ -25,7 +26,7 @@ class MatchState(sg.State):
 class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
     """Every response with a text must match ``pattern``, or at least one of the session's.
 
-    A response that only calls tools has no text and is not judged.
+    A response that only calls tools has no text and is not judged, unless ``empty`` asks for it.
     """
 
     kind = "must_match_text"
@@ -57,7 +58,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
 
     def on_turn(self, turn: sg.Turn, state: MatchState) -> sg.Hit | None:
         """Look at the text."""
-        if not turn.text.strip():
+        if not self.params.empty and not turn.text.strip():
             return None
         matches = self.params.pattern.search(turn.text) is not None
         if not self.params.each:

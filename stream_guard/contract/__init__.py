@@ -1,1 +1,1 @@
-"""Contracts: does the agent keep its rules when the world breaks?"""
+"""Contracts: whether the agent keeps its rules when the world breaks."""

@@ -1,0 +1,149 @@
+"""Rules about whether there is an answer at all, and how long it took."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Final
+
+import re2
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.texts import shown
+
+# What a reader sees: no separator, no control, and no mark that only formats, such as a zero-width space.
+_VISIBLE: Final = r"[^\s\p{Z}\p{C}]"
+
+
+def failure_of(turn: sg.Turn) -> str:
+    """Return why the turn has no answer, or nothing when it has one."""
+    error = turn.response.get("error")
+    if error:
+        return shown(error)
+    return "the model or the agent failed" if turn.response.get("stop_reason") == "error" else ""
+
+
+class WaitingState(sg.State):
+    """Whether somebody asked and has had no answer yet."""
+
+    waiting: bool = False
+
+
+class MustComplete(sg.Rule[sg.Params, WaitingState]):
+    """Every response must have come without an error, and every user's message must have a response.
+
+    A response has failed when its ``stop_reason`` is ``error`` or it carries an ``error``.
+    """
+
+    kind = "must_complete"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="a response that failed is a hit",
+            params={},
+            trace=[{"user": "hello"}, {"turn": None, "response": {"error": "HTTP 503"}, "stop": "error"}],
+            hits=[1],
+        ),
+        sg.Example(
+            claim="a message that nobody answers is a hit at the end",
+            params={},
+            trace=[{"turn": "hello"}, {"user": "are you there?"}, {"end": "closed"}],
+            hits=["end"],
+        ),
+        sg.Example(
+            claim="an answer is silent, an empty one too",
+            params={},
+            trace=[{"user": "hello"}, {"turn": ""}, {"end": "closed"}],
+            hits=[],
+        ),
+    )
+
+    def on_user_message(self, _message: sg.UserMessage, state: WaitingState) -> None:
+        """Wait for the answer."""
+        state.waiting = True
+
+    def on_turn(self, turn: sg.Turn, state: WaitingState) -> sg.Hit | None:
+        """Look for an error."""
+        state.waiting = False
+        why = failure_of(turn)
+        return sg.Hit(f"the response failed: {why}", {"error": why}) if why else None
+
+    def on_ungated(self, event: sg.Event, state: WaitingState) -> None:
+        """Let a response outside the gate be the answer."""
+        state.waiting = isinstance(event, sg.UserMessage)
+
+    def on_session_end(self, _end: sg.SessionEnd, state: WaitingState) -> sg.Hit | None:
+        """Fire when nobody answered the last message."""
+        return sg.Hit("the session ended before the user had an answer") if state.waiting else None
+
+
+class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
+    """Every response must have a text that a reader can see.
+
+    White space is none, and neither are marks of no width. A response that only calls tools is a hit too: gate the
+    rule where responses may do that.
+    """
+
+    kind = "must_have_text"
+    examples = (
+        sg.Example(
+            claim="white space is no text",
+            params={},
+            trace=[{"turn": " \n\t "}, {"turn": "\u00a0\u200b"}, {"turn": ""}],
+            hits=[0, 1, 2],
+        ),
+        sg.Example(claim="one character is a text", params={}, trace=[{"turn": " . "}], hits=[]),
+    )
+
+    def __init__(self, params: sg.Params) -> None:
+        super().__init__(params)
+        self._visible = re2.compile(_VISIBLE)
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look for a character that can be seen."""
+        if self._visible.search(turn.text.encode("utf-8", "replace")) is not None:
+            return None
+        return sg.Hit("the response has no text", {"characters": len(turn.text)})
+
+
+class MaxLatencyParams(sg.Params):
+    """Parameters of ``max_latency``."""
+
+    max_ms: int = Field(gt=0, description="milliseconds that are still fine")
+
+
+class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
+    """No response may take longer than ``max_ms`` milliseconds.
+
+    Read from the response's ``latency_ms``; where the source does not give it, the rule cannot judge.
+    """
+
+    kind = "max_latency"
+    examples = (
+        sg.Example(
+            claim="a response that took longer is a hit",
+            params={"max_ms": 1000},
+            trace=[{"turn": "a", "response": {"latency_ms": 1000.4}}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="the limit itself is fine",
+            params={"max_ms": 1000},
+            trace=[{"turn": "a", "response": {"latency_ms": 1000}}],
+            hits=[],
+        ),
+    )
+
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
+        """Compare the time with the limit."""
+        taken = turn.response.get("latency_ms")
+        if isinstance(taken, bool) or not isinstance(taken, int | float) or isnan(taken):
+            return sg.Unsure("unevaluable")
+        if taken <= self.params.max_ms:
+            return None
+        evidence = {"latency_ms": taken, "max_ms": self.params.max_ms}
+        return sg.Hit(f"the response took {taken:,.10g} ms, and {self.params.max_ms:,} are allowed", evidence)
