@@ -35,7 +35,7 @@ class ModelUnavailableError(ConnectionError):
 
 def model(function: Function) -> Function:
     """Return the function, plain or ``async``, as a model that scenarios can break."""
-    STAGE.has_model = True
+    STAGE.is_model_wrapped = True
 
     if inspect.iscoroutinefunction(function):
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -58,7 +58,7 @@ def as_text(value: Any) -> str:
 
 def encode_events(events: Iterable[Event]) -> bytes:
     """Return events as lines of the native format."""
-    return b"".join([msgspec.json.encode(event) + b"\n" for event in events])
+    return b"".join([_line(event) for event in events])
 
 
 def decode_events(lines: bytes, decoder: Decoder, origin: str) -> list[Event]:
@@ -67,6 +67,27 @@ def decode_events(lines: bytes, decoder: Decoder, origin: str) -> list[Event]:
     for number, line in enumerate(lines.splitlines(keepends=True), 1):
         events += decoder.decode(Record(value=line, origin=origin, line=number))
     return events
+
+
+def _silent(kind: type[Event]) -> list[tuple[str, Any]]:
+    """Return the fields of a kind of event, each with the value that need not be written."""
+    return [
+        (field.name, field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default)
+        for field in msgspec.structs.fields(kind)
+    ]
+
+
+_SILENT: Final = {kind: _silent(kind) for kind in get_args(Event)}
+
+
+def _line(event: Event) -> bytes:
+    """Write an event without what goes without saying: people open these files."""
+    kept: dict[str, Any] = {"kind": event.__struct_config__.tag}
+    for name, silent in _SILENT[type(event)]:
+        value = getattr(event, name)
+        if value != silent:
+            kept[name] = value
+    return msgspec.json.encode(kept) + b"\n"
 
 
 class TraceFile:

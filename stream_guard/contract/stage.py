@@ -16,7 +16,13 @@ class Stage:
 
     def __init__(self) -> None:
         self.cell: Cell | None = None
-        self.has_model = False  # whether calls of a model pass by here: a proxy stands, or a function is wrapped
+        self.is_model_wrapped = False
+        self.is_model_proxied = False
+
+    @property
+    def has_model(self) -> bool:
+        """Whether calls of a model pass by here."""
+        return self.is_model_wrapped or self.is_model_proxied
 
 
 STAGE: Final = Stage()

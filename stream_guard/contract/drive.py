@@ -1,0 +1,189 @@
+"""Driving: every prompt under every scenario becomes one recorded session, and each starts from a clean agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from stream_guard.contract.agent import Agent
+from stream_guard.contract.cell import Cell
+from stream_guard.contract.document import Contract
+from stream_guard.contract.forms import Agent as AgentForm
+from stream_guard.contract.forms import Scenario
+from stream_guard.contract.labels import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE
+from stream_guard.contract.python_agent import PythonAgent
+from stream_guard.contract.recording import encode_events
+from stream_guard.contract.stage import STAGE, Stage
+from stream_guard.contract.storm import Storm
+from stream_guard.errors import SettingsError, StreamGuardError
+
+if TYPE_CHECKING:
+    from stream_guard.contract.background import Background
+
+TOOLS_VARIABLE: Final = "STREAM_GUARD_TOOLS_URL"
+MODEL_VARIABLE: Final = "OPENAI_BASE_URL"
+CALM: Final = Scenario(name="baseline")
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """One session to be: a prompt, the weather it is asked in, and what the recording says about it."""
+
+    session_id: str
+    scenario: Scenario
+    prompt: str
+    labels: dict[str, str]
+    seed: str
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent is reached, and what stands behind the proxies it calls."""
+
+    agent: AgentForm
+    tools: Mapping[str, str] = {}
+    model: str = ""
+    port: int = 0
+
+    @property
+    def is_http(self) -> bool:
+        """Whether the agent is another process."""
+        return self.agent.type == "http"
+
+
+def plan(contract: Contract, *, run_id: str, seed: int = 0, repeat: int = 1) -> list[Unit]:
+    """Return the sessions that a contract asks for: baselines first, then scenario by scenario.
+
+    Invariants that ask the same prompt share its session: they judge the same words, and the agent is asked once.
+    """
+    prompts = list(dict.fromkeys(prompt for item in contract.invariants for prompt in contract.prompts(item)))
+    if not prompts:
+        raise SettingsError(f"{contract.file or 'the contract'} asks nothing: give it golden_prompts, or probes")
+    compared = {
+        prompt
+        for item in contract.invariants
+        if item.type == "behavior_unchanged" and item.baseline in {None, "auto"}
+        for prompt in contract.prompts(item)
+    }
+    weathers = [(CALM, {BASELINE: TRUE}, [prompt for prompt in prompts if prompt in compared])]
+    weathers += [(scenario, {}, prompts) for scenario in contract.scenarios]
+    return [
+        Unit(
+            session_id=f"{run_id}-{number}-{prompts.index(prompt)}-{repetition}",
+            scenario=scenario,
+            prompt=prompt,
+            labels={SCENARIO: scenario.name, PROMPT: prompt, REPETITION: str(repetition), **extra},
+            seed=f"{seed}/{scenario.name}/{repetition}/{prompt}",
+        )
+        for number, (scenario, extra, asked) in enumerate(weathers)
+        for prompt in asked
+        for repetition in range(repeat)
+    ]
+
+
+class Player:
+    """An agent and the proxies around it, ready to be driven; one cell at a time."""
+
+    def __init__(self, setup: Setup, stage: Stage = STAGE) -> None:
+        self._stage = stage
+        self._background: Background | None = None
+        self.url = ""  # where the proxies are, "" without any
+        if setup.is_http or setup.tools or setup.model:
+            from stream_guard.contract.background import Background  # noqa: PLC0415  # an extra, and slow to load
+
+            self._background = Background()
+        try:
+            if self._background is not None and (setup.tools or setup.model):
+                self.url = self._background.open_proxies(stage, setup.tools, setup.model, setup.port)
+                stage.is_model_proxied = bool(setup.model)
+            self.agent = self._open_agent(setup)
+        except BaseException:
+            self._close_background()
+            raise
+
+    def play(self, unit: Unit) -> bytes:
+        """Drive one session, and return it as lines; ResetError when the agent cannot be made clean before."""
+        if self.agent.can_reset:
+            self.agent.reset()
+        storm = Storm(unit.scenario, unit.seed, has_model=self._stage.has_model)
+        cell = Cell(unit.session_id, unit.labels, storm)
+        prompt = cell.begin(unit.prompt)
+        self._stage.cell = cell
+        try:
+            answer = self.agent.ask(prompt)
+        finally:
+            self._stage.cell = None
+        return encode_events(cell.end(answer.text, answer.latency_ms, answer.error))
+
+    def is_stateful(self, prompt: str) -> bool:
+        """Whether the agent answers the same prompt in two ways, in calm weather; an error says nothing."""
+        first, second = self.agent.ask(prompt), self.agent.ask(prompt)
+        return not (first.error or second.error) and first.text.strip() != second.text.strip()
+
+    def close(self) -> None:
+        """Release agent and proxies."""
+        self.agent.close()
+        self._close_background()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_agent(self, setup: Setup) -> Agent:
+        if self._background is not None and setup.is_http:
+            from stream_guard.contract.http_agent import HttpAgent  # noqa: PLC0415  # an extra, and slow to load
+
+            return HttpAgent(setup.agent, self._background)
+        # Before the agent is imported: modules read their settings then.
+        if setup.tools:
+            os.environ[TOOLS_VARIABLE] = f"{self.url}/tools"
+        if setup.model:
+            os.environ[MODEL_VARIABLE] = f"{self.url}/v1"
+        return PythonAgent(setup.agent)
+
+    def _close_background(self) -> None:
+        self._stage.is_model_proxied = False
+        if self._background is not None:
+            self._background.close()
+
+
+def check_workers(setup: Setup, workers: int) -> None:
+    """Raise SettingsError where more than one worker would let cells share a state."""
+    if workers > 1 and setup.is_http:
+        raise SettingsError(
+            "--workers needs a Python agent: an HTTP agent is one process, and a reset for one cell hits the others"
+        )
+    if workers > 1 and not setup.agent.reset_function:
+        raise SettingsError("--workers needs agent.reset_function, so that every worker can start each cell clean")
+
+
+def play_in_processes(setup: Setup, units: Sequence[Unit], workers: int) -> Iterator[bytes]:
+    """Yield the sessions in order, driven by processes that share nothing: agent, proxies and resets are their own."""
+    check_workers(setup, workers)
+    own = msgspec.structs.replace(setup, port=0)  # each has proxies of its own
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (own, list(sys.path))) as pool:
+        yield from pool.map(_play, units)
+
+
+_PLAYERS: Final[list[Player | StreamGuardError]] = []  # of a worker process: one, or why there is none
+
+
+def _start(setup: Setup, path: list[str]) -> None:
+    sys.path[:] = path
+    try:
+        _PLAYERS.append(Player(setup))
+    except StreamGuardError as error:  # told by the first cell: a pool only says that its worker died
+        _PLAYERS.append(error)
+
+
+def _play(unit: Unit) -> bytes:
+    player = _PLAYERS[0]
+    if isinstance(player, StreamGuardError):
+        raise player
+    return player.play(unit)
