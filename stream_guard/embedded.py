@@ -107,6 +107,7 @@ class EmbeddedRunner:
             if stopped():
                 break
         else:
+            self._pipeline.finish(self._found)
             self._table.end_all(self._found)
         self.commit()
 

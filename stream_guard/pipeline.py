@@ -16,7 +16,7 @@ from typing import Protocol
 from stream_guard.counts import Counts
 from stream_guard.errors import DecodeError
 from stream_guard.model import Finding
-from stream_guard.ports import Decoder, Record
+from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 
 
@@ -31,7 +31,8 @@ class Pipeline:
     """One partition's worth of work: records in, findings out, nothing lost silently."""
 
     def __init__(self, decoder: Decoder, table: SessionTable, undertaker: Undertaker, counts: Counts) -> None:
-        self._decode = decoder.decode
+        self._decoder = decoder.remember(table.memory) if isinstance(decoder, HoldingDecoder) else decoder
+        self._decode = self._decoder.decode
         self._feed = table.feed
         self._undertaker = undertaker
         self._counts = counts
@@ -48,3 +49,9 @@ class Pipeline:
             except DecodeError as error:
                 self._undertaker.bury(record, str(error))
         self._counts.records += count
+
+    def finish(self, out: list[Finding]) -> None:
+        """Judge what the decoder holds back: nothing more will come. Whoever calls this ends the sessions next."""
+        if isinstance(self._decoder, HoldingDecoder):
+            for event in self._decoder.finish():
+                self._feed(event, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -45,6 +45,48 @@ class Decoder(Protocol):
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the record's events in order; raise DecodeError, and nothing else, whatever the bytes."""
+
+
+@runtime_checkable
+class ConfiguredDecoder(Protocol):
+    """A decoder that more can be said about than whether keys may stand twice."""
+
+    @classmethod
+    def configure(cls, decode: Any) -> Decoder:
+        """Return a decoder as the section ``decode`` of the settings wants it, or raise SettingsError."""
+
+
+class Memory(Protocol):
+    """What a decoder remembers between records: rows under names of its own, saved together with the sessions."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return what was put last, or None."""
+
+    def put(self, name: str, blob: bytes, at: float) -> None:
+        """Keep the bytes; ``at`` orders the rows when they are listed."""
+
+    def drop(self, name: str) -> None:
+        """Forget the row."""
+
+    def rows(self) -> Iterator[str]:
+        """Yield the names of all rows, in the order of ``at`` (used once, at the start)."""
+
+    def part(self, name: str) -> Memory:
+        """Return a memory of its own inside this one."""
+
+
+@runtime_checkable
+class HoldingDecoder(Protocol):
+    """A decoder that may hold events back until a later record says whose they are."""
+
+    def remember(self, memory: Memory) -> Decoder:
+        """Return a decoder like this one that holds back, and remembers in ``memory``; this one tells all at once."""
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return what has waited long enough now that so much time passed in which no record came."""
+
+    def finish(self) -> Sequence[Event]:
+        """Return all that is held back: nothing more will come."""
 
 
 class Store(Protocol):

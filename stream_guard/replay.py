@@ -102,6 +102,7 @@ class Reader:
     def finish(self) -> Batch:
         """Judge what is still open: nothing more will come."""
         found: list[Finding] = []
+        self._pipeline.finish(found)
         self._table.end_all(found)
         return self._batch([(END, finding) for finding in found])
 

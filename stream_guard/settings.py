@@ -64,6 +64,11 @@ class Decode(Section):
     strict_keys: bool = Field(
         default=True, description="refuse an object that has a key twice; one more pass over every record"
     )
+    trace_wait: Duration = Field(
+        default=60.0,
+        ge=0,
+        description="how long, in event time, spans wait for the one that names their conversation",
+    )
 
 
 class Sessions(Section):

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import Decoder, Record
+from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Sieve:
     def __init__(
         self, decoder: Decoder, share: Share | None = None, span: Span | None = None, pacer: Pacer | None = None
     ) -> None:
-        self._decode = decoder.decode
+        self._decoder = decoder
         self._share = share or Share()
         self._span = span or Span()
         self._pacer = pacer
@@ -80,11 +80,27 @@ class Sieve:
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that are wanted; a record nobody can read is refused by the first share alone."""
         try:
-            events = self._decode(record)
+            return self._sift(self._decoder.decode(record))
         except DecodeError:
             if self._share.number == 0:
                 raise
             return ()
+
+    def remember(self, memory: Memory) -> Sieve:
+        """Let the decoder hold back what it does not know the session of yet."""
+        if isinstance(self._decoder, HoldingDecoder):
+            self._decoder = self._decoder.remember(memory)
+        return self
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return what is wanted of what has waited long enough."""
+        return self._sift(self._decoder.elapse(seconds)) if isinstance(self._decoder, HoldingDecoder) else ()
+
+    def finish(self) -> Sequence[Event]:
+        """Return what is wanted of what was held back."""
+        return self._sift(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
+
+    def _sift(self, events: Sequence[Event]) -> Sequence[Event]:
         kept = []
         for event in events:
             if not self._share.holds(event.session_id):

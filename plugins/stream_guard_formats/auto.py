@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, Self
 
 from stream_guard import DecodeError, Event, Record
 from stream_guard_formats.agentdojo import AgentDojoDecoder
@@ -20,6 +21,7 @@ from stream_guard_formats.openinference import OpenInferenceDecoder
 from stream_guard_formats.otlp import OtlpJsonDecoder
 from stream_guard_formats.reading import read_json
 from stream_guard_formats.steps import StepsDecoder
+from stream_guard_formats.stitching import Memory
 from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
 READERS: Final[Mapping[str, type[Any]]] = {
@@ -51,8 +53,35 @@ class AutoDecoder:
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         self._strict = strict_keys
-        self._decoders = {name: reader(strict_keys=strict_keys) for name, reader in READERS.items()}
+        self._decoders: dict[str, Any] = {name: reader(strict_keys=strict_keys) for name, reader in READERS.items()}
         self._met: set[str] = set()
+
+    @classmethod
+    def configure(cls, decode: Any) -> Self:
+        """Return a decoder as the settings of the section ``decode`` want it."""
+        found = cls(strict_keys=decode.strict_keys)
+        found.put(OtlpJsonDecoder.configure(decode))
+        return found
+
+    def put(self, otlp: OtlpJsonDecoder) -> None:
+        """Read OTLP with this decoder."""
+        self._decoders = {**self._decoders, "otlp-json": otlp}
+
+    def remember(self, memory: Memory) -> Self:
+        """Return a decoder like this one that holds spans back, and remembers in ``memory``."""
+        found = copy(self)
+        found.put(self._decoders["otlp-json"].remember(memory))
+        return found
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return what has waited long enough now that so much time passed in which no record came."""
+        waited: Sequence[Event] = self._decoders["otlp-json"].elapse(seconds)
+        return waited
+
+    def finish(self) -> Sequence[Event]:
+        """Return all that is held back: nothing more will come."""
+        held: Sequence[Event] = self._decoders["otlp-json"].finish()
+        return held
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return what the likeliest decoder makes of the record, or raise DecodeError."""

@@ -32,6 +32,10 @@ class Conversation:
         self.labels = labels or {}
         self._times: dict[str, int] = {}
 
+    def count_ids(self, times: dict[str, int]) -> None:
+        """Go on from how often each id was given before, and keep count there."""
+        self._times = times
+
     def user(self, made_from: Json, text: str, **header: Any) -> None:
         """Add what a person wrote."""
         self.events.append(UserMessage(**self._header("u", made_from, header), text=text))

@@ -21,7 +21,7 @@ from stream_guard.kafka_dead_letters import KafkaDeadLetters
 from stream_guard.metrics import Metrics
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Sink
+from stream_guard.ports import ConfiguredDecoder, Decoder, Sink
 from stream_guard.registry import Registry
 from stream_guard.reload import ReloadingPolicy
 from stream_guard.sessions.stores import CheckpointStore, MemoryStore
@@ -160,7 +160,10 @@ def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
     """Return the decoder of a format, or raise SettingsError that lists the formats there are."""
     if form not in registry.decoders:
         raise SettingsError(f"unknown format {form!r}; installed: {', '.join(registry.decoders)}")
-    return registry.decoders[form](strict_keys=settings.decode.strict_keys)
+    kind = registry.decoders[form]
+    if issubclass(kind, ConfiguredDecoder):
+        return kind.configure(settings.decode)
+    return kind(strict_keys=settings.decode.strict_keys)
 
 
 def open_sink(text: str, registry: Registry, settings: Settings, position: int | None = None) -> Sink:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -13,10 +14,11 @@ from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies
 from stream_guard.cli.check import FindingFormat
 from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
 from stream_guard.dead_letters import DeadLetters
-from stream_guard.errors import DecodeError, SettingsError
+from stream_guard.errors import SettingsError
 from stream_guard.model import Alert, Event
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Source
+from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.settings import Sessions
 from stream_guard.sieve import Span
 
@@ -53,13 +55,9 @@ def _read(labels: Path) -> bytes:
 
 
 def _events(source: Source, decoder: Decoder, span: Span, letters: DeadLetters) -> Iterator[Event]:
-    for record in source:
-        if record is None:
-            continue
-        try:
-            yield from (event for event in decoder.decode(record) if span.holds(event.time))
-        except DecodeError as error:
-            letters.bury(record, str(error))
+    decoder = holding(decoder)
+    events = chain(decode_records(source, decoder, letters.bury), decode_rest(decoder))
+    yield from (event for event in events if span.holds(event.time))
 
 
 def _show(result: Backtest) -> None:

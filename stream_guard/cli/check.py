@@ -98,6 +98,7 @@ def judge(
         finally:
             source.close()
         table.relieve()
+    pipeline.finish(found)
     table.end_all(found)
     return found
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -14,10 +16,12 @@ from stream_guard.cli.assembly import make_decoder
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
-from stream_guard.errors import DecodeError, SettingsError
+from stream_guard.errors import SettingsError
 from stream_guard.model import Event
+from stream_guard.ports import Record
+from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.registry import build_registry
-from stream_guard.settings import load_settings
+from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
 
 
@@ -43,29 +47,35 @@ def convert(
 ) -> None:
     """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
     settings = load_settings(settings_file)
-    decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
+    decoder = holding(make_decoder(source_format, build_registry(settings.plugins), settings))
     letters = DeadLetters(dead_letters, Counts(), format_name=source_format)
-    records = events = 0
+    reading, events = _Reading(traces, settings), 0
     with ExitStack() as opened:
         opened.callback(letters.close)
         out = _open(output, opened)
-        for trace in traces:
-            source = open_source(trace, limits=settings.decode, kafka=settings.kafka)
-            opened.callback(source.close)
-            for record in source:
-                if record is None:
-                    continue
-                records += 1
-                try:
-                    found = decoder.decode(record)
-                except DecodeError as error:
-                    letters.bury(record, str(error))
-                    continue
-                events += len(found)
-                out.write(b"".join(native_line(event) for event in found))
-    typer.echo(f"{records} records, {events} events, {letters.total} could not be read", err=True)
+        for event in chain(decode_records(reading, decoder, letters.bury), decode_rest(decoder)):
+            events += 1
+            out.write(native_line(event))
+    typer.echo(f"{reading.records} records, {events} events, {letters.total} could not be read", err=True)
     if letters.total:
         raise typer.Exit(INCONCLUSIVE)
+
+
+class _Reading:
+    """The records of all traces, one after the other, counted."""
+
+    def __init__(self, traces: Sequence[str], settings: Settings) -> None:
+        self._traces = traces
+        self._settings = settings
+        self.records = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        for trace in self._traces:
+            with closing(open_source(trace, limits=self._settings.decode, kafka=self._settings.kafka)) as source:
+                for record in source:
+                    if record is not None:
+                        self.records += 1
+                        yield record
 
 
 def native_line(event: Event) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,10 @@ from stream_guard.cli.assembly import make_decoder
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, INFRASTRUCTURE
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
-from stream_guard.errors import DecodeError, SettingsError
+from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.policy.load import load_policy
+from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
@@ -120,18 +122,10 @@ def read_events(
     """Yield the events of a file, or of every file of a folder; what cannot be read becomes a dead letter."""
     for place in _files(target):
         name = "agentlog" if form == "auto" and _is_agentlog(place) else form
-        decoder = make_decoder(name, registry, settings)
-        source = open_source(place, limits=settings.decode, kafka=settings.kafka)
-        try:
-            for record in source:
-                if record is None:
-                    continue
-                try:
-                    yield from decoder.decode(record)
-                except DecodeError as error:
-                    letters.bury(record, str(error))
-        finally:
-            source.close()
+        decoder = holding(make_decoder(name, registry, settings))
+        with closing(open_source(place, limits=settings.decode, kafka=settings.kafka)) as source:
+            yield from decode_records(source, decoder, letters.bury)
+        yield from decode_rest(decoder)
 
 
 def _files(target: str) -> list[str]:

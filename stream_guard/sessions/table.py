@@ -25,6 +25,7 @@ from stream_guard.model import Event, SessionEnd
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.ended import is_ended_row
+from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import Sessions as Limits
@@ -43,6 +44,7 @@ class SessionTable:
         shared_clock: bool = True,
     ) -> None:
         self.store = store
+        self.memory = DecoderMemory(store)
         self.counts = counts
         self.limits = limits or Limits()
         self.shared_clock = shared_clock
@@ -79,7 +81,7 @@ class SessionTable:
 
     def _restore(self) -> None:
         for session_id, deadline in self.store.deadlines():
-            if is_ended_row(session_id):
+            if is_ended_row(session_id) or is_memory_row(session_id):
                 continue
             self.counts.sessions += 1
             if deadline is not None:
@@ -335,7 +337,7 @@ class SessionTable:
         known = {*self._touched, *self._clean}
         yield from known
         stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
-        yield from (session_id for session_id in stored if not is_ended_row(session_id))
+        yield from (one for one in stored if not is_ended_row(one) and not is_memory_row(one))
 
     def states_of(self, session_id: str) -> list[State]:
         """Return the rules' states of a session, for tests and for explanations."""
@@ -345,7 +347,7 @@ class SessionTable:
     @property
     def changed(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self._touched)
+        return bool(self._touched) or self.memory.changed
 
     def relieve(self) -> None:
         """Pack sessions away when there are more in memory than the limit says."""
@@ -356,6 +358,7 @@ class SessionTable:
         """Hand every session that changed to the store, and let go of what is too much for the memory."""
         for session_id, session in self._touched.items():
             self.store.put(session_id, pack(session, self.engine), self._deadline(session))
+        self.memory.flush()
         self._clean.update(self._touched)
         self._touched.clear()
         surplus = len(self._clean) - self.limits.in_memory

@@ -10,7 +10,7 @@ from stream_guard.engine import Engine
 from stream_guard.errors import DecodeError
 from stream_guard.model import Finding
 from stream_guard.pipeline import Undertaker
-from stream_guard.ports import Decoder, Record
+from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
 from stream_guard.stream.rows import topic_tag
@@ -31,11 +31,12 @@ class Partition:
         now: Callable[[], float],
     ) -> None:
         self._store = store
-        self._decode = decoder.decode
         self._undertaker = undertaker
         self._now = now
         self._lateness = engine.policy.max_out_of_orderness
         self._table = SessionTable(engine, store, engine.counts, limits)
+        self._decoder = decoder.remember(self._table.memory) if isinstance(decoder, HoldingDecoder) else decoder
+        self._decode = self._decoder.decode
         self._counts: Counts = engine.counts
         self._active = now()  # the time of the day at which something last came
         self._base = self._active  # the time of the day at which the watermark stood where it stands
@@ -87,9 +88,14 @@ class Partition:
         The caller knows that everything there is has been judged.
         """
         now, table = self._now(), self._table
-        if now - self._active < grace or table.watermark == -inf:
+        if now - self._active < grace:
             return False
-        table.advance(table.watermark + max(0.0, now - self._base), out)
+        passed = max(0.0, now - self._base)
+        if isinstance(self._decoder, HoldingDecoder):
+            for event in self._decoder.elapse(passed):
+                table.feed(event, out)
+        if table.watermark > -inf:
+            table.advance(table.watermark + passed, out)
         self._base = now
         return self._table.changed or self._store.changed
 
