@@ -47,14 +47,14 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 
 def _rows_of(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Find the cases in an object: a list of them, objects by name, or the object itself."""
+    """Find the cases in an object: lists of them, objects by name, or the object itself."""
     inner = data.get("cases", data)
     if isinstance(inner, list):
         return inner
     if inner and all(isinstance(value, dict) for value in inner.values()):
         return [{"name": name, **value} for name, value in inner.items()]
-    listed = (value for value in inner.values() if isinstance(value, list) and value and isinstance(value[0], dict))
-    return next(listed, [inner])
+    listed = [value for value in inner.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    return [row for rows in listed for row in rows] or [inner]
 
 
 def expect(what: str, got: object, wanted: object) -> None:

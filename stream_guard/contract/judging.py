@@ -1,0 +1,162 @@
+"""From what the rules found in each session to the state of a cell, with the reason and the place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from stream_guard.contract.compiling import Compiled
+from stream_guard.contract.document import Contract
+from stream_guard.contract.forms import Invariant
+from stream_guard.contract.matrix import Cell, State
+from stream_guard.contract.recorded import Recorded, answer_text
+from stream_guard.contract.weather import Weather, holds
+from stream_guard.model import Finding, Turn
+from stream_guard.policy.wording import printable, show
+from stream_guard.redact import redact_text
+
+Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
+
+
+@dataclass(slots=True)
+class SessionVerdicts:
+    """What the rules said about one session, by their position in the policy."""
+
+    found: dict[int, Finding] = field(default_factory=dict)  # the first finding of each rule
+    unjudged: set[int] = field(default_factory=set)  # rules that lacked something, or failed
+
+
+class _Said(NamedTuple):
+    """What one session means for one invariant."""
+
+    outcome: Outcome
+    reason: str
+    session: Recorded | None = None
+    event_id: str = ""
+
+
+class Judge:
+    """Decides cells, one at a time."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        compiled: Compiled,
+        verdicts: Mapping[str, SessionVerdicts],
+        baselines: frozenset[str],
+        baseline_scenario: str,
+    ) -> None:
+        self._contract = contract
+        self._compiled = compiled
+        self._verdicts = verdicts
+        self._baselines = baselines
+        self._baseline_scenario = baseline_scenario
+
+    def cell(self, invariant: Invariant, weather: Weather) -> Cell:
+        """Return the cell of an invariant in a scenario."""
+        sessions = [one for one in weather.sessions if serves(self._contract, invariant, one)]
+        if why := self._not_applicable(invariant, weather, sessions):
+            return _cell(invariant, weather, State.NOT_APPLICABLE, _Said(State.PASS, why), 0)
+        asked = [one for one in sessions if holds(invariant.when, weather.scenario, one)]
+        said = [self._judge(invariant, session) for session in asked]
+        said += self._missing(invariant, sessions)
+        for outcome in (State.FAIL, State.INCONCLUSIVE):
+            decided = next((one for one in said if one.outcome is outcome), None)
+            if decided is not None:
+                return _cell(invariant, weather, outcome, decided, len(asked))
+        if weather.exercised(invariant.when) == "no":
+            why = "it held, but no fault of the scenario ever reached the agent"
+            return _cell(invariant, weather, State.NOT_EXERCISED, said[0]._replace(reason=why), len(asked))
+        return _cell(invariant, weather, State.PASS, said[0], len(asked))
+
+    def _not_applicable(self, invariant: Invariant, weather: Weather, sessions: list[Recorded]) -> str:
+        """Return why the invariant is not asked about in this scenario, or nothing."""
+        scenario = weather.scenario
+        asked = [holds(invariant.when, scenario, session) for session in sessions]
+        if not (any(asked) if asked else holds(invariant.when, scenario)):
+            return f"when: {invariant.when}, and that is not so in this scenario"
+        auto = invariant.type == "behavior_unchanged" and invariant.baseline in (None, "auto")
+        if auto and self._baseline_scenario == scenario.name:
+            return "its answers are the baseline"
+        return ""
+
+    def _missing(self, invariant: Invariant, sessions: list[Recorded]) -> list[_Said]:
+        """What was to be asked and was not recorded."""
+        recorded = {session.labels.prompt for session in sessions}
+        missing = [prompt for prompt in self._contract.prompts(invariant) if prompt not in recorded]
+        if missing:
+            return [_Said(State.INCONCLUSIVE, f"no session was recorded for the prompt {show(missing[0])}")]
+        return [] if sessions else [_Said(State.INCONCLUSIVE, "no session was recorded for it")]
+
+    def _judge(self, invariant: Invariant, session: Recorded) -> _Said:
+        """Return what one session says about the invariant."""
+        verdict = self._verdicts[session.session_id]
+        answer = session.answer
+        if answer is None:
+            return _Said(State.FAIL, "the agent gave no answer", session, session.events[-1].event_id)
+        if (finding := verdict.found.get(self._compiled.completes)) is not None:
+            return _Said(State.FAIL, finding.detail, session, finding.event_id)
+        if invariant.type == "behavior_unchanged" and (why := self._no_baseline(invariant, session)):
+            return _Said(State.INCONCLUSIVE, why, session, answer.event_id)
+        return self._hear(invariant, session, answer.event_id)
+
+    def _hear(self, invariant: Invariant, session: Recorded, answer_id: str) -> _Said:
+        """Return what the rules of the invariant say about an answer that came."""
+        verdict, rules = self._verdicts[session.session_id], self._compiled.rules[invariant.id]
+        place = session, answer_id
+        found = next((verdict.found[rule] for rule in rules if rule in verdict.found), None)
+        if found is None and any(rule in verdict.unjudged for rule in rules):
+            return _Said(State.INCONCLUSIVE, "the recording leaves out what the invariant needs", *place)
+        if invariant.id in self._compiled.inverted:
+            if found is not None:
+                return _Said(State.PASS, f"negated, and {found.detail}", *place)
+            return _Said(State.FAIL, f"the answer keeps {invariant.type}, and the invariant is negated", *place)
+        if found is not None:
+            return _Said(State.FAIL, found.detail, session, found.event_id)
+        return _Said(State.PASS, _held(invariant), *place)
+
+    def _no_baseline(self, invariant: Invariant, session: Recorded) -> str:
+        if invariant.baseline not in (None, "auto") or session.labels.prompt in self._baselines:
+            return ""
+        return "there is no baseline to compare with: no session of calm weather was recorded for this prompt"
+
+
+def serves(contract: Contract, invariant: Invariant, session: Recorded) -> bool:
+    """Whether the session was recorded for the invariant: for it by name, or by the prompt it was asked."""
+    labels = session.labels
+    if labels.invariant not in ("", invariant.id):
+        return False
+    prompts = contract.prompts(invariant)
+    if prompts:
+        return labels.prompt in prompts
+    # Without golden prompts whatever was asked counts, but not what was asked as the probe of another invariant.
+    return not any(labels.prompt in (other.probes or ()) for other in contract.invariants)
+
+
+def _held(invariant: Invariant) -> str:
+    return f"{invariant.type} holds, negated" if invariant.negate else f"{invariant.type} holds"
+
+
+def _cell(invariant: Invariant, weather: Weather, state: State, said: _Said, sessions: int) -> Cell:
+    session = said.session
+    return Cell(
+        invariant=invariant.id,
+        scenario=weather.scenario.name,
+        severity=invariant.severity,
+        weight=invariant.weight,
+        state=state,
+        reason=printable(redact_text(said.reason)),
+        excerpt=_excerpt(session, said.event_id),
+        session_id="" if session is None else session.session_id,
+        event_id=said.event_id,
+        sessions=sessions,
+    )
+
+
+def _excerpt(session: Recorded | None, event_id: str) -> str:
+    """Return what the agent said at the place, as much of it as may leave the building."""
+    if session is None:
+        return ""
+    at = next((one for one in session.events if one.event_id == event_id and isinstance(one, Turn)), session.answer)
+    return "" if at is None else printable(redact_text(answer_text(at)))

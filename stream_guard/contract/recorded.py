@@ -1,0 +1,79 @@
+"""Recorded sessions made ready for scoring: which cell each belongs to, which turn is the answer, what it met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from stream_guard.contract.labels import ANSWER, MODEL, PROMPT, ROLE, SessionLabels, read_labels, shows_tool_fault
+from stream_guard.model import Event, ToolCall, ToolResult, Turn
+
+_ROLES: Final = frozenset((ANSWER, MODEL))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recorded session: a prompt under a scenario, and all that came of it."""
+
+    session_id: str
+    events: tuple[Event, ...]  # the answer carries its role and its prompt as labels
+    labels: SessionLabels
+    answer: Turn | None
+
+    @property
+    def text(self) -> str:
+        """What the agent answered in the end; nothing where it did not."""
+        return "" if self.answer is None else answer_text(self.answer)
+
+    @property
+    def sorts_met(self) -> frozenset[str]:
+        """The sorts of fault that its events show, whoever caused them."""
+        told = {fault.sort for fault in self.labels.faults}
+        return frozenset(told | {"tool_faults"} if any(map(shows_tool_fault, self.events)) else told)
+
+
+def read_sessions(events: Iterable[Event]) -> list[Recorded]:
+    """Return the sessions of the events, in the order in which they begin."""
+    grouped: dict[str, list[Event]] = {}
+    for event in events:
+        grouped.setdefault(event.session_id, []).append(event)
+    return [_read(session_id, grouped[session_id]) for session_id in grouped]
+
+
+def _read(session_id: str, events: list[Event]) -> Recorded:
+    labels = read_labels(events)
+    turns = [number for number, event in enumerate(events) if isinstance(event, Turn)]
+    answers = [number for number in turns if events[number].labels.get(ROLE) == ANSWER]
+    if not answers and not any(events[number].labels.get(ROLE) in _ROLES for number in turns):
+        answers = turns[-1:]  # nobody told: the last word is the answer
+    for number in answers:
+        said = {**events[number].labels, ROLE: ANSWER, PROMPT: labels.prompt}
+        events[number] = replace(events[number], labels=said)
+    answer = events[answers[-1]] if answers else None
+    return Recorded(session_id, tuple(events), labels, answer if isinstance(answer, Turn) else None)
+
+
+def answer_text(turn: Turn) -> str:
+    """Return the text of a turn as rules see it: its text blocks, joined with a line break."""
+    content = turn.response.get("content")
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    said = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join(text for text in said if isinstance(text, str))
+
+
+def calls_tools(session: Recorded) -> bool:
+    """Whether the recording shows tools at all."""
+    return any(
+        isinstance(event, ToolCall | ToolResult)
+        or (isinstance(event, Turn) and any(_is_tool_use(block) for block in event.response.get("content") or ()))
+        for event in session.events
+    )
+
+
+def _is_tool_use(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_use"

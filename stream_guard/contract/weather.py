@@ -1,0 +1,92 @@
+"""What was broken in a scenario: what it declares, what the recordings show, and whether the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal, TypeAlias
+
+from stream_guard.contract.forms import Scenario, ToolFault, When
+from stream_guard.contract.labels import SORTS, Fault, FaultMet, declared
+from stream_guard.contract.matrix import Exercised, ScenarioReport
+from stream_guard.contract.recorded import Recorded, calls_tools
+from stream_guard.model import ToolResult
+
+Sighting: TypeAlias = Literal["met", "not met", "unknown"]
+
+_HOLDS: Final[dict[str, Callable[[frozenset[str]], bool]]] = {
+    "always": lambda _broken: True,
+    "tool_faults_active": lambda broken: "tool_faults" in broken,
+    "llm_faults_active": lambda broken: "llm_faults" in broken,
+    "any_chaos_active": bool,
+    "no_chaos": lambda broken: not broken,
+}
+_SORTS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "tool_faults_active": ("tool_faults",),
+    "llm_faults_active": ("llm_faults",),
+}
+_SHOWS_AS_ERROR: Final = frozenset(("error", "timeout"))
+
+
+def holds(when: When, scenario: Scenario, session: Recorded | None = None) -> bool:
+    """Whether an invariant is asked about here: faults that the session shows count like declared ones."""
+    broken = {fault.sort for fault, _ in declared(scenario)}
+    return _HOLDS[when](frozenset(broken | session.sorts_met if session else broken))
+
+
+class Weather:
+    """One scenario and the sessions that were recorded under it."""
+
+    def __init__(self, scenario: Scenario, sessions: Sequence[Recorded]) -> None:
+        self.scenario = scenario
+        self.sessions = sessions
+        self._seen = {fault: _sighting(fault, form, sessions) for fault, form in declared(scenario)}
+
+    def exercised(self, when: When = "always") -> Exercised:
+        """Return whether what an invariant with this ``when`` is about reached the agent."""
+        sorts = _SORTS_OF.get(when, SORTS)
+        seen = [sighting for fault, sighting in self._seen.items() if fault.sort in sorts]
+        if not seen:
+            return "calm"
+        if "met" in seen:
+            return "yes"
+        return "unknown" if "unknown" in seen else "no"
+
+    def report(self) -> ScenarioReport:
+        """Return what is to be said about the scenario."""
+        return ScenarioReport(
+            name=self.scenario.name,
+            sessions=len(self.sessions),
+            exercised=self.exercised(),
+            declared=tuple(map(str, self._seen)),
+            not_met=tuple(str(fault) for fault, sighting in self._seen.items() if sighting == "not met"),
+        )
+
+
+def _sighting(fault: FaultMet, form: Fault, sessions: Sequence[Recorded]) -> Sighting:
+    """Return whether the agent met the fault, as far as the recordings tell."""
+    if any((met.sort, met.number) == (fault.sort, fault.number) for one in sessions for met in one.labels.faults):
+        return "met"
+    if not sessions:
+        return "unknown"
+    blind = [session for session in sessions if fault.sort not in session.labels.watched]
+    if not blind:
+        return "not met"
+    return _tool_sighting(form, blind) if isinstance(form, ToolFault) else "unknown"
+
+
+def _tool_sighting(fault: ToolFault, sessions: Sequence[Recorded]) -> Sighting:
+    """Recordings that nobody labelled may still show that a tool failed, or that it was never called."""
+    if not all(map(calls_tools, sessions)):
+        return "unknown"
+    results = [
+        event
+        for session in sessions
+        for event in session.events
+        if isinstance(event, ToolResult) and fnmatchcase(event.tool, fault.tool)
+    ]
+    if not results:
+        return "not met"
+    if fault.mode not in _SHOWS_AS_ERROR:
+        return "unknown"
+    return "met" if any(result.status == "error" for result in results) else "not met"
