@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from stream_guard.contract.agent import Agent
-from stream_guard.contract.cell import Cell
 from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Agent as AgentForm
 from stream_guard.contract.forms import Scenario
 from stream_guard.contract.labels import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE
 from stream_guard.contract.python_agent import PythonAgent
 from stream_guard.contract.recording import encode_events
+from stream_guard.contract.scene import Scene
 from stream_guard.contract.stage import STAGE, Stage
 from stream_guard.contract.storm import Storm
 from stream_guard.errors import SettingsError, StreamGuardError
@@ -26,7 +26,7 @@ from stream_guard.errors import SettingsError, StreamGuardError
 if TYPE_CHECKING:
     from stream_guard.contract.background import Background
 
-TOOLS_VARIABLE: Final = "STREAM_GUARD_TOOLS_URL"
+TOOLS_VARIABLE: Final = "TOOLS_BASE_URL"
 MODEL_VARIABLE: Final = "OPENAI_BASE_URL"
 CALM: Final = Scenario(name="baseline")
 
@@ -86,11 +86,12 @@ def plan(contract: Contract, *, run_id: str, seed: int = 0, repeat: int = 1) -> 
 
 
 class Player:
-    """An agent and the proxies around it, ready to be driven; one cell at a time."""
+    """An agent and the proxies around it, ready to be driven; one scene at a time."""
 
     def __init__(self, setup: Setup, stage: Stage = STAGE) -> None:
         self._stage = stage
         self._background: Background | None = None
+        self._before: dict[str, str | None] = {}  # variables of the environment as they were
         self.url = ""  # where the proxies are, "" without any
         if setup.is_http or setup.tools or setup.model:
             from stream_guard.contract.background import Background  # noqa: PLC0415  # an extra, and slow to load
@@ -110,14 +111,14 @@ class Player:
         if self.agent.can_reset:
             self.agent.reset()
         storm = Storm(unit.scenario, unit.seed, has_model=self._stage.has_model)
-        cell = Cell(unit.session_id, unit.labels, storm)
-        prompt = cell.begin(unit.prompt)
-        self._stage.cell = cell
+        scene = Scene(unit.session_id, unit.labels, storm)
+        prompt = scene.begin(unit.prompt)
+        self._stage.scene = scene
         try:
             answer = self.agent.ask(prompt)
         finally:
-            self._stage.cell = None
-        return encode_events(cell.end(answer.text, answer.latency_ms, answer.error))
+            self._stage.scene = None
+        return encode_events(scene.end(answer.text, answer.latency_ms, answer.error))
 
     def is_stateful(self, prompt: str) -> bool:
         """Whether the agent answers the same prompt in two ways, in calm weather; an error says nothing."""
@@ -142,13 +143,21 @@ class Player:
             return HttpAgent(setup.agent, self._background)
         # Before the agent is imported: modules read their settings then.
         if setup.tools:
-            os.environ[TOOLS_VARIABLE] = f"{self.url}/tools"
+            self._tell(TOOLS_VARIABLE, f"{self.url}/tools")
         if setup.model:
-            os.environ[MODEL_VARIABLE] = f"{self.url}/v1"
+            self._tell(MODEL_VARIABLE, f"{self.url}/v1")
         return PythonAgent(setup.agent)
+
+    def _tell(self, name: str, value: str) -> None:
+        self._before[name] = os.environ.get(name)
+        os.environ[name] = value
 
     def _close_background(self) -> None:
         self._stage.is_model_proxied = False
+        for name, value in self._before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
         if self._background is not None:
             self._background.close()
 
@@ -157,10 +166,10 @@ def check_workers(setup: Setup, workers: int) -> None:
     """Raise SettingsError where more than one worker would let cells share a state."""
     if workers > 1 and setup.is_http:
         raise SettingsError(
-            "--workers needs a Python agent: an HTTP agent is one process, and a reset for one cell hits the others"
+            "--workers needs a Python agent: an HTTP agent is one process, and a reset for one scene hits the others"
         )
     if workers > 1 and not setup.agent.reset_function:
-        raise SettingsError("--workers needs agent.reset_function, so that every worker can start each cell clean")
+        raise SettingsError("--workers needs agent.reset_function, so that every worker can start each scene clean")
 
 
 def play_in_processes(setup: Setup, units: Sequence[Unit], workers: int) -> Iterator[bytes]:
@@ -178,7 +187,7 @@ def _start(setup: Setup, path: list[str]) -> None:
     sys.path[:] = path
     try:
         _PLAYERS.append(Player(setup))
-    except StreamGuardError as error:  # told by the first cell: a pool only says that its worker died
+    except StreamGuardError as error:  # told by the first scene: a pool only says that its worker died
         _PLAYERS.append(error)
 
 

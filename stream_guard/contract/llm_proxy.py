@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from stream_guard.arguments import parse_json
-from stream_guard.contract.cell import Cell
 from stream_guard.contract.completions import (
     Said,
     distort_said,
@@ -30,6 +29,7 @@ from stream_guard.contract.completions import (
 from stream_guard.contract.faults import Refused, distort, llm_delay
 from stream_guard.contract.labels import FaultMet
 from stream_guard.contract.models import poison
+from stream_guard.contract.scene import Scene
 from stream_guard.contract.stage import Stage
 from stream_guard.contract.storm import ModelHit
 from stream_guard.contract.tool_proxy import read_body
@@ -44,7 +44,7 @@ _EVENTS: Final = "text/event-stream"
 class Chat(msgspec.Struct):
     """One request for a completion, while it is answered."""
 
-    cell: Cell
+    scene: Scene
     asked: dict[str, Json]
     headers: dict[str, str]
     url: str
@@ -59,7 +59,7 @@ class Chat(msgspec.Struct):
 
     def end(self, said: Said | str, met: Iterable[FaultMet] = ()) -> None:
         """Write down what the agent got."""
-        self.cell.end_model(self.asked, said, (time.perf_counter() - self.began) * 1000, [*self.met, *met])
+        self.scene.end_model(self.asked, said, (time.perf_counter() - self.began) * 1000, [*self.met, *met])
 
 
 class LlmProxy:
@@ -82,13 +82,13 @@ class LlmProxy:
         query = f"?{request.url.query}" if request.url.query else ""
         url = f"{self._address}{path}{query}"
         headers = passed_on(request.headers.items())
-        cell = self._stage.cell
-        asked = _request(body) if cell is not None and request.method == "POST" and path == _CHAT else None
-        if cell is None or asked is None:
+        scene = self._stage.scene
+        asked = _request(body) if scene is not None and request.method == "POST" and path == _CHAT else None
+        if scene is None or asked is None:
             return await self._stream(request.method, url, headers, body, None)
-        hit, planted = cell.begin_model()
+        hit, planted = scene.begin_model()
         asked["messages"], met = poison(asked["messages"], planted)
-        chat = Chat(cell, asked, headers, url, time.perf_counter(), hit, met)
+        chat = Chat(scene, asked, headers, url, time.perf_counter(), hit, met)
         if hit is None:
             return await self._stream("POST", url, headers, json.dumps(asked).encode(), chat)
         return await self._meet(chat, hit)

@@ -14,10 +14,10 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from stream_guard.contract.attacks import into_messages, into_text
-from stream_guard.contract.cell import Cell
 from stream_guard.contract.completions import Said
 from stream_guard.contract.faults import Refused, distort, llm_delay
 from stream_guard.contract.labels import FaultMet
+from stream_guard.contract.scene import Scene
 from stream_guard.contract.stage import STAGE
 from stream_guard.contract.storm import ModelHit, Planted
 from stream_guard.model import Json
@@ -41,10 +41,10 @@ def model(function: Function) -> Function:
 
         @wraps(function)
         async def asked_later(*args: Any, **kwargs: Any) -> Any:
-            cell = STAGE.cell
-            if cell is None:
+            scene = STAGE.scene
+            if scene is None:
                 return await function(*args, **kwargs)
-            question = Question(cell, args)
+            question = Question(scene, args)
             if question.delay:
                 await asyncio.sleep(question.delay)
             question.refuse()
@@ -59,10 +59,10 @@ def model(function: Function) -> Function:
 
     @wraps(function)
     def asked(*args: Any, **kwargs: Any) -> Any:
-        cell = STAGE.cell
-        if cell is None:
+        scene = STAGE.scene
+        if scene is None:
             return function(*args, **kwargs)
-        question = Question(cell, args)
+        question = Question(scene, args)
         if question.delay:
             time.sleep(question.delay)
         question.refuse()
@@ -79,10 +79,10 @@ def model(function: Function) -> Function:
 class Question:
     """One call of the model: what it is asked after the attacks, and what the agent gets."""
 
-    def __init__(self, cell: Cell, args: tuple[Any, ...]) -> None:
-        self._cell = cell
+    def __init__(self, scene: Scene, args: tuple[Any, ...]) -> None:
+        self._cell = scene
         self._began = time.perf_counter()
-        hit, planted = cell.begin_model()
+        hit, planted = scene.begin_model()
         self._hit: ModelHit | None = hit
         self.delay = llm_delay(hit.fault) if hit is not None else 0.0
         asked, self._met = poison(args[0], planted) if args else (None, [])

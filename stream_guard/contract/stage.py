@@ -1,21 +1,21 @@
-"""The cell that this process is driving, where wrapped tools and proxies find it.
+"""The scene that this process is playing, where wrapped tools and proxies find it.
 
 One for the whole process, because a tool that was wrapped when it was imported has nobody who could hand it one; and
-not one for each thread, because agents call tools from threads of their own. A process drives one cell at a time.
+not one for each thread, because agents call tools from threads of their own. A process plays one scene at a time.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from stream_guard.contract.cell import Cell
+from stream_guard.contract.scene import Scene
 
 
 class Stage:
-    """What is played now: nothing, which means that wrapped tools and proxies only pass on, or one cell."""
+    """What is played now: nothing, which means that wrapped tools and proxies only pass on, or one scene."""
 
     def __init__(self) -> None:
-        self.cell: Cell | None = None
+        self.scene: Scene | None = None
         self.is_model_wrapped = False
         self.is_model_proxied = False
 

@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 
 from stream_guard.arguments import parse_json
 from stream_guard.contract.attacks import into_answer
-from stream_guard.contract.cell import Call, Cell
 from stream_guard.contract.faults import TOOL_PAYLOAD, UNASKED, malform, tool_delay, tool_refusal
 from stream_guard.contract.labels import FaultMet
+from stream_guard.contract.scene import Call, Scene
 from stream_guard.contract.stage import Stage
 from stream_guard.contract.upstream import MAX_BODY, Reply, UpstreamError, ask, passed_on
 from stream_guard.model import Json
@@ -53,29 +53,29 @@ class ToolProxy:
             return Response(status_code=400)
         query = f"?{request.url.query}" if request.url.query else ""
         url = f"{address}{rest}{query}"
-        cell = self._stage.cell
-        if cell is None:
+        scene = self._stage.scene
+        if scene is None:
             return await self._pass_on(request, url, body)
-        call = cell.begin_call(name, _arguments(request, rest, body), url)
-        return await self._meet(cell, call, request, url, body)
+        call = scene.begin_call(name, _arguments(request, rest, body), url)
+        return await self._meet(scene, call, request, url, body)
 
-    async def _meet(self, cell: Cell, call: Call, request: Request, url: str, body: bytes) -> Response:
+    async def _meet(self, scene: Scene, call: Call, request: Request, url: str, body: bytes) -> Response:
         fault = call.hit.fault if call.hit is not None else None
         if fault is not None and (delay := tool_delay(fault)):
             await asyncio.sleep(delay)
         if fault is not None and fault.mode in UNASKED:
-            return _answer_instead(cell, call)
+            return _answer_instead(scene, call)
         met = [call.hit.met] if call.hit is not None and call.hit.fault.mode == "slow" else []
         try:
             reply = await ask(self._client, request.method, url, passed_on(request.headers.items()), body)
         except UpstreamError as error:
-            cell.end_call(call, str(error), met, failed=True)
+            scene.end_call(call, str(error), met, failed=True)
             return _refuse(502, f"the tool behind the proxy failed: {error}")
         if reply.status >= 400:
-            cell.end_call(call, {"status": reply.status, "body": _readable(reply.body)}, met, failed=True)
+            scene.end_call(call, {"status": reply.status, "body": _readable(reply.body)}, met, failed=True)
             return Response(reply.body, reply.status, reply.headers)
         met += _change(call, reply)
-        cell.end_call(call, _readable(reply.body), met)
+        scene.end_call(call, _readable(reply.body), met)
         return Response(reply.body, reply.status, reply.headers)
 
     async def _pass_on(self, request: Request, url: str, body: bytes) -> Response:
@@ -96,18 +96,18 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _answer_instead(cell: Cell, call: Call) -> Response:
+def _answer_instead(scene: Scene, call: Call) -> Response:
     """Answer for a tool that is not asked."""
     if call.hit is None:
         raise ValueError("only a call that met a fault is answered for")
     met, fault = call.hit
     if fault.mode == "malicious_response":
         payload = fault.payload or TOOL_PAYLOAD
-        cell.end_call(call, _readable(payload.encode("utf-8", "replace")), [met])
+        scene.end_call(call, _readable(payload.encode("utf-8", "replace")), [met])
         kind = "application/json" if _parse(payload.encode("utf-8", "replace")) is not None else "text/plain"
         return Response(payload.encode("utf-8", "replace"), media_type=kind)
     status, text = tool_refusal(fault)
-    cell.end_call(call, {"status": status, "body": text}, [met], failed=True)
+    scene.end_call(call, {"status": status, "body": text}, [met], failed=True)
     return _refuse(status, text)
 
 

@@ -1,4 +1,4 @@
-"""Python tools under a contract: wrapped, they meet the faults of the cell that is driven, and are recorded.
+"""Python tools under a contract: wrapped, they meet the faults of the scene that is played, and are recorded.
 
 Outside ``contract run`` a wrapped tool is the tool itself, at the price of one look at a variable; it can stay wrapped.
 """
@@ -13,10 +13,10 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from stream_guard.contract.attacks import into_answer
-from stream_guard.contract.cell import Call, Cell
 from stream_guard.contract.faults import TOOL_PAYLOAD, UNASKED, malform, tool_delay, tool_refusal
 from stream_guard.contract.labels import FaultMet
 from stream_guard.contract.recording import as_text
+from stream_guard.contract.scene import Call, Scene
 from stream_guard.contract.stage import STAGE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -47,21 +47,21 @@ def _wrap_plain(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     @wraps(function)
     def asked(*args: Any, **kwargs: Any) -> Any:
-        cell = STAGE.cell
-        if cell is None:
+        scene = STAGE.scene
+        if scene is None:
             return function(*args, **kwargs)
-        call = cell.begin_call(label, _named(signature, args, kwargs))
+        call = scene.begin_call(label, _named(signature, args, kwargs))
         delay = _delay(call)
         if delay:
             time.sleep(delay)
         if _is_unasked(call):
-            return _answer_instead(cell, call)
+            return _answer_instead(scene, call)
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            _fail(cell, call, error)
+            _fail(scene, call, error)
             raise
-        return _change(cell, call, result)
+        return _change(scene, call, result)
 
     return asked
 
@@ -71,21 +71,21 @@ def _wrap_async(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     @wraps(function)
     async def asked(*args: Any, **kwargs: Any) -> Any:
-        cell = STAGE.cell
-        if cell is None:
+        scene = STAGE.scene
+        if scene is None:
             return await function(*args, **kwargs)
-        call = cell.begin_call(label, _named(signature, args, kwargs))
+        call = scene.begin_call(label, _named(signature, args, kwargs))
         delay = _delay(call)
         if delay:
             await asyncio.sleep(delay)
         if _is_unasked(call):
-            return _answer_instead(cell, call)
+            return _answer_instead(scene, call)
         try:
             result = await function(*args, **kwargs)
         except Exception as error:
-            _fail(cell, call, error)
+            _fail(scene, call, error)
             raise
-        return _change(cell, call, result)
+        return _change(scene, call, result)
 
     return asked
 
@@ -98,27 +98,27 @@ def _is_unasked(call: Call) -> bool:
     return call.hit is not None and call.hit.fault.mode in UNASKED
 
 
-def _answer_instead(cell: Cell, call: Call) -> str:
+def _answer_instead(scene: Scene, call: Call) -> str:
     """Answer for a tool that is not asked: with a payload, or by raising what its failure raises."""
     if call.hit is None:
         raise ValueError("only a call that met a fault is answered for")
     met, fault = call.hit
     if fault.mode == "malicious_response":
         payload = fault.payload or TOOL_PAYLOAD
-        cell.end_call(call, payload, [met])
+        scene.end_call(call, payload, [met])
         return payload
     status, text = tool_refusal(fault)
-    cell.end_call(call, text, [met], failed=True)
+    scene.end_call(call, text, [met], failed=True)
     if fault.mode == "timeout":
         raise TimeoutError(text)
     raise ToolUnavailableError(text, status)
 
 
-def _fail(cell: Cell, call: Call, error: Exception) -> None:
-    cell.end_call(call, f"{type(error).__name__}: {error}", _late(call), failed=True)
+def _fail(scene: Scene, call: Call, error: Exception) -> None:
+    scene.end_call(call, f"{type(error).__name__}: {error}", _late(call), failed=True)
 
 
-def _change(cell: Cell, call: Call, result: Any) -> Any:
+def _change(scene: Scene, call: Call, result: Any) -> Any:
     """Return a tool's answer as the agent gets it."""
     met = _late(call)
     if call.hit is not None and call.hit.fault.mode == "malformed":
@@ -127,7 +127,7 @@ def _change(cell: Cell, call: Call, result: Any) -> Any:
     for planted in call.planted:
         result = into_answer(result, planted.text, planted.strategy)
         met.append(planted.met)
-    cell.end_call(call, result, met)
+    scene.end_call(call, result, met)
     return result
 
 

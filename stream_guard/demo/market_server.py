@@ -1,6 +1,6 @@
 """The sample agent over HTTP: ``python -m stream_guard.demo.market_server`` is agent, tools and model on one port.
 
-The agent calls its tools at ``STREAM_GUARD_TOOLS_URL`` and its model at ``OPENAI_BASE_URL``, or at this very server
+The agent calls its tools at ``TOOLS_BASE_URL`` and its model at ``OPENAI_BASE_URL``, or at this very server
 where those are not set. ``/log`` lists what the tools and the model were asked; what a proxy keeps from them is not
 in it.
 """
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     serve(
         parser.parse_args().port,
-        tools_url=os.environ.get("STREAM_GUARD_TOOLS_URL", ""),
+        tools_url=os.environ.get("TOOLS_BASE_URL", ""),
         model_url=os.environ.get("OPENAI_BASE_URL", ""),
         ready=lambda url: print(f"the sample agent listens on {url}/ask", flush=True),  # noqa: T201
     )

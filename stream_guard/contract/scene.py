@@ -1,4 +1,4 @@
-"""A cell being driven: it decides what the agent meets, and writes down everything that happens."""
+"""A scene: one prompt under one scenario. It decides what the agent meets, and writes down everything that happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_guard.contract.recording import clean, storable
 from stream_guard.contract.storm import ModelHit, Planted, Storm, ToolHit
 from stream_guard.model import Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
-MOST_EVENTS: Final = 10_000  # of one cell: an agent that never stops calling must not fill the memory
+MOST_EVENTS: Final = 10_000  # of one scene: an agent that never stops calling must not fill the memory
 
 
 class Call(msgspec.Struct):
@@ -29,7 +29,7 @@ class Call(msgspec.Struct):
     planted: list[Planted]
 
 
-class Cell:
+class Scene:
     """One prompt under one scenario, from the first event to the last; used by several threads.
 
     What reaches it after its end, such as a tool that answers an agent nobody waits for any more, is not written.
