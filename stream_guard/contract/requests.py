@@ -105,7 +105,7 @@ def _walk(data: Json, path: str) -> Any:
     for step in path.removeprefix("$").strip(".").split("."):
         if isinstance(value, dict) and step in value:
             value = value[step]
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        elif isinstance(value, list) and step.isdecimal() and len(step) < 10 and int(step) < len(value):
             value = value[int(step)]
         else:
             raise AnswerError(f"the agent's answer has nothing at response_path {path!r}")
