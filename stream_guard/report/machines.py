@@ -75,7 +75,7 @@ def to_sarif(report: DiffReport, policy: Policy | None) -> str:
             ruleId=alert.rule_id,
             level=_SARIF_LEVELS[level_of(alert.severity)],
             message=Message(text=visible(f"{alert.detail} (session {alert.session_id}, turn {alert.index})")),
-            locations=_locations(places.get(alert.rule_id)),
+            locations=locations(places.get(alert.rule_id)),
             partialFingerprints={"alertId": alert.alert_id},
         )
         for alert in report.regressions
@@ -96,7 +96,8 @@ def to_sarif(report: DiffReport, policy: Policy | None) -> str:
     return written
 
 
-def _locations(place: Place | None) -> list[Location] | None:
+def locations(place: Place | None) -> list[Location] | None:
+    """Return where in a file something stands, as SARIF writes it; None where that is not known."""
     if place is None or not place.file:
         return None
     region = Region(startLine=place.line, startColumn=max(1, place.column)) if place.line else None
@@ -109,17 +110,21 @@ def to_github(report: DiffReport, policy: Policy | None) -> str:
     places = {rule.id: rule.place for rule in policy.rules} if policy else {}
     lines = []
     for alert in report.regressions:
-        place = places.get(alert.rule_id)
-        where = f" file={_escape(place.file, ':', ',')},line={max(1, place.line)}," if place and place.file else " "
-        title = f"title={_escape(alert.rule_id, ':', ',')}"
-        text = _escape(f"{alert.detail} (session {alert.session_id}, turn {alert.index})")
-        lines.append(f"::{_COMMANDS[level_of(alert.severity)]}{where}{title}::{text}")
+        text = f"{alert.detail} (session {alert.session_id}, turn {alert.index})"
+        command = _COMMANDS[level_of(alert.severity)]
+        lines.append(annotation(command, alert.rule_id, text, places.get(alert.rule_id)))
     for axis in report.axes:
         level = Severity[axis.severity.upper()]
         if level:
-            text = _escape(f"{axis.name} is {axis.severity}: {change(axis)} {axis.note}".strip())
-            lines.append(f"::{_COMMANDS[level]} title=diff {axis.name}::{text}")
+            text = f"{axis.name} is {axis.severity}: {change(axis)} {axis.note}".strip()
+            lines.append(annotation(_COMMANDS[level], f"diff {axis.name}", text, None))
     return "\n".join(lines)
+
+
+def annotation(command: str, title: str, text: str, place: Place | None) -> str:
+    """Return one line that GitHub shows beside the code: ``command`` is error, warning or notice."""
+    where = f" file={_escape(place.file, ':', ',')},line={max(1, place.line)}," if place and place.file else " "
+    return f"::{command}{where}title={_escape(title, ':', ',')}::{_escape(text)}"
 
 
 def _escape(text: str, *more: str) -> str:
