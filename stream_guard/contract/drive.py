@@ -66,7 +66,7 @@ def plan(contract: Contract, *, run_id: str, seed: int = 0, repeat: int = 1) -> 
     compared = {
         prompt
         for item in contract.invariants
-        if item.type == "behavior_unchanged" and item.baseline in {None, "auto"}
+        if item.type == "behavior_unchanged" and item.baseline == "auto"
         for prompt in contract.prompts(item)
     }
     weathers = [(CALM, {BASELINE: TRUE}, [prompt for prompt in prompts if prompt in compared])]
