@@ -71,6 +71,7 @@ class TopicWriter:
                 producer.send(self._topic, key=record.key, value=record.value, headers=list(record.headers))
                 for record in records
             ]
+            producer.flush(max(0.1, end - time.monotonic()))  # now: nothing more is coming that lingering could gather
             for future in sent:
                 future.get(max(0.1, end - time.monotonic()))
         except KafkaError as error:
