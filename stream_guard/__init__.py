@@ -42,6 +42,7 @@ from stream_guard.ports import (
     Sides,
 )
 from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
+from stream_guard.text_protocols import TextProtocol
 
 if TYPE_CHECKING:
     from stream_guard.analysis.compliance import check_compliance
@@ -85,6 +86,7 @@ __all__ = [
     "State",
     "StoreError",
     "TextPattern",
+    "TextProtocol",
     "ToolCall",
     "ToolPattern",
     "ToolResult",

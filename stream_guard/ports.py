@@ -52,8 +52,8 @@ class ConfiguredDecoder(Protocol):
     """A decoder that more can be said about than whether keys may stand twice."""
 
     @classmethod
-    def configure(cls, decode: Any) -> Decoder:
-        """Return a decoder as the section ``decode`` of the settings wants it, or raise SettingsError."""
+    def configure(cls, settings: Any) -> Decoder:
+        """Return a decoder as the settings want it, or raise SettingsError."""
 
 
 class Memory(Protocol):

@@ -25,6 +25,7 @@ from ruamel.yaml.nodes import MappingNode
 
 from stream_guard.durations import Duration
 from stream_guard.errors import SettingsError
+from stream_guard.text_protocols import TextProtocol
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"
@@ -68,6 +69,9 @@ class Decode(Section):
         default=60.0,
         ge=0,
         description="how long, in event time, spans wait for the one that names their conversation",
+    )
+    formats: dict[str, str] = Field(
+        default={}, description="formats of topics, by topic; the others have that of --from-format"
     )
 
 
@@ -204,6 +208,9 @@ class Worker(Section):
         default="",
         description="a name that stays the same over restarts, so that partitions wait for it; each worker its own",
     )
+    rekey: bool = Field(
+        default=False, description="pass records on under their sessions' ids: their keys are something else"
+    )
     session_timeout: Duration = Field(
         default=30.0, gt=0, description="a worker not heard of for this long has lost its partitions"
     )
@@ -214,7 +221,7 @@ class Worker(Section):
     stall: Duration = Field(
         default=60.0, gt=0, description="a worker that judges nothing for this long, though records wait, ends"
     )
-    replication_factor: int = Field(default=1, gt=0, description="copies of the topic that keeps the states")
+    replication_factor: int = Field(default=1, gt=0, description="copies of the topics that the workers make")
 
 
 class Settings(BaseSettings):
@@ -241,6 +248,7 @@ class Settings(BaseSettings):
     history: History = History()
     reviews: Reviews = Reviews()
     worker: Worker = Worker()
+    text_protocol: TextProtocol = TextProtocol()
 
     @classmethod
     def settings_customise_sources(

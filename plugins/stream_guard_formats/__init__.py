@@ -6,14 +6,18 @@ from importlib.util import find_spec
 from typing import Any
 
 from stream_guard import hookimpl
-from stream_guard_formats.agentlog import AgentlogDecoder
 from stream_guard_formats.auto import READERS, AutoDecoder
+from stream_guard_formats.text_protocol import TextProtocolDecoder
 
 
 @hookimpl
 def stream_guard_decoders() -> dict[str, type[Any]]:
     """Return the decoders of this pack, by format name; ``otlp-proto`` is there with the extra ``otlp``."""
-    found: dict[str, type[Any]] = {"agentlog": AgentlogDecoder, **READERS, "auto": AutoDecoder}
+    found: dict[str, type[Any]] = {
+        **READERS,
+        "auto": AutoDecoder,
+        "text-protocol": TextProtocolDecoder,
+    }
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
         # Only now: without the extra, the rest of the pack works.
         from stream_guard_formats.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415

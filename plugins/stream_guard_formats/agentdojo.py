@@ -14,8 +14,8 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.openai_chat import messages_in
-from stream_guard_formats.reading import excerpt, object_at, objects_in, read_object, text_at
+from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
+from stream_guard_formats.transcripts import open_run
 
 
 class AgentDojoDecoder:
@@ -26,17 +26,15 @@ class AgentDojoDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the run's events in order, its end with them, or raise DecodeError."""
-        run = read_object(record, "an AgentDojo run", strict_keys=self._strict)
-        if run is None:
+        opened = open_run(record, "an AgentDojo run", "messages", strict_keys=self._strict)
+        if opened is None:
             return []
-        if "messages" not in run:
-            raise DecodeError('the run has no "messages"')
+        run, messages = opened.data, opened.messages
         suite, task = text_at(run, "suite_name"), text_at(run, "user_task_id")
         injection = text_at(run, "injection_task_id")
         session_id = derived_session(record.value, suite, task, injection)
         labels = {"scenario": label(f"{suite}/{task}"), "model": label(text_at(run, "pipeline_name"))}
         conversation = Conversation(session_id, labels={name: value for name, value in labels.items() if value})
-        messages = messages_in(run["messages"], "messages")
         for message in messages:
             self._add(conversation, message)
         if messages:

@@ -7,8 +7,8 @@ from typing import Any
 
 from stream_guard import DecodeError, Event, Json, Record
 from stream_guard_formats.conversation import Conversation, Status, identifier, label, text_block, text_of, tool_use
-from stream_guard_formats.openai_chat import find_session
-from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, objects_of, read_json, text_at
+from stream_guard_formats.reading import excerpt, name_of, object_at, objects_of, text_at
+from stream_guard_formats.transcripts import find_session, open_chat
 
 Judge = Callable[[dict[str, Json], str], Status]
 """Says what came of a call, from the result's block and its text."""
@@ -22,19 +22,14 @@ class AnthropicDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
-        data = read_json(record, strict_keys=self._strict)
-        if data is None:
+        opened = open_chat(record, "an Anthropic transcript", ("request",), strict_keys=self._strict)
+        if opened is None:
             return []
-        if isinstance(data, list):
-            data = {"messages": data}
-        if not isinstance(data, dict):
-            raise DecodeError(f"a transcript is an object or a list of messages, this is {name_of(data)}")
-        request, response = object_at(data, "request") or data, object_at(data, "response")
-        if "messages" not in request:
-            raise DecodeError('the transcript has no "messages"; they stand at the top or under "request"')
+        data, request, messages = opened
+        response = object_at(data, "response")
         model = text_at(response, "model") or text_at(request, "model")
         conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
-        for message in [*objects_in(request, "messages", "messages"), *([response] if response else [])]:
+        for message in [*messages, *([response] if response else [])]:
             self._add(conversation, message)
         return conversation.events
 

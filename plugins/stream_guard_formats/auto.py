@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from stream_guard import DecodeError, Event, Record
 from stream_guard_formats.agentdojo import AgentDojoDecoder
+from stream_guard_formats.agentlog import AgentlogDecoder
 from stream_guard_formats.anthropic_messages import AnthropicDecoder
 from stream_guard_formats.claude_code import ClaudeCodeDecoder
 from stream_guard_formats.cloudevents import CloudEventsDecoder
@@ -26,6 +27,7 @@ from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
 READERS: Final[Mapping[str, type[Any]]] = {
     "agentdojo": AgentDojoDecoder,
+    "agentlog": AgentlogDecoder,
     "anthropic": AnthropicDecoder,
     "claude-code": ClaudeCodeDecoder,
     "cloudevents": CloudEventsDecoder,
@@ -57,10 +59,10 @@ class AutoDecoder:
         self._met: set[str] = set()
 
     @classmethod
-    def configure(cls, decode: Any) -> Self:
-        """Return a decoder as the settings of the section ``decode`` want it."""
-        found = cls(strict_keys=decode.strict_keys)
-        found.put(OtlpJsonDecoder.configure(decode))
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder as the settings under ``decode`` want it."""
+        found = cls(strict_keys=settings.decode.strict_keys)
+        found.put(OtlpJsonDecoder.configure(settings))
         return found
 
     def put(self, otlp: OtlpJsonDecoder) -> None:

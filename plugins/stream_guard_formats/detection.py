@@ -14,6 +14,7 @@ _MARKS: Final[tuple[tuple[tuple[str, ...], str, float], ...]] = (
     (("resourceSpans",), "otlp-json", 1.0),
     (("resourceLogs",), "otlp-json", 1.0),
     (("trace", "observations"), "langfuse", 1.0),
+    (("id", "kind", "payload"), "agentlog", 0.95),
     (("traj",), "tau-bench", 0.95),
     (("suite_name", "messages"), "agentdojo", 0.95),
     (("user_task_id", "messages"), "agentdojo", 0.95),

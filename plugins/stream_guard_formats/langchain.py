@@ -7,8 +7,9 @@ from typing import Final
 
 from stream_guard import DecodeError, Event, Json, Record
 from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
-from stream_guard_formats.openai_chat import blocks_of, find_session, messages_in
-from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, read_json, text_at
+from stream_guard_formats.openai_chat import blocks_of
+from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
+from stream_guard_formats.transcripts import find_session, open_chat
 
 _ROLES: Final = {
     "human": "user",
@@ -31,19 +32,13 @@ class LangChainDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events of the messages in order, or raise DecodeError."""
-        data = read_json(record, strict_keys=self._strict)
-        if data is None:
+        opened = open_chat(record, "a LangChain transcript", ("values",), strict_keys=self._strict)
+        if opened is None:
             return []
-        if isinstance(data, list):
-            data = {"messages": data}
-        if not isinstance(data, dict):
-            raise DecodeError(f"LangChain messages are a list or an object with one, this is {name_of(data)}")
-        holder = object_at(data, "values") or data
-        if "messages" not in holder:
-            raise DecodeError('the record has no "messages", neither at the top nor under "values"')
+        data = opened.data
         thread = text_at(object_at(object_at(data, "config"), "configurable"), "thread_id")
         conversation = Conversation(thread or find_session(data, record.value))
-        for message in messages_in(holder["messages"], "messages"):
+        for message in opened.messages:
             self._add(conversation, *unwrap(message))
         return conversation.events
 

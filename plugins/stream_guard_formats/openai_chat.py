@@ -9,17 +9,15 @@ from stream_guard import DecodeError, Event, Json, Record
 from stream_guard_formats.conversation import (
     Conversation,
     Status,
-    derived_session,
     identifier,
     label,
     text_block,
     text_of,
     tool_use,
 )
-from stream_guard_formats.reading import excerpt, name_of, object_at, objects_in, objects_of, read_json, text_at
+from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
+from stream_guard_formats.transcripts import find_session, open_chat
 
-# What the conversation may be called, best first; also looked for under "metadata".
-SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
 _SILENT: Final = ("system", "developer")
 
 
@@ -31,35 +29,20 @@ class OpenAIChatDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
-        data = read_json(record, strict_keys=self._strict)
-        if data is None:
+        opened = open_chat(record, "an OpenAI chat", ("request",), strict_keys=self._strict)
+        if opened is None:
             return []
-        if isinstance(data, list):
-            data = {"messages": data}
-        if not isinstance(data, dict):
-            raise DecodeError(f"a transcript is an object or a list of messages, this is {name_of(data)}")
-        request = object_at(data, "request") or data
-        if "messages" not in request:
-            raise DecodeError('the transcript has no "messages"; an OpenAI chat has them at the top or under "request"')
+        data, request, messages = opened
         response = object_at(data, "response") or data
         model = text_at(response, "model") or text_at(request, "model")
         conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
-        for message in objects_in(request, "messages", "messages"):
+        for message in messages:
             add_message(conversation, message, strict_keys=self._strict)
         for choice in objects_in(response, "choices", "choices")[:1]:
             extra = {"stop_reason": choice.get("finish_reason"), "usage": response.get("usage")}
             answer = object_at(choice, "message") | {"role": "assistant"}
             add_message(conversation, answer, strict_keys=self._strict, extra=extra)
         return conversation.events
-
-
-def find_session(data: dict[str, Json], value: bytes) -> str:
-    """Return the id that the recording gives its conversation, or one derived from its bytes."""
-    return (
-        text_at(data, *SESSION_FIELDS)
-        or text_at(object_at(data, "metadata"), *SESSION_FIELDS)
-        or derived_session(value)
-    )
 
 
 def add_message(
@@ -114,10 +97,3 @@ def _identity(message: dict[str, Json]) -> Json:
     """Return what makes a message the same when it is sent again: an answer comes back with fewer fields."""
     kept = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
     return {name: value for name, value in sorted(message.items()) if name in kept and value}
-
-
-def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
-    """Return a list of messages, or raise DecodeError."""
-    if not isinstance(found, list):
-        raise DecodeError(f'"{field}" must be a list of messages, this is {name_of(found)}')
-    return objects_of(found, field, "messages")

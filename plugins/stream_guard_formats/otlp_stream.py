@@ -24,9 +24,9 @@ class OtlpStream:
         self._stories: OtlpStories | Stitcher = OtlpStories()
 
     @classmethod
-    def configure(cls, decode: Any) -> Self:
-        """Return a decoder as the settings of the section ``decode`` want it."""
-        return cls(strict_keys=decode.strict_keys, wait=decode.trace_wait)
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder as the settings under ``decode`` want it."""
+        return cls(strict_keys=settings.decode.strict_keys, wait=settings.decode.trace_wait)
 
     def remember(self, memory: Memory) -> Self:
         """Return a decoder like this one that holds spans back, and remembers in ``memory``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import Event, Json, Record
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,
@@ -14,7 +14,8 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.reading import number_at, objects_in, read_object, text_at
+from stream_guard_formats.reading import number_at, objects_in, text_at
+from stream_guard_formats.transcripts import open_run
 
 
 class StepsDecoder:
@@ -25,16 +26,15 @@ class StepsDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the episode's events in order, its end with them, or raise DecodeError."""
-        data = read_object(record, "an episode", strict_keys=self._strict)
-        if data is None:
+        opened = open_run(record, "an episode", "steps", strict_keys=self._strict)
+        if opened is None:
             return []
-        if "steps" not in data:
-            raise DecodeError('the episode has no "steps"')
+        data = opened.data
         names = [name for name in (text_at(data, "corpus"), text_at(data, "episode_id")) if name]
         session_id = "/".join(names) if text_at(data, "episode_id") else derived_session(record.value, *names)
         conversation = Conversation(session_id)
         task = ""
-        for number, step in enumerate(objects_in(data, "steps", "steps")):
+        for number, step in enumerate(opened.messages):
             if (asked := text_of(step.get("task"))) and asked != task:
                 task = asked
                 conversation.user([number, asked], asked)

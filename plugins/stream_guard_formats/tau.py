@@ -14,8 +14,9 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.openai_chat import add_message, messages_in
-from stream_guard_formats.reading import excerpt, number_at, object_at, objects_in, read_object, seconds, text_at
+from stream_guard_formats.openai_chat import add_message
+from stream_guard_formats.reading import excerpt, number_at, object_at, objects_in, seconds, text_at
+from stream_guard_formats.transcripts import open_run
 
 
 class TauBenchDecoder:
@@ -26,14 +27,10 @@ class TauBenchDecoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the conversation's events in order, its end with them, or raise DecodeError."""
-        data = read_object(record, "a tau-bench result", strict_keys=self._strict)
-        if data is None:
+        opened = open_run(record, "a tau-bench result", "traj", strict_keys=self._strict)
+        if opened is None or not opened.messages:
             return []
-        if "traj" not in data:
-            raise DecodeError('the result has no "traj"; a tau-bench result has its messages there')
-        messages = messages_in(data["traj"], "traj")
-        if not messages:
-            return []
+        data, messages = opened.data, opened.messages
         # Benchmarks number their tasks; which run of a task it was, only the content tells.
         names = (f"task-{text_at(data, 'task_id')}", f"trial-{text_at(data, 'trial')}")
         conversation = Conversation(derived_session(record.value, *names), labels={"scenario": label(names[0])})
@@ -51,16 +48,11 @@ class Tau2Decoder:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the simulation's events in order, its end with them, or raise DecodeError."""
-        data = read_object(record, "a tau2 simulation", strict_keys=self._strict)
-        if data is None:
+        header = "; leave out the header of a results file"
+        opened = open_run(record, "a tau2 simulation", "messages", advice=header, strict_keys=self._strict)
+        if opened is None or not opened.messages:
             return []
-        if "messages" not in data:
-            raise DecodeError(
-                'the record has no "messages": it is not a simulation; leave out the header of a results file'
-            )
-        messages = messages_in(data["messages"], "messages")
-        if not messages:
-            return []
+        data, messages = opened.data, opened.messages
         session_id = text_at(data, "id") or derived_session(record.value, text_at(data, "task_id"))
         conversation = Conversation(session_id, labels={"scenario": label(f"task-{text_at(data, 'task_id')}")})
         for message in messages:

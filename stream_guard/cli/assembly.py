@@ -29,6 +29,7 @@ from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Serve, Settings
 from stream_guard.sources import open_source
 from stream_guard.status import StallDetector, StatusServer
+from stream_guard.topic_formats import TopicDecoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +158,18 @@ def _serve(options: RunOptions, settings: Settings, counts: Counts, opened: Exit
 
 
 def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
-    """Return the decoder of a format, or raise SettingsError that lists the formats there are."""
+    """Return the decoder of a format, and of those that topics have, or raise SettingsError that lists the formats."""
+    formats = settings.decode.formats
+    decoders = {name: _make_one(name, registry, settings) for name in (form, *formats.values())}
+    return TopicDecoder(form, decoders, formats) if formats else decoders[form]
+
+
+def _make_one(form: str, registry: Registry, settings: Settings) -> Decoder:
     if form not in registry.decoders:
         raise SettingsError(f"unknown format {form!r}; installed: {', '.join(registry.decoders)}")
     kind = registry.decoders[form]
     if issubclass(kind, ConfiguredDecoder):
-        return kind.configure(settings.decode)
+        return kind.configure(settings)
     return kind(strict_keys=settings.decode.strict_keys)
 
 

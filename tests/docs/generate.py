@@ -15,6 +15,7 @@ from stream_guard.registry import Registry, build_registry
 from tests.docs.catalogue import OUR_PLUGINS, catalogue
 from tests.docs.tables import fields_table, metrics_table, options_table, settings_table
 from tests.docs.tree import tree
+from tests.formats.differences import differences_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +24,7 @@ Make = Callable[[Registry], str]
 WHOLE: Mapping[str, Make] = {"docs/rules.md": catalogue}
 PARTS: Mapping[str, Mapping[str, Make]] = {
     "docs/architecture.md": {"tree": lambda _: tree(ROOT)},
+    "docs/formats.md": {"differences": lambda _: differences_table()},
     "docs/policy.md": {
         "policy keys": lambda _: fields_table(PolicyForm),
         "session keys": lambda _: fields_table(SessionsForm),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.docs.tables import table
 from tests.formats.session import SUB_RUN, Seen
 
 Change = Callable[[list[Seen]], list[Seen]]
@@ -46,6 +47,25 @@ def _carried_by_the_next_turn(seen: list[Seen]) -> list[Seen]:
     return [one._replace(time=seen[number + 1].time) if one.sort == "user" else one for number, one in enumerate(seen)]
 
 
+def _no_person(seen: list[Seen]) -> list[Seen]:
+    return [one for one in seen if one.sort != "user"]
+
+
+def _ids_by_place(seen: list[Seen]) -> list[Seen]:
+    """Number the messages of the one agent, and the calls in each: that is what a text leaves of an id."""
+    ids: dict[str, str] = {}
+    number, place = -1, 0
+    found = []
+    for one in seen:
+        if one.sort == "call":
+            ids[one.call_id] = f"{number}.{place}"
+            place += 1
+        else:
+            number, place = number + 1, 0
+        found.append(one._replace(call_id=ids[one.call_id]) if one.call_id else one)
+    return found
+
+
 SPANS = frozenset({"langfuse", "openinference", "otlp-json", "otlp-proto"})
 
 DIFFERENCES = (
@@ -56,6 +76,7 @@ DIFFERENCES = (
         frozenset(
             {
                 "agentdojo",
+                "agentlog",
                 "anthropic",
                 "langchain",
                 "langfuse",
@@ -71,7 +92,7 @@ DIFFERENCES = (
         "a blocked call looks like one that ran",
         "the format has no flag at all; a result counts as an error when its text begins with `Error`",
         _blocked_becomes("ok"),
-        frozenset({"openai-chat", "tau-bench"}),
+        frozenset({"openai-chat", "tau-bench", "text-protocol"}),
     ),
     Difference(
         "a blocked call is told by its words",
@@ -83,13 +104,25 @@ DIFFERENCES = (
         "no event has a time",
         "the format has no clock; rules that measure time answer `unevaluable`",
         _no_clock,
-        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "steps", "tau-bench"}),
+        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "steps", "tau-bench", "text-protocol"}),
     ),
     Difference(
         "what a sub-agent does inside is not there",
         "the format records one agent; the sub-agent is a call and its result",
         _no_sub_agent,
-        frozenset({"agentdojo", "anthropic", "openai-chat", "steps", "tau-bench", "tau2"}),
+        frozenset({"agentdojo", "agentlog", "anthropic", "openai-chat", "steps", "tau-bench", "tau2", "text-protocol"}),
+    ),
+    Difference(
+        "what a person wrote is no event",
+        "it stands in the request of the turn that answers it",
+        _no_person,
+        frozenset({"agentlog"}),
+    ),
+    Difference(
+        "a call's id is its place: the number of the message and of the call in it",
+        "a text has no ids; a result answers the first call of the last message that has none",
+        _ids_by_place,
+        frozenset({"text-protocol"}),
     ),
     Difference(
         "results of a sub-agent's calls have no `run_id`",
@@ -118,3 +151,9 @@ def apply_differences(name: str, seen: list[Seen]) -> list[Seen]:
         if name in difference.formats:
             seen = difference.change(seen)
     return seen
+
+
+def differences_table() -> str:
+    """Return the differences as the page lists them."""
+    rows = [(one.what, ", ".join(f"`{name}`" for name in sorted(one.formats)), one.why) for one in DIFFERENCES]
+    return table(("difference", "formats", "why"), rows)

@@ -202,8 +202,48 @@ def steps() -> list[bytes]:
     return lines({"corpus": "shop", "episode_id": SESSION_ID, "steps": found})
 
 
+def agentlog() -> list[bytes]:
+    """Write envelopes: requests and responses that pair up, and what the tools did between them."""
+    records: list[tuple[str, int, dict[str, Any]]] = [("metadata", 0, {"sdk": {"name": "shop"}})]
+    messages: list[dict[str, Any]] = []
+    for number, step in root_steps():
+        if step.sort == "user":
+            messages.append({"role": "user", "content": step.text})
+        elif step.call is not None:
+            failed = step.status != "ok"
+            result = {"tool_call_id": step.call.call_id, "output": step.text, "is_error": failed}
+            records.append(("tool_result", number, result))
+            messages.append({"role": "tool", "tool_call_id": step.call.call_id, "content": step.text})
+        else:
+            records.append(("chat_request", number, {"model": MODEL, "messages": list(messages)}))
+            records.append(("chat_response", number, {"model": MODEL, "content": tool_use_blocks(step)}))
+    meta = {"trace_id": SESSION_ID}
+    envelopes = []
+    for place, (kind, number, payload) in enumerate(records):
+        envelope = {"version": "0.1", "id": f"sha256:{place:064x}", "kind": kind, "ts": iso(number), "meta": meta}
+        envelopes.append(envelope | {"payload": payload})
+    return lines(*envelopes)
+
+
+def text_protocol() -> list[bytes]:
+    """Write calls into the text of the agent, and results as messages of the user's."""
+    messages = []
+    for _, step in root_steps():
+        if step.sort == "user":
+            messages.append({"role": "user", "content": step.text})
+        elif step.call is not None:
+            messages.append({"role": "user", "content": f"Observation: {step.text}"})
+        else:
+            actions = [f"Action: {json.dumps({'name': one.tool, 'arguments': one.args})}" for one in step.calls]
+            messages.append(
+                {"role": "assistant", "content": "\n".join([step.text, *actions] if step.text else actions)}
+            )
+    return lines({"session_id": SESSION_ID, "messages": messages})
+
+
 RENDERERS: dict[str, Renderer] = {
     "agentdojo": agentdojo,
+    "agentlog": agentlog,
     "anthropic": anthropic,
     "claude-code": claude_code,
     "cloudevents": cloudevents,

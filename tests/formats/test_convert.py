@@ -11,7 +11,7 @@ from stream_guard.cli.app import app
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.model import Event
 from stream_guard.ports import Record
-from tests.formats.test_corpus import DECODERS, RENDERERS, TEXTS, decode
+from tests.formats.test_corpus import DECODERS, DETECTED, RENDERERS, decode
 
 
 def read_back(file: Path) -> list[Event]:
@@ -19,7 +19,7 @@ def read_back(file: Path) -> list[Event]:
     return [event for line in file.read_bytes().splitlines() for event in decoder.decode(Record(line))]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", DETECTED)
 def test_converted_recording_reads_back_as_the_same_events(name: str, tmp_path: Path) -> None:
     recording, written = tmp_path / "recording.jsonl", tmp_path / "events.jsonl"
     recording.write_bytes(b"".join(RENDERERS[name]()))

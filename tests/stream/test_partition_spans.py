@@ -20,8 +20,8 @@ from stream_guard.registry import build_registry
 from stream_guard.settings import Sessions, Settings
 from stream_guard.stream.partition import Partition
 from stream_guard.stream.store import PartitionStore
-from tests.formats.telemetry import TRACE, otlp
-from tests.formats.test_stitching import NAME, POLICY, spans_of_the_corpus, wrap
+from tests.formats.telemetry import TRACE, otlp, wrap
+from tests.formats.test_stitching import NAME, POLICY, spans_of_the_corpus
 
 TOPIC = "spans"
 Rows = dict[bytes, bytes]

@@ -1,0 +1,119 @@
+"""Agents that call tools in their text: transcripts whose calls and results are found by patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+import re2
+
+from stream_guard import DecodeError, Event, Json, Record, TextProtocol, parse_json
+from stream_guard_formats.conversation import Conversation, Status, text_block, text_of, tool_use
+from stream_guard_formats.reading import excerpt, text_at
+from stream_guard_formats.transcripts import find_session, open_chat
+
+# An agent's text may be anything; more calls than this in one message are not read.
+_CALLS: Final = 100
+
+
+class _Call(NamedTuple):
+    name: str
+    args: Json
+
+
+class TextProtocolDecoder:
+    """Reads messages of a chat; calls stand in the texts of the model, results in the messages that answer them."""
+
+    def __init__(self, *, strict_keys: bool = True, protocol: TextProtocol | None = None) -> None:
+        self._strict = strict_keys
+        protocol = protocol or TextProtocol()
+        self._answer = protocol.answer
+        self._call, self._arguments, self._result, self._error = (
+            re2.compile(pattern) for pattern in (protocol.call, protocol.arguments, protocol.result, protocol.error)
+        )
+        self._json = self._call.groupindex.get("json", 0)
+
+    @classmethod
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder that looks for calls as the settings under ``text_protocol`` say."""
+        return cls(strict_keys=settings.decode.strict_keys, protocol=settings.text_protocol)
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the events of the transcript in order, or raise DecodeError."""
+        fields = ("messages", "traj")
+        opened = open_chat(record, "a transcript", ("request",), fields=fields, strict_keys=self._strict)
+        if opened is None:
+            return []
+        conversation = Conversation(find_session(opened.data, record.value))
+        waiting: list[str] = []
+        for number, message in enumerate(opened.messages):
+            role, text = message.get("role"), text_of(message.get("content"))
+            if role == "assistant":
+                waiting = self._turn(conversation, number, text)
+            elif role in ("user", "tool", "function"):
+                output = self._output(text) if role == "user" else text
+                if output is None:
+                    conversation.user([number, text], text)
+                else:
+                    status: Status = "error" if self._error.search(output) else "ok"
+                    call_id = waiting.pop(0) if waiting else ""
+                    conversation.result([number, text], call_id, output, status=status, tool=text_at(message, "name"))
+            elif role not in ("system", "developer"):
+                raise DecodeError(f'a message has the role {excerpt(role)}; known are "user", "assistant" and "system"')
+        return conversation.events
+
+    def _turn(self, conversation: Conversation, number: int, text: str) -> list[str]:
+        """Add what the model said and called, and return the ids of its calls, which results answer in their order."""
+        said, calls = self._read(text)
+        content: list[Json] = [text_block(said)] if said else []
+        ids = [f"{number}.{place}" for place in range(len(calls))]
+        content += [
+            tool_use(call_id, call.name, call.args, strict_keys=self._strict)
+            for call_id, call in zip(ids, calls, strict=True)
+        ]
+        conversation.turn([number, text], content)
+        return ids
+
+    def _read(self, text: str) -> tuple[str, list[_Call]]:
+        """Return what is left of a text without its calls, and the calls."""
+        matches = []
+        for match in self._call.finditer(text):
+            matches.append(match)
+            if len(matches) == _CALLS:
+                break
+        if not matches:
+            return text, []
+        said, calls = [text[: matches[0].start()]], list[_Call]()
+        for number, match in enumerate(matches):
+            behind = matches[number + 1].start() if number + 1 < len(matches) else len(text)
+            call = self._call_at(match, text, behind)
+            if call.name == self._answer and isinstance(call.args, dict) and isinstance(call.args.get("content"), str):
+                said.append(call.args["content"])
+            else:
+                calls.append(call)
+        return "\n".join(part.strip() for part in said if part.strip()), calls
+
+    def _call_at(self, match: Any, text: str, end: int) -> _Call:
+        groups = match.groupdict()
+        if groups.get("json"):
+            return self._object(text[match.start(self._json) : end])
+        found = self._arguments.search(text[match.end() : end])
+        return _Call(groups["name"], (found.groupdict()["args"] or "").strip() if found else {})
+
+    def _object(self, written: str) -> _Call:
+        """Return the call that an object describes; one that cannot be read is an attempt at a tool without a name."""
+        written = written[: written.rfind("}") + 1] or written
+        try:
+            found = parse_json(written.encode("utf-8", "surrogatepass"), strict_keys=self._strict)
+        except (ValueError, RecursionError):
+            return _Call("", written)
+        if not isinstance(found, dict):
+            return _Call("", msgspec.json.encode(found).decode())
+        name = text_at(found, "name", "tool", "action", "tool_name")
+        args = found.get("arguments", found.get("args", found.get("input", found.get("action_input", {}))))
+        return _Call(name, args)
+
+    def _output(self, text: str) -> str | None:
+        match = self._result.search(text)
+        return None if match is None else match.groupdict()["output"] or ""

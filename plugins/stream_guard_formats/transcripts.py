@@ -1,0 +1,69 @@
+"""Recorded conversations as they are opened: one object to a record, and in it, somewhere, a list of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from stream_guard import DecodeError, Json, Record
+from stream_guard_formats.conversation import derived_session
+from stream_guard_formats.reading import name_of, object_at, objects_of, read_json, read_object, text_at
+
+# What the conversation may be called, best first; also looked for under "metadata".
+SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
+
+
+class Opened(NamedTuple):
+    """A record that was opened."""
+
+    data: dict[str, Json]  # all of it
+    holder: dict[str, Json]  # the object that holds the list
+    messages: list[dict[str, Json]]
+
+
+def open_run(record: Record, what: str, field: str, *, advice: str = "", strict_keys: bool) -> Opened | None:
+    """Return a record that is an object with a list of objects in a field, None for an empty line, or refuse it.
+
+    ``what`` says what was wanted, ``advice`` what may be done about a record without the field.
+    """
+    data = read_object(record, what, strict_keys=strict_keys)
+    if data is None:
+        return None
+    if field not in data:
+        raise DecodeError(f'{what} has "{field}", and this record has none{advice}')
+    return Opened(data, data, messages_in(data[field], field))
+
+
+def open_chat(
+    record: Record, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",), strict_keys: bool
+) -> Opened | None:
+    """Return a record that is a list of messages, or an object with one at its top or in one of the holders."""
+    data = read_json(record, strict_keys=strict_keys)
+    if data is None:
+        return None
+    if isinstance(data, list):
+        data = {fields[0]: data}
+    if not isinstance(data, dict):
+        raise DecodeError(f"{what} is an object or a list of messages, this is {name_of(data)}")
+    holder = next((found for name in holders if (found := object_at(data, name))), data)
+    field = next((name for name in fields if name in holder), None)
+    if field is None:
+        places = " or ".join(["at the top", *(f'under "{name}"' for name in holders)])
+        raise DecodeError(f'{what} has "{fields[0]}" {places}, and this record has none')
+    return Opened(data, holder, messages_in(holder[field], field))
+
+
+def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
+    """Return a list of messages, or raise DecodeError."""
+    if not isinstance(found, list):
+        raise DecodeError(f'"{field}" must be a list of messages, this is {name_of(found)}')
+    return objects_of(found, field, "messages")
+
+
+def find_session(data: dict[str, Json], value: bytes) -> str:
+    """Return the id that the recording gives its conversation, or one derived from its bytes."""
+    return (
+        text_at(data, *SESSION_FIELDS)
+        or text_at(object_at(data, "metadata"), *SESSION_FIELDS)
+        or derived_session(value)
+    )
