@@ -12,6 +12,7 @@ from stream_guard.cli.check import register as register_check
 from stream_guard.cli.compliance import register as register_compliance
 from stream_guard.cli.config import register as register_config
 from stream_guard.cli.contract import register as register_contract
+from stream_guard.cli.contract_run import register as register_contract_run
 from stream_guard.cli.convert import register as register_convert
 from stream_guard.cli.demo import register as register_demo
 from stream_guard.cli.diff import register as register_diff
@@ -40,6 +41,7 @@ for register in (
     register_check,
     register_compliance,
     register_contract,
+    register_contract_run,  # into the group that the one before makes
     register_diff,
     register_replay,
     register_convert,
