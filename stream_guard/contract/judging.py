@@ -11,6 +11,7 @@ from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Invariant
 from stream_guard.contract.matrix import Cell, State
 from stream_guard.contract.recorded import Recorded, answer_text
+from stream_guard.contract.types import TYPES
 from stream_guard.contract.weather import Weather, holds
 from stream_guard.model import Finding, Turn
 from stream_guard.policy.wording import printable, show
@@ -92,14 +93,16 @@ class Judge:
     def _judge(self, invariant: Invariant, session: Recorded) -> _Said:
         """Return what one session says about the invariant."""
         verdict = self._verdicts[session.session_id]
-        answer = session.answer
-        if answer is None:
-            return _Said(State.FAIL, "the agent gave no answer", session, session.events[-1].event_id)
-        if (finding := verdict.found.get(self._compiled.completes)) is not None:
+        answer_id = session.events[-1].event_id if session.answer is None else session.answer.event_id
+        about_answers = invariant.type in TYPES  # a rule kind may have something to say without an answer
+        if session.answer is None and about_answers:
+            return _Said(State.FAIL, "the agent gave no answer", session, answer_id)
+        finding = verdict.found.get(self._compiled.completes)
+        if finding is not None and (about_answers or finding.at == "event"):
             return _Said(State.FAIL, finding.detail, session, finding.event_id)
         if invariant.type == "behavior_unchanged" and (why := self._no_baseline(invariant, session)):
-            return _Said(State.INCONCLUSIVE, why, session, answer.event_id)
-        return self._hear(invariant, session, answer.event_id)
+            return _Said(State.INCONCLUSIVE, why, session, answer_id)
+        return self._hear(invariant, session, answer_id)
 
     def _hear(self, invariant: Invariant, session: Recorded, answer_id: str) -> _Said:
         """Return what the rules of the invariant say about an answer that came."""
