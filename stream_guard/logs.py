@@ -10,13 +10,16 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final, TextIO
 
 from stream_guard.redact import mask_secrets, redact
 from stream_guard.settings import Log
 
 _ROOTS: Final = ("stream_guard", "stream_guard_sinks")
+_PAUSE: Final = 10.0  # seconds in which a package that is not ours says the same thing once
 _LONGEST: Final = 4_000  # characters of one message: a log is read by people
 # What every record has; the rest was given as ``extra`` by whoever wrote the message.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -55,21 +58,54 @@ class PlainLines(logging.Formatter):
         return line
 
 
-def set_up_logs(log: Log, stream: TextIO | None = None) -> logging.Handler:
+class Unrepeated(logging.Filter):
+    """Passes a message that was passed a short while ago only once more after that while.
+
+    Clients that cannot reach a broker say so several times a second, for as long as it lasts.
+    """
+
+    def __init__(self, seconds: float = _PAUSE) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._said: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line of code that speaks has been silent for a while."""
+        place = (record.pathname, record.lineno)
+        if record.created - self._said.get(place, -inf) < self._seconds:
+            return False
+        self._said[place] = record.created
+        return True
+
+
+def set_up_logs(log: Log, stream: TextIO | None = None, *, others: Sequence[str] = ()) -> logging.Handler:
     """Let this package's messages go to standard error, in the format and from the level on that the settings say.
 
     Called once by whoever owns the process; a library that is imported never does. Calling it again replaces what
-    was set up before. Other packages' messages are not ours to shape: Python shows them from warnings on.
+    was set up before. Packages that are named as ``others`` speak in the same format, from warnings on and without
+    repeating themselves; the rest are not ours to shape.
     """
+    handler = _handler(log, stream)
+    for name in _ROOTS:
+        _give(handler, logging.getLogger(name), log.level.upper())
+    strangers = _handler(log, stream)
+    strangers.addFilter(Unrepeated())
+    for name in others:
+        _give(strangers, logging.getLogger(name), "WARNING" if log.level != "error" else "ERROR")
+    return handler
+
+
+def _handler(log: Log, stream: TextIO | None) -> logging.Handler:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if log.format == "json" else PlainLines())
-    for name in _ROOTS:
-        logger = logging.getLogger(name)
-        for old in [old for old in logger.handlers if isinstance(old.formatter, JsonLines | PlainLines)]:
-            logger.removeHandler(old)
-        logger.addHandler(handler)
-        logger.setLevel(log.level.upper())
     return handler
+
+
+def _give(handler: logging.Handler, logger: logging.Logger, level: str) -> None:
+    for old in [old for old in logger.handlers if isinstance(old.formatter, JsonLines | PlainLines)]:
+        logger.removeHandler(old)
+    logger.addHandler(handler)
+    logger.setLevel(level)
 
 
 def _clean(text: str) -> str:

@@ -43,6 +43,9 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     dead_letters: Annotated[str, typer.Option(help="The topic for records that cannot be read: HOST:PORT/TOPIC.")],
     group: Annotated[str | None, typer.Option(help="The group; workers of one group share the partitions.")] = None,
     instance: Annotated[str | None, typer.Option(help="A name of its own that stays over restarts.")] = None,
+    rekey: Annotated[
+        bool | None, typer.Option("--rekey", help="The records' keys are not session ids: pass them on under those.")
+    ] = None,
     form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
@@ -51,13 +54,14 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     try:
-        from stream_guard.stream.worker import Parts, run_worker
+        from stream_guard.stream.parts import Parts
+        from stream_guard.stream.worker import run_worker
     except ImportError as error:
         raise SettingsError(f'the worker needs an extra: pip install "stream-guard[kafka]" ({error})') from None
 
-    flags = {"group": group, "instance": instance}
+    flags = {"group": group, "instance": instance, "rekey": rekey}
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})
-    set_up_logs(settings.log)
+    set_up_logs(settings.log, others=("aiokafka", "faust", "mode"))
     registry = build_registry(settings.plugins)
     following = ReloadingPolicy(policy, registry)
     for warning in following.current.warnings:

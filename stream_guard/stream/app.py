@@ -11,7 +11,7 @@ import faust
 from stream_guard.kafka.client import security_options
 from stream_guard.settings import Settings
 from stream_guard.stream.consumer import BatchConsumer, BatchTransport
-from stream_guard.stream.judge import Judge
+from stream_guard.stream.stages import Stages
 from stream_guard.stream.store import Change
 
 TABLE: Final = "sessions"
@@ -21,14 +21,14 @@ COMMIT_SECONDS: Final = 1.0
 class WorkerApp(faust.App):
     """A Faust app without agents: its consumer gives what it fetches to the judge."""
 
-    judge: Judge
+    stages: Stages
 
     def _new_transport(self) -> BatchTransport:
         return BatchTransport(self.conf.broker_consumer, self)
 
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
-        consumer.judge = self.judge
+        consumer.judge = self.stages
         return consumer
 
     @property
@@ -40,8 +40,8 @@ class WorkerApp(faust.App):
         return consumer
 
 
-def make_app(settings: Settings, servers: Sequence[str], topics: Sequence[str], partitions: int) -> WorkerApp:
-    """Return the app of a worker on topics that have the same number of partitions."""
+def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> WorkerApp:
+    """Return the app of a worker on topics that have that number of partitions; ``read_topics`` names them."""
     worker = settings.worker
     app = WorkerApp(
         worker.group,
@@ -67,8 +67,12 @@ def make_app(settings: Settings, servers: Sequence[str], topics: Sequence[str], 
         autodiscover=False,
     )
     app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
-    app.topics.add(app.topic(*topics, key_type=bytes, value_type=bytes))
     return app
+
+
+def read_topics(app: WorkerApp) -> None:
+    """Let the app read the topics of its stages."""
+    app.topics.add(app.topic(*app.stages.topics, key_type=bytes, value_type=bytes))
 
 
 def _credentials(settings: Settings) -> Any:

@@ -11,12 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
-from stream_guard.stream.judge import Judge, TopicPartition
+from stream_guard.errors import SettingsError
+from stream_guard.stream.places import TopicPartition
+from stream_guard.stream.stages import Stages
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
 SUSPICION: Final = 5.0  # seconds without a record from a partition that has some
@@ -25,8 +29,17 @@ TICK: Final = 1.0  # seconds between two looks at partitions on which nothing co
 _logger = logging.getLogger(__name__)
 
 
+def _make_thread(service: AIOKafkaConsumerThread) -> Any:
+    """Return a thread that does not keep the process: one that waits for a broker would keep it for ever."""
+    thread = AIOKafkaConsumerThread.Worker(service)
+    thread.daemon = True
+    return thread
+
+
 class ConsumerThread(AIOKafkaConsumerThread):
     """The thread that talks to the broker."""
+
+    Worker: Any = staticmethod(_make_thread)
 
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -34,11 +47,16 @@ class ConsumerThread(AIOKafkaConsumerThread):
         consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to say it
         return consumer
 
+    async def on_thread_stop(self) -> None:
+        """Leave the group; where the broker is away, without it and without a word."""
+        with suppress(asyncio.CancelledError, KafkaError):
+            await super().on_thread_stop()
+
 
 class BatchConsumer(Consumer):
     """Hands whole batches to the judge and commits what it has settled."""
 
-    judge: Judge  # given by the app before the consumer starts
+    judge: Stages  # given by the app before the consumer starts
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -49,6 +67,7 @@ class BatchConsumer(Consumer):
         self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
         self._seeks = 0
         self._ticked = 0.0
+        self.handled = 0  # records in all, those that were passed on included
         self.failure: BaseException | None = None
 
     def _new_consumer_thread(self) -> ConsumerThread:
@@ -121,10 +140,12 @@ class BatchConsumer(Consumer):
             if batch:
                 await self.judge.judge(batch)
                 self._settled.update({TP(*place): records[-1].offset + 1 for place, records in batch.items()})
+                self.handled += sum(map(len, batch.values()))
             await self._tick()
 
     def _is_ready(self) -> bool:
-        return bool(self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing)
+        ready = self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing
+        return bool(ready and self.failure is None)
 
     async def _read_again(self) -> set[TP]:
         """Go back on the partitions whose records were dropped, and return them."""
@@ -140,7 +161,7 @@ class BatchConsumer(Consumer):
 
     async def _expected(self, place: TP) -> int:
         """Return the offset that must come next; where nothing was judged yet, the one to begin with."""
-        following = self.judge.open(place.partition).next_offset(place.topic)
+        following = self.judge.next_offset(TopicPartition(*place))
         if following is None:
             following = self._committed_offset[place]
         if following is None:
@@ -193,7 +214,7 @@ class BatchConsumer(Consumer):
         end: int | None = self.highwater(place)
         upto = self._settled.get(place)
         if upto is None:
-            upto = self.judge.open(place.partition).next_offset(place.topic)
+            upto = self.judge.next_offset(TopicPartition(*place))
         if end is None or (upto is None and end > 0):
             return None
         return max(0, end - (upto or 0))
@@ -210,6 +231,18 @@ class BatchConsumer(Consumer):
     def lag(self) -> int:
         """Return how many records wait to be judged, as far as we know."""
         return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Begin with what was assigned; partitions that belong together must have come together."""
+        numbers = {
+            topic: {place.partition for place in assigned if place.topic == topic} for topic in self.judge.topics
+        }
+        if len(set(map(frozenset, numbers.values()))) > 1:
+            self.failure = SettingsError(
+                f"the workers of this group do not read the same topics (this one: {', '.join(numbers)}); stop all of "
+                "them before you change --rekey, or bring in or remove the last rule that looks across sessions"
+            )
+        await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what was begun, commit it, and let go."""

@@ -16,11 +16,11 @@ class Health:
         self._stall = StallDetector(patience=patience)
         self._reasons: Sequence[str] = ("the worker has not started",)
 
-    def look(self, reasons: Sequence[str], lag: int) -> None:
-        """Hear what keeps the worker from its work, and how many records wait."""
+    def look(self, reasons: Sequence[str], lag: int, handled: int) -> None:
+        """Hear what keeps the worker from its work, how many records wait, and how many it has settled."""
         self._reasons = reasons
         self._counts.lag = lag
-        self._stall.feed(self._counts.records, lag)
+        self._stall.feed(handled, lag)
 
     def unready(self) -> Sequence[str]:
         """Return what keeps the worker from its work; nothing when nothing does."""

@@ -10,29 +10,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from stream_guard.alerts import make_alert
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SinkError
 from stream_guard.model import Alert, Finding
-from stream_guard.ports import Decoder, Record, Sink
+from stream_guard.ports import Decoder, Sink
 from stream_guard.settings import Settings
-from stream_guard.sources.splitting import HEAD
 from stream_guard.stream.partition import Partition
+from stream_guard.stream.places import TopicPartition, convert
 from stream_guard.stream.store import Change, PartitionStore
 
 _PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
 
 _logger = logging.getLogger(__name__)
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic, as every client names it."""
-
-    topic: str
-    partition: int
 
 
 class Rows(Protocol):
@@ -58,7 +51,7 @@ class Judge:
         rows: Rows,
         settings: Settings,
         observe: Callable[[float], None],
-        now: Callable[[], float] = time.time,
+        make: type[Partition] = Partition,
     ) -> None:
         self._engine = engine
         self._decoder = decoder
@@ -67,7 +60,7 @@ class Judge:
         self._rows = rows
         self._settings = settings
         self._observe = observe
-        self._now = now
+        self._make = make
         self._partitions: dict[int, Partition] = {}
         self._warned = False
         self.counts = engine.counts
@@ -86,24 +79,29 @@ class Judge:
         """Return a partition, made from its rows when it is not at hand."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._partitions[number] = Partition(
+            partition = self._partitions[number] = self._make(
                 PartitionStore(number, self._rows.recovered()),
                 self._engine,
                 self._decoder,
                 self._dead_letters,
                 self._settings.sessions,
-                now=self._now,
+                now=time.time,
             )
         return partition
+
+    def next_offset(self, place: TopicPartition) -> int | None:
+        """Return the offset that must come next, or None when nothing of the partition was ever judged."""
+        return self.open(place.partition).next_offset(place.topic)
 
     async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """Bring records from the judging of their events to the safety of their states."""
         began = time.perf_counter()
         found: list[Finding] = []
         touched: dict[int, Partition] = {}
+        limit = self._settings.decode.max_record_bytes
         for place, fetched in batch.items():
             partition = touched[place.partition] = self.open(place.partition)
-            partition.fold(place.topic, self._convert(place, fetched), found)
+            partition.fold(place.topic, convert(place, fetched, limit), found)
         await self._settle(touched, found)
         self._observe(time.perf_counter() - began)
 
@@ -142,26 +140,6 @@ class Judge:
             else:
                 self.counts.alerts[name, "ok"] += len(alerts)
                 return
-
-    def _convert(self, place: TopicPartition, fetched: Sequence[Any]) -> list[Record]:
-        origin, limit = f"{place.topic}/{place.partition}", self._settings.decode.max_record_bytes
-        records = []
-        for one in fetched:
-            value = one.value or b""  # none: a key was taken back
-            size = len(value)
-            if size > limit:
-                value = value[: min(HEAD, limit)]
-            records.append(
-                Record(
-                    value,
-                    origin,
-                    one.offset,
-                    key=one.key,
-                    headers=tuple((name, content or b"") for name, content in one.headers),
-                    truncated=size if size > limit else 0,
-                )
-            )
-        return records
 
     def _warn_of_foreign_keys(self, touched: Mapping[int, Partition]) -> None:
         foreign = sum(partition.foreign_keys for partition in touched.values())

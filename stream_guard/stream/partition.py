@@ -67,10 +67,12 @@ class Partition:
         self._store.applied[tag] = applied
         self._active = self._base = self._now()
 
-    def _judge(self, record: Record, tag: int, out: list[Finding], *, behind: bool) -> None:
+    def _judge(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
         table = self._table
         try:
             for event in self._decode(record):
+                if only and event.session_id != only:
+                    continue
                 if behind and self._store.has_applied(event.session_id, tag, record.position):
                     self.redelivered += 1
                     if event.time is not None and event.time - self._lateness > table.watermark:

@@ -39,6 +39,7 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     applied: Offsets
     watermark: float | None
     wall: float  # the time of the day at which the watermark stood there
+    origins: Offsets = {}  # how far partitions had come whose records were passed on to this one
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

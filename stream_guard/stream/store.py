@@ -42,6 +42,7 @@ class PartitionStore:
         self._ended: set[bytes] = set()  # rows of sessions that have ended
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
+        self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
         self._sealed: Offsets = dict(self.applied)
         self.horizon: Offsets = {}  # beyond these no session is ahead of the partition
         self._look_through()
@@ -96,7 +97,7 @@ class PartitionStore:
                 self._ended.add(key)
         self._pending.clear()
         self._sealed = dict(self.applied)
-        progress = ProgressRow(VERSION, self._sealed, watermark, wall)
+        progress = ProgressRow(VERSION, self._sealed, watermark, wall, dict(self.origins))
         changes.append((progress_key(self._partition), encode_row(progress)))
         return changes
 

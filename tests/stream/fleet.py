@@ -78,7 +78,9 @@ class Fleet:
 
     def end_of(self, name: str) -> int:
         """Wait until a worker has ended by itself and return its exit code."""
-        return self.workers.pop(name).wait(PATIENCE)
+        code = self.workers[name].wait(PATIENCE)
+        del self.workers[name]
+        return code
 
     def said(self, name: str) -> str:
         """What a worker has said so far."""

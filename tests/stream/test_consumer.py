@@ -11,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from stream_guard.stream.consumer import BatchConsumer
-from stream_guard.stream.judge import TopicPartition
+from stream_guard.stream.places import TopicPartition
 
 PLACE = TP("events", 0)
 
@@ -22,9 +22,8 @@ class Judged:
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
-    def open(self, _number: int) -> Any:
-        following = self.offsets[-1] + 1 if self.offsets else None
-        return SimpleNamespace(next_offset=lambda _topic: following)
+    def next_offset(self, _place: TopicPartition) -> int | None:
+        return self.offsets[-1] + 1 if self.offsets else None
 
     async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
         for records in batch.values():
@@ -44,6 +43,8 @@ class Consumer(BatchConsumer):
         self._dropped: set[TP] = set()
         self._waiting: dict[TP, tuple[int, float]] = {}
         self._ticked = float("inf")
+        self.handled = 0
+        self.failure = None
         self._committed_offset = {PLACE: None}
         self.judge = judge  # type: ignore[assignment]  # a double
         self.seeks: list[int] = []

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -64,12 +65,15 @@ def run(fleet: Fleet, rows: list[Row], disturb: Disturb | None = None, times: in
         fleet.start()
     step = max(1, len(rows) // (times + 1))
     for number in range(times + 1):
-        # Between two disturbances there is always something left to judge: the next piece comes with them.
-        fleet.cluster.fill(fleet.events, rows[number * step : (number + 1) * step if number < times else len(rows)])
+        piece = rows[number * step : (number + 1) * step if number < times else len(rows)]
+        # Disturbed while records come in: an idle worker loses nothing when it is killed.
+        filling = Thread(target=fleet.cluster.fill, args=(fleet.events, piece))
+        filling.start()
         if number < times and disturb is not None:
-            fleet.wait_for(number * step)
-            time.sleep(dice.uniform(0.0, 1.0))  # the random moment
+            time.sleep(dice.uniform(0.2, 1.2))  # the random moment
             disturb(fleet, dice)
+        filling.join()
+        fleet.wait_for(number * step)
     fleet.wait_for(len(rows))
     return account(fleet, rows)
 
