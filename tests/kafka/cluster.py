@@ -97,6 +97,23 @@ class Cluster:
         finally:
             consumer.close()
 
+    def uncommitted(self, group: str, topics: Iterable[str]) -> int:
+        """How many records of topics a group has not committed yet; a topic that is not there has one."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=group, enable_auto_commit=False)
+        try:
+            left = 0
+            for topic in topics:
+                numbers = consumer.partitions_for_topic(topic)
+                if not numbers:
+                    left += 1
+                    continue
+                partitions = [TopicPartition(topic, number) for number in numbers]
+                ends = consumer.end_offsets(partitions)
+                left += sum(end - (consumer.committed(partition) or 0) for partition, end in ends.items())
+            return left
+        finally:
+            consumer.close()
+
     def forget_before(self, topic: str, offset: int, partition: int = 0) -> None:
         """Delete the records before an offset, as retention does."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from stream_guard.sessions.session import Row as StoredSession
-from stream_guard.stream.rows import decode_progress, decode_session, session_of, session_prefix
+from stream_guard.stream.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
 from tests.kafka.cluster import Cluster
 
 PARTITIONS = 6
@@ -109,7 +109,7 @@ class Fleet:
         return sum(
             offset + 1
             for key, (partition, row) in self._rows().items()
-            if not key.startswith(session_prefix(partition))
+            if key == progress_key(partition)
             for offset in decode_progress(row).applied.values()
         )
 
@@ -123,6 +123,18 @@ class Fleet:
             logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{done} of {records} records were judged\n{logs}"
             time.sleep(0.3)
+
+    def wait_for_all(self, *more: str) -> None:
+        """Wait until every record is settled, and every one that workers passed on through topics of such endings."""
+        topics = [self.events, *(f"{self.group}-{ending}" for ending in more)]
+        end, before = time.monotonic() + PATIENCE, -1
+        while left := self.cluster.uncommitted(self.group, topics):
+            if left != before:
+                end, before = time.monotonic() + PATIENCE, left
+            self._look_after_workers()
+            logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            assert time.monotonic() < end, f"{left} records are left\n{logs}"
+            time.sleep(0.5)
 
     def alert_ids(self) -> Counter[str]:
         """The ids of the alerts, and how often each was sent."""
@@ -165,7 +177,7 @@ class Fleet:
         for worker in self.workers.values():
             worker.kill()
             worker.wait()
-        self.cluster.delete([f"{self.group}-sessions-changelog"])
+        self.cluster.delete([f"{self.group}-{ending}" for ending in ("sessions-changelog", "rekeyed", "spanning")])
 
 
 def _plain(state: tuple[int, tuple[str, ...], msgspec.Raw]) -> tuple[int, tuple[str, ...], bytes]:
