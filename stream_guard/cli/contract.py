@@ -169,7 +169,8 @@ def publish(
         for kind, file in targets:
             _write(file, write_matrix(contract, matrix, kind.value))
         if form not in (None, MatrixForm.NUMBER):
-            typer.echo(write_matrix(contract, matrix, form.value).encode("utf-8", "backslashreplace").decode())
+            written = write_matrix(contract, matrix, form.value).rstrip("\n")
+            typer.echo(written.encode("utf-8", "backslashreplace").decode())
     if form is MatrixForm.NUMBER and matrix.score is not None:
         typer.echo(f"{matrix.score:g}")
     for note in matrix.notes:

@@ -14,7 +14,7 @@ from stream_guard.contract.recorded import Recorded, answer_text
 from stream_guard.contract.types import TYPES
 from stream_guard.contract.weather import Weather, holds
 from stream_guard.model import Finding, Turn
-from stream_guard.policy.wording import printable, show
+from stream_guard.policy.wording import listed, printable, show
 from stream_guard.redact import redact_text
 
 Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
@@ -116,7 +116,7 @@ class Judge:
                 return _Said(State.PASS, f"negated, and {found.detail}", *place)
             return _Said(State.FAIL, f"the answer keeps {invariant.type}, and the invariant is negated", *place)
         if found is not None:
-            return _Said(State.FAIL, found.detail, session, found.event_id)
+            return _Said(State.FAIL, _why(invariant, found), session, found.event_id)
         return _Said(State.PASS, _held(invariant), *place)
 
     def _no_baseline(self, invariant: Invariant, session: Recorded) -> str:
@@ -135,6 +135,18 @@ def serves(contract: Contract, invariant: Invariant, session: Recorded) -> bool:
         return labels.prompt in prompts
     # Without golden prompts whatever was asked counts, but not what was asked as the probe of another invariant.
     return not any(labels.prompt in (other.probes or ()) for other in contract.invariants)
+
+
+def _why(invariant: Invariant, finding: Finding) -> str:
+    """Return the reason in the words of the contract: its rule knows the pattern in another spelling."""
+    if finding.kind == "forbidden_text" and invariant.type in TYPES:
+        return f"{show(finding.evidence.get('found', ''))} occurs in the answer"
+    if finding.kind == "must_match_text" and invariant.type in TYPES:
+        if invariant.type == "regex":
+            return f"nothing in the answer matches {show(invariant.pattern)}"
+        texts = [invariant.value] if invariant.value is not None else invariant.values or invariant.patterns or []
+        return f"the answer has {'no' if len(texts) == 1 else 'none of'} {listed(map(str, texts), 'or')}"
+    return finding.detail
 
 
 def _held(invariant: Invariant) -> str:

@@ -24,9 +24,28 @@ def test_a_cell_says_why_where_and_what_was_said() -> None:
     promise = contract({"type": "regex", "pattern": "source", "severity": "high"})
     cell = only(promise, answered("no idea, password: hunter2secret"))
     assert (cell.state, cell.session_id, cell.event_id, cell.weight) == (State.FAIL, "calm/p", "answer", 2)
-    assert "does not match" in cell.reason
+    assert cell.reason == 'nothing in the answer matches "source"'
     assert cell.excerpt.startswith("no idea")
     assert "hunter2secret" not in cell.excerpt
+
+
+@pytest.mark.parametrize(
+    ("invariant", "reason"),
+    [
+        ({"type": "contains", "value": "yes"}, 'the answer has no "yes"'),
+        ({"type": "contains_any", "values": ["yes", "ja"]}, 'the answer has none of "yes" or "ja"'),
+        ({"type": "contains", "value": "SECRET", "negate": True}, '"secret" occurs in the answer'),
+        ({"type": "regex", "pattern": "s.cret", "negate": True}, '"secret" occurs in the answer'),
+        ({"type": "excludes_pattern", "patterns": ["a secret"]}, '"a secret" occurs in the answer'),
+        ({"type": "excludes_pattern", "patterns": ["b"], "negate": True}, 'the answer has no "b"'),
+        (
+            {"type": "output_not_empty", "negate": True},
+            "the answer keeps output_not_empty, and the invariant is negated",
+        ),
+    ],
+)
+def test_a_reason_is_in_the_words_of_the_contract(invariant: dict[str, Any], reason: str) -> None:
+    assert only(contract(invariant), answered("a secret")).reason == reason
 
 
 @pytest.mark.parametrize(
