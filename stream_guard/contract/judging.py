@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.contract.compiling import Compiled
 from stream_guard.contract.document import Contract
@@ -12,10 +12,12 @@ from stream_guard.contract.forms import Invariant
 from stream_guard.contract.matrix import Cell, State
 from stream_guard.contract.recorded import Recorded, answer_text
 from stream_guard.contract.types import TYPES
-from stream_guard.contract.weather import Weather, holds
+from stream_guard.contract.weather import Weather
 from stream_guard.model import Finding, Turn
 from stream_guard.policy.wording import listed, printable, show
 from stream_guard.redact import redact_text
+
+_NEVER_CAME: Final = "no fault that it is about ever reached the agent"
 
 Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
 
@@ -59,7 +61,12 @@ class Judge:
         sessions = [one for one in weather.sessions if serves(self._contract, invariant, one)]
         if why := self._not_applicable(invariant, weather, sessions):
             return _cell(invariant, weather, State.NOT_APPLICABLE, _Said(State.PASS, why), 0)
-        asked = [one for one in sessions if holds(invariant.when, weather.scenario, one)]
+        asked = [one for one in sessions if weather.holds(invariant.when, one)]
+        stormy = [one for one in asked if not weather.is_known_calm(invariant.when, one)]
+        if asked and not stormy:
+            said_of_none = _Said(State.PASS, _NEVER_CAME, asked[0], _answer_id(asked[0]))
+            return _cell(invariant, weather, State.NOT_EXERCISED, said_of_none, 0)
+        asked = stormy
         said = [self._judge(invariant, session) for session in asked]
         said += self._missing(invariant, sessions)
         for outcome in (State.FAIL, State.INCONCLUSIVE):
@@ -67,18 +74,17 @@ class Judge:
             if decided is not None:
                 return _cell(invariant, weather, outcome, decided, len(asked))
         if weather.exercised(invariant.when) == "no":
-            why = "it held, but no fault of the scenario ever reached the agent"
-            return _cell(invariant, weather, State.NOT_EXERCISED, said[0]._replace(reason=why), len(asked))
+            held = said[0]._replace(reason=f"it held, but {_NEVER_CAME}")
+            return _cell(invariant, weather, State.NOT_EXERCISED, held, len(asked))
         return _cell(invariant, weather, State.PASS, said[0], len(asked))
 
     def _not_applicable(self, invariant: Invariant, weather: Weather, sessions: list[Recorded]) -> str:
         """Return why the invariant is not asked about in this scenario, or nothing."""
-        scenario = weather.scenario
-        asked = [holds(invariant.when, scenario, session) for session in sessions]
-        if not (any(asked) if asked else holds(invariant.when, scenario)):
+        asked = [weather.holds(invariant.when, session) for session in sessions or (None,)]
+        if not any(asked):
             return f"when: {invariant.when}, and that is not so in this scenario"
         auto = invariant.type == "behavior_unchanged" and invariant.baseline in (None, "auto")
-        if auto and self._baseline_scenario == scenario.name:
+        if auto and self._baseline_scenario == weather.scenario.name:
             return "its answers are the baseline"
         return ""
 
@@ -93,7 +99,7 @@ class Judge:
     def _judge(self, invariant: Invariant, session: Recorded) -> _Said:
         """Return what one session says about the invariant."""
         verdict = self._verdicts[session.session_id]
-        answer_id = session.events[-1].event_id if session.answer is None else session.answer.event_id
+        answer_id = _answer_id(session)
         about_answers = invariant.type in TYPES  # a rule kind may have something to say without an answer
         if session.answer is None and about_answers:
             return _Said(State.FAIL, "the agent gave no answer", session, answer_id)
@@ -147,6 +153,10 @@ def _why(invariant: Invariant, finding: Finding) -> str:
         texts = [invariant.value] if invariant.value is not None else invariant.values or invariant.patterns or []
         return f"the answer has {'no' if len(texts) == 1 else 'none of'} {listed(map(str, texts), 'or')}"
     return finding.detail
+
+
+def _answer_id(session: Recorded) -> str:
+    return session.events[-1].event_id if session.answer is None else session.answer.event_id
 
 
 def _held(invariant: Invariant) -> str:

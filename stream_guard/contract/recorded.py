@@ -22,17 +22,12 @@ class Recorded:
     events: tuple[Event, ...]  # the answer carries its role and its prompt as labels
     labels: SessionLabels
     answer: Turn | None
+    sorts_met: frozenset[str]  # of faults that its events show, whoever caused them
 
     @property
     def text(self) -> str:
         """What the agent answered in the end; nothing where it did not."""
         return "" if self.answer is None else answer_text(self.answer)
-
-    @property
-    def sorts_met(self) -> frozenset[str]:
-        """The sorts of fault that its events show, whoever caused them."""
-        told = {fault.sort for fault in self.labels.faults}
-        return frozenset(told | {"tool_faults"} if any(map(shows_tool_fault, self.events)) else told)
 
 
 def read_sessions(events: Iterable[Event]) -> list[Recorded]:
@@ -53,7 +48,10 @@ def _read(session_id: str, events: list[Event]) -> Recorded:
         said = {**events[number].labels, ROLE: ANSWER, PROMPT: labels.prompt}
         events[number] = replace(events[number], labels=said)
     answer = events[answers[-1]] if answers else None
-    return Recorded(session_id, tuple(events), labels, answer if isinstance(answer, Turn) else None)
+    met: set[str] = {fault.sort for fault in labels.faults}
+    if any(map(shows_tool_fault, events)):
+        met.add("tool_faults")
+    return Recorded(session_id, tuple(events), labels, answer if isinstance(answer, Turn) else None, frozenset(met))
 
 
 def answer_text(turn: Turn) -> str:

@@ -25,13 +25,8 @@ _SORTS_OF: Final[dict[str, tuple[str, ...]]] = {
     "tool_faults_active": ("tool_faults",),
     "llm_faults_active": ("llm_faults",),
 }
+_ABOUT_FAULTS: Final = frozenset(("tool_faults_active", "llm_faults_active", "any_chaos_active"))
 _SHOWS_AS_ERROR: Final = frozenset(("error", "timeout"))
-
-
-def holds(when: When, scenario: Scenario, session: Recorded | None = None) -> bool:
-    """Whether an invariant is asked about here: faults that the session shows count like declared ones."""
-    broken = {fault.sort for fault, _ in declared(scenario)}
-    return _HOLDS[when](frozenset(broken | session.sorts_met if session else broken))
 
 
 class Weather:
@@ -41,6 +36,24 @@ class Weather:
         self.scenario = scenario
         self.sessions = sessions
         self._seen = {fault: _sighting(fault, form, sessions) for fault, form in declared(scenario)}
+        self._calm: dict[tuple[str, str], bool] = {}
+        self._broken = frozenset[str](fault.sort for fault in self._seen)
+
+    def holds(self, when: When, session: Recorded | None = None) -> bool:
+        """Whether an invariant is asked about here: faults that the session shows count like declared ones."""
+        return _HOLDS[when](self._broken | session.sorts_met if session else self._broken)
+
+    def is_known_calm(self, when: When, session: Recorded) -> bool:
+        """Whether the invariant is about faults, and the session shows that none of them reached the agent in it."""
+        if when not in _ABOUT_FAULTS:
+            return False
+        key = when, session.session_id
+        if key not in self._calm:
+            sorts = _SORTS_OF.get(when, SORTS)
+            faults = [(fault, form) for fault, form in declared(self.scenario) if fault.sort in sorts]
+            told = all(_sighting(fault, form, (session,)) == "not met" for fault, form in faults)
+            self._calm[key] = told and not session.sorts_met & set(sorts)
+        return self._calm[key]
 
     def exercised(self, when: When = "always") -> Exercised:
         """Return whether what an invariant with this ``when`` is about reached the agent."""

@@ -86,6 +86,16 @@ def test_what_breaks_in_a_scenario_that_was_not_exercised_is_broken_all_the_same
     assert only(promise, answered("ok", "down", labels={WATCHED: "tool_faults"})).state is State.FAIL
 
 
+@pytest.mark.parametrize("labels", [{WATCHED: "tool_faults"}, {}])
+def test_what_holds_only_under_faults_is_not_judged_where_none_came(labels: dict[str, str]) -> None:
+    promise = contract({"type": "contains", "value": "$", "negate": True, "when": "tool_faults_active"}, matrix=[DOWN])
+    fine = answered("$5", "down", labels=labels, tools=[("search", "ok")])
+    assert only(promise, fine).state is State.NOT_EXERCISED
+    met = answered("$5", "down", "q", labels=labels, tools=[("search", "error")])
+    cell = only(promise, fine, met)
+    assert (cell.state, cell.session_id, cell.sessions) == (State.FAIL, "down/q", 1)
+
+
 def test_a_fault_that_was_met_is_known_by_its_label() -> None:
     promise = contract({"type": "completes"}, matrix=[SLOW_MODEL])
     labels = {WATCHED: "llm_faults", FAULT: "llm_faults/0/timeout"}
