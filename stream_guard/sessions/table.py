@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from math import inf
 from operator import itemgetter
 
@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr
 from stream_guard.counts import CloseReason, Counts
 from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
-from stream_guard.engine.spanning import MARK
+from stream_guard.engine.spanning import MARK, Spanning
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, SessionEnd
 from stream_guard.ports import Store
@@ -176,20 +176,25 @@ class SessionTable:
         """Show the event to the rules whose key spans sessions, each in the cell of the key's value."""
         for spanning in self.engine.spanning:
             cell_id = spanning.cell_id(event)
-            if cell_id is None:
-                continue
-            cell = self._touched.get(cell_id) or self._wake(cell_id)
-            if event.time is not None:
-                if event.time - cell.now >= self._idle and cell.now > -inf:
-                    cell = self._renew(cell, out)
-                self.engine.fire(cell, event.time, out)
-                cell.now = max(cell.now, event.time)
-            cell.turns, cell.last = session.turns, event
-            plan = spanning.index.plan(event)
-            if plan is not None:
-                self.engine.run(plan, event, cell, session.memory, out)
-            if self.shared_clock:
-                self._schedule(cell)
+            if cell_id is not None:
+                self.show_cell(spanning, cell_id, event, session.turns, session.memory, out)
+
+    def show_cell(
+        self, spanning: Spanning, cell_id: str, event: Event, turns: int, memory: Set[int], out: Found
+    ) -> None:
+        """Show an event, and what its session knew then, to the rules of one cell that spans sessions."""
+        cell = self._touched.get(cell_id) or self._wake(cell_id)
+        if event.time is not None:
+            if event.time - cell.now >= self._idle and cell.now > -inf:
+                cell = self._renew(cell, out)
+            self.engine.fire(cell, event.time, out)
+            cell.now = max(cell.now, event.time)
+        cell.turns, cell.last = turns, event
+        plan = spanning.index.plan(event)
+        if plan is not None:
+            self.engine.run(plan, event, cell, memory, out)
+        if self.shared_clock:
+            self._schedule(cell)
 
     def _reorder(self, event: Event, session: Session, out: Found) -> None:
         """Hold the event back until nothing earlier is expected any more."""

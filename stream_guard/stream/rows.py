@@ -15,9 +15,11 @@ from zlib import crc32
 import msgspec
 
 VERSION: Final = 1
+SESSIONS: Final = 1  # rows of sessions; the number after it marks how far their partition came
+CELLS: Final = 3  # rows of what rules remember across sessions, likewise
+_WAITING: Final = 5  # events that wait to be shown to those rules
 _PARTITION: Final = struct.Struct(">IB")
-_SESSION: Final = 1
-_PROGRESS: Final = 2
+_OFFSET: Final = struct.Struct(">Q")
 
 Offsets: TypeAlias = dict[int, int]
 """The last offset that was applied, by the tag of its topic; -1 and a missing one mean none."""
@@ -32,6 +34,15 @@ class SessionRow(msgspec.Struct, array_like=True, gc=False):
     state: bytes
 
 
+class Sender(msgspec.Struct, array_like=True, gc=False):
+    """How far a partition came that shows its events to this one."""
+
+    seals: int = -1  # how often it had been sealed when it sent what came last
+    watermark: float | None = None
+    labels: set[int] = msgspec.field(default_factory=set)  # of what came since that seal
+    heard: bool = False
+
+
 class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     """How far a partition came: everything up to these offsets is in the rows that were written before this one."""
 
@@ -40,6 +51,8 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     watermark: float | None
     wall: float  # the time of the day at which the watermark stood there
     origins: Offsets = {}  # how far partitions had come whose records were passed on to this one
+    seals: int = 0  # how often this row was written
+    senders: dict[int, Sender] = {}  # the partitions that show their events to this one
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -53,14 +66,14 @@ def topic_tag(topic: str) -> int:
     return crc32(topic.encode())
 
 
-def session_prefix(partition: int) -> bytes:
-    """Return how the keys of a partition's sessions begin."""
-    return _PARTITION.pack(partition, _SESSION)
+def session_prefix(partition: int, family: int = SESSIONS) -> bytes:
+    """Return how the keys of a partition's sessions begin, or of its cells."""
+    return _PARTITION.pack(partition, family)
 
 
-def session_key(partition: int, session_id: str) -> bytes:
+def session_key(partition: int, session_id: str, family: int = SESSIONS) -> bytes:
     """Return the key of a session's row; the partition is part of it, so that a scan can tell them apart."""
-    return session_prefix(partition) + session_id.encode("utf-8", "surrogatepass")
+    return session_prefix(partition, family) + session_id.encode("utf-8", "surrogatepass")
 
 
 def session_of(key: bytes) -> str:
@@ -68,9 +81,25 @@ def session_of(key: bytes) -> str:
     return key[_PARTITION.size :].decode("utf-8", "surrogatepass")
 
 
-def progress_key(partition: int) -> bytes:
+def progress_key(partition: int, family: int = SESSIONS) -> bytes:
     """Return the key of a partition's own row."""
-    return _PARTITION.pack(partition, _PROGRESS)
+    return _PARTITION.pack(partition, family + 1)
+
+
+def waiting_prefix(partition: int) -> bytes:
+    """Return how the keys of a partition's waiting events begin."""
+    return _PARTITION.pack(partition, _WAITING)
+
+
+def waiting_key(partition: int, offset: int) -> bytes:
+    """Return the key of an event that waits, by the offset it came with."""
+    return waiting_prefix(partition) + _OFFSET.pack(offset)
+
+
+def offset_of(key: bytes) -> int:
+    """Return the offset that an event which waits came with."""
+    (offset,) = _OFFSET.unpack_from(key, _PARTITION.size)
+    return int(offset)
 
 
 def latest(one: Mapping[int, int], other: Mapping[int, int]) -> Offsets:

@@ -9,9 +9,11 @@ import msgspec
 
 from stream_guard.errors import StoreError
 from stream_guard.stream.rows import (
+    SESSIONS,
     VERSION,
     Offsets,
     ProgressRow,
+    Sender,
     SessionRow,
     decode_progress,
     decode_session,
@@ -35,21 +37,25 @@ class PartitionStore:
     next seal relies on that: the changes of the last one are in ``rows`` by then, and on the broker.
     """
 
-    def __init__(self, partition: int, rows: Mapping[bytes, bytes]) -> None:
+    def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
         self._partition = partition
+        self._family = family
         self._rows = rows
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
         self._ended: set[bytes] = set()  # rows of sessions that have ended
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
+        self.seals = 0 if self.progress is None else self.progress.seals
+        self.senders: dict[int, Sender] = {} if self.progress is None else dict(self.progress.senders)
+        self.besides: dict[bytes, bytes | None] = {}  # other rows to write, behind the sessions'
         self._sealed: Offsets = dict(self.applied)
         self.horizon: Offsets = {}  # beyond these no session is ahead of the partition
         self._look_through()
 
     def get(self, session_id: str) -> bytes | None:
         """Return the state that was put last, or None."""
-        key = session_key(self._partition, session_id)
+        key = session_key(self._partition, session_id, self._family)
         pending = self._pending.get(key)
         if pending is not None:
             return pending[0] or None
@@ -58,15 +64,15 @@ class PartitionStore:
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         """Keep the state with the next seal."""
-        self._pending[session_key(self._partition, session_id)] = (blob, deadline)
+        self._pending[session_key(self._partition, session_id, self._family)] = (blob, deadline)
 
     def drop(self, session_id: str) -> None:
         """End the session with the next seal; also one that was begun since, because its events were applied."""
-        self._pending[session_key(self._partition, session_id)] = (b"", None)
+        self._pending[session_key(self._partition, session_id, self._family)] = (b"", None)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every session there is, with its deadline."""
-        prefix = session_prefix(self._partition)
+        prefix = session_prefix(self._partition, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix) and key not in self._pending and (row := self._read(raw)).state:
                 yield session_of(key), row.deadline
@@ -78,7 +84,7 @@ class PartitionStore:
         """Whether the session contains the event of an offset that the partition as a whole has not passed."""
         if offset > self.horizon.get(tag, -1):
             return False
-        row = self._rows.get(session_key(self._partition, session_id))
+        row = self._rows.get(session_key(self._partition, session_id, self._family))
         return row is not None and offset <= self._read(row).applied.get(tag, -1)
 
     @property
@@ -97,8 +103,11 @@ class PartitionStore:
                 self._ended.add(key)
         self._pending.clear()
         self._sealed = dict(self.applied)
-        progress = ProgressRow(VERSION, self._sealed, watermark, wall, dict(self.origins))
-        changes.append((progress_key(self._partition), encode_row(progress)))
+        changes += self.besides.items()
+        self.besides.clear()
+        self.seals += 1
+        progress = ProgressRow(VERSION, self._sealed, watermark, wall, self.origins, self.seals, self.senders)
+        changes.append((progress_key(self._partition, self._family), encode_row(progress)))
         return changes
 
     def _take_back(self) -> list[bytes]:
@@ -119,7 +128,7 @@ class PartitionStore:
         return self.applied if row is None else latest(self.applied, self._read(row).applied)
 
     def _look_through(self) -> None:
-        prefix = session_prefix(self._partition)
+        prefix = session_prefix(self._partition, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix):
                 row = self._read(raw)
@@ -128,7 +137,7 @@ class PartitionStore:
                     self._ended.add(key)
 
     def _read_progress(self) -> ProgressRow | None:
-        raw = self._rows.get(progress_key(self._partition))
+        raw = self._rows.get(progress_key(self._partition, self._family))
         if raw is None:
             return None
         try:

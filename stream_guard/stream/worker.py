@@ -116,5 +116,8 @@ def _explain(failure: BaseException) -> StreamGuardError:
     if isinstance(failure, StreamGuardError):
         return failure
     if isinstance(failure, KafkaError):
-        return StoreError(f"states cannot be written: {failure!r}; nothing is committed until they can: start again")
+        return StoreError(
+            f"states cannot be written: {failure!r}; look at the brokers, their logs and disks; nothing is lost: "
+            "start the worker again when they can be"
+        )
     return StreamGuardError(f"the worker met an error that it does not know: {failure!r}; nothing was skipped")
