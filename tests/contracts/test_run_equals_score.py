@@ -44,4 +44,4 @@ def test_score_gives_the_matrix_of_the_run_again_for_a_hundred_contracts(registr
         assert msgspec.to_builtins(scored) == msgspec.to_builtins(ran), f"contract {seed}"
         states.update(cell.state for cell in ran.cells)
     # A comparison of matrices that never differ from each other would prove nothing.
-    assert all(states[state] >= 10 for state in State), states
+    assert all(states[state] >= 5 for state in State), states
