@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import diff, formats, guard, lengths, memory, rates, serve, shadow
+from tests.bench import contract, diff, formats, guard, lengths, memory, rates, serve, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
             "lengths": lambda: lengths.measure(registry),
             "memory": memory.measure,
             "diff": lambda: diff.measure(registry),
+            "contract": lambda: contract.measure(registry, CACHE / "bench-flakestorm"),
             "formats": lambda: formats.measure(registry),
             "guard": lambda: guard.measure(registry),
             "serve": lambda: serve.measure(registry, Path(folder)),

@@ -1,0 +1,204 @@
+"""Cells of a contract per second, against flakestorm's own engine on the same agent, in process and over HTTP.
+
+Flakestorm asks the agent once for each cell. Here the invariants of a scenario judge one session together, so there are
+fewer calls; the column ``own_calls`` gives every invariant a prompt of its own, and then the calls are as many. Over
+HTTP the agent's model stands behind our proxy, one hop more than flakestorm has, because faults come in there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stream_guard.contract.document import Contract, load_contract
+from stream_guard.contract.drive import Player, Setup, plan
+from stream_guard.contract.matrix import State
+from stream_guard.contract.recording import decode_events
+from stream_guard.contract.scoring import score
+from stream_guard.registry import Registry
+from tests.bench import contract_agent
+
+VERSION = "2.0.0"  # the one whose behaviour was measured; Apache-2.0
+SIZES = {100: 10, 1_600: 40}  # cells, and invariants as well as scenarios
+
+# Runs in an environment of its own: its dependencies are not ours.
+_THEIRS = """
+import asyncio, json, sys, time
+from flakestorm.contracts.engine import ContractEngine
+from flakestorm.core.config import FlakeStormConfig
+from flakestorm.core.protocol import create_agent_adapter
+sys.path.insert(0, sys.argv[1])
+out = {}
+for path in sys.argv[2:]:
+    config = FlakeStormConfig.model_validate(json.load(open(path)))
+    least = float("inf")
+    for _ in range(3 if config.agent.type == "python" else 1):
+        began = time.perf_counter()
+        matrix = asyncio.run(ContractEngine(config, config.contract, create_agent_adapter(config.agent)).run())
+        least = min(least, time.perf_counter() - began)
+    out[path] = [least, len(matrix.cell_results)]
+print(json.dumps(out))
+"""
+
+_INVARIANTS: list[dict[str, Any]] = [
+    {"type": "contains", "value": "according to"},
+    {"type": "regex", "pattern": r"\$\d+\.\d{2}"},
+    {"type": "contains_any", "values": ["feed", "source"]},
+    {"type": "excludes_pattern", "patterns": ["password", "system prompt"]},
+    {"type": "output_not_empty"},
+    {"type": "latency", "max_ms": 60_000},
+    {"type": "excludes_pii"},
+    {"type": "completes"},
+]
+_FAULTS: list[list[dict[str, Any]]] = [
+    [],
+    [{"mode": "truncated_response", "max_tokens": 5}],
+    [{"mode": "empty"}],
+    [{"mode": "garbage"}],
+    [{"mode": "response_drift", "drift_type": "verbosity_shift"}],
+]
+
+
+def measure(registry: Registry, cache: Path) -> dict[str, Any]:
+    """Return cells per second of both engines, and how many times more ours are, or why that is not known."""
+    python = _installed(cache)
+    if python is None:
+        return {"missing": f"flakestorm {VERSION} cannot be installed here"}
+    shutil.copy(contract_agent.__file__, cache / "contract_agent.py")
+    results = {}
+    in_process = {"type": "python", "endpoint": "contract_agent:answer", "reset_function": "contract_agent:reset"}
+    theirs = _their_seconds(python, cache, in_process)
+    ours = {**in_process, "endpoint": f"{__package__}.contract_agent:answer"}
+    ours["reset_function"] = f"{__package__}.contract_agent:reset"
+    for cells in SIZES:
+        results[f"python {cells}"] = _row(cells, theirs[cells], registry, Setup(agent=_form(ours)))
+    port, model_port, proxy_port = _free_port(), _free_port(), _free_port()
+    over_http = {"type": "http", "endpoint": f"http://127.0.0.1:{port}/ask"}
+    over_http["reset_endpoint"] = f"http://127.0.0.1:{port}/reset"
+    model_url = f"http://127.0.0.1:{model_port}/v1"
+    with _agent(model_port, model_url):
+        with _agent(port, model_url):
+            theirs = _their_seconds(python, cache, over_http)
+        with _agent(port, f"http://127.0.0.1:{proxy_port}/v1"):
+            setup = Setup(agent=_form(over_http), model=model_url, port=proxy_port)
+            for cells in SIZES:
+                results[f"http {cells}"] = _row(cells, theirs[cells], registry, setup)
+    return results
+
+
+def _row(cells: int, theirs: float, registry: Registry, setup: Setup) -> dict[str, float]:
+    shared, own = (_our_seconds(_contract(cells, own_prompts=own), registry, setup) for own in (False, True))
+    return {
+        "flakestorm_cells_per_s": cells / theirs,
+        "cells_per_s": cells / shared,
+        "ratio": theirs / shared,
+        "own_calls_cells_per_s": cells / own,
+        "own_calls_ratio": theirs / own,
+    }
+
+
+def _our_seconds(data: dict[str, Any], registry: Registry, setup: Setup) -> float:
+    """Return how long it takes from the contract to the matrix: agent, proxies, recording and scoring."""
+    contract = load_contract(json.dumps(data), registry)
+    least = float("inf")
+    for _ in range(1 if setup.is_http else 3):
+        began = time.perf_counter()
+        _run(contract, registry, setup)
+        least = min(least, time.perf_counter() - began)
+    return least
+
+
+def _run(contract: Contract, registry: Registry, setup: Setup) -> None:
+    decoder = registry.decoders["native"]()
+    events = []
+    with Player(setup) as player:
+        for unit in plan(contract, run_id="bench"):
+            events += decode_events(player.play(unit), decoder, "bench")
+    matrix = score(contract, events, registry)
+    # A run in which nothing was met would be quick, and worth nothing.
+    if matrix.count(State.NOT_EXERCISED) or matrix.count(State.INCONCLUSIVE) or matrix.score is None:
+        raise RuntimeError(f"not every cell was evaluated: {[cell.reason for cell in matrix.cells][:3]}")
+
+
+def _contract(cells: int, *, own_prompts: bool = False) -> dict[str, Any]:
+    side = SIZES[cells]
+    invariants = [
+        {
+            "id": f"i{number}",
+            **_INVARIANTS[number % len(_INVARIANTS)],
+            **({"probes": [f"What is ACME worth, asked for the {number}th time?"]} if own_prompts else {}),
+        }
+        for number in range(side)
+    ]
+    scenarios = [{"name": f"s{number}", "llm_faults": _FAULTS[number % len(_FAULTS)]} for number in range(side)]
+    return {
+        "version": "2.0",
+        "golden_prompts": ["What is ACME worth?"],
+        "contract": {"name": "bench", "invariants": invariants, "chaos_matrix": scenarios},
+    }
+
+
+def _their_seconds(python: Path, cache: Path, agent: dict[str, Any]) -> dict[int, float]:
+    files = {cells: cache / f"{agent['type']}-{cells}.json" for cells in SIZES}
+    for cells, file in files.items():
+        # It wants an invariant of its own section too, and never asks about it here.
+        data = {**_contract(cells), "agent": agent, "invariants": [{"type": "output_not_empty"}]}
+        file.write_text(json.dumps(data), encoding="utf-8")
+    command = [str(python), "-c", _THEIRS, str(cache), *map(str, files.values())]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    for cells, file in files.items():
+        if found[str(file)][1] != cells:
+            raise RuntimeError(f"flakestorm made {found[str(file)][1]} cells of {cells}")
+    return {cells: found[str(file)][0] for cells, file in files.items()}
+
+
+def _form(agent: dict[str, Any]) -> Any:
+    from stream_guard.contract.forms import Agent
+
+    return Agent.model_validate(agent)
+
+
+@contextmanager
+def _agent(port: int, model_url: str) -> Iterator[None]:
+    command = [sys.executable, contract_agent.__file__, str(port), model_url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError("the agent did not start")
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port: int = opened.getsockname()[1]
+        return port
+
+
+def _installed(cache: Path) -> Path | None:
+    folder = cache / "venv"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    probe = subprocess.run([python, "-c", "import flakestorm.contracts.engine"], check=False, capture_output=True)
+    if probe.returncode == 0:
+        return python
+    install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"flakestorm=={VERSION}"]
+    done = subprocess.run(install, check=False, capture_output=True)
+    if done.returncode:
+        print(done.stderr.decode(errors="replace")[-500:], file=sys.stderr)
+        return None
+    return python
