@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from stream_guard.contract.labels import ANSWER, MODEL, PROMPT, ROLE, SessionLabels, read_labels, shows_tool_fault
-from stream_guard.model import Event, ToolCall, ToolResult, Turn
+from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
 
 _ROLES: Final = frozenset((ANSWER, MODEL))
 
@@ -59,8 +59,7 @@ def answer_text(turn: Turn) -> str:
     content = turn.response.get("content")
     if isinstance(content, str):
         return content
-    blocks = content if isinstance(content, list) else []
-    said = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    said = (block.get("text") for block in _blocks(turn) if block.get("type") == "text")
     return "\n".join(text for text in said if isinstance(text, str))
 
 
@@ -68,10 +67,11 @@ def calls_tools(session: Recorded) -> bool:
     """Whether the recording shows tools at all."""
     return any(
         isinstance(event, ToolCall | ToolResult)
-        or (isinstance(event, Turn) and any(_is_tool_use(block) for block in event.response.get("content") or ()))
+        or (isinstance(event, Turn) and any(block.get("type") == "tool_use" for block in _blocks(event)))
         for event in session.events
     )
 
 
-def _is_tool_use(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") == "tool_use"
+def _blocks(turn: Turn) -> list[dict[str, Json]]:
+    content = turn.response.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
