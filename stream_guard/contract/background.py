@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 512
-_GRACE: Final = 1  # seconds that open requests have when the proxies close; a fault may sleep for minutes
 
 
 class Background:
@@ -44,7 +43,7 @@ class Background:
     def open_proxies(self, stage: Stage, tools: Mapping[str, str], model: str, port: int = 0) -> str:
         """Start the proxies on a loopback port, any where none is named; return their address."""
         opened, url = _listen(port)
-        self._client = open_client()
+        self._client = open_client([*tools.values(), *([model] if model else [])])
         routes = [
             Route(f"{tool_proxy.PREFIX}/{{name}}{rest}", handle, methods=list(tool_proxy.METHODS))
             for handle in [tool_proxy.ToolProxy(tools, stage, self._client).handle]
@@ -58,7 +57,6 @@ class Background:
             log_config=None,
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=_GRACE,
         )
         self._server = uvicorn.Server(config)
         self._serving = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[opened]), self._loop)
@@ -67,7 +65,8 @@ class Background:
     def close(self) -> None:
         """Stop the proxies and the thread; what is asked for afterwards is refused."""
         if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
+            # No grace: nobody waits for an answer any more, and a fault may sleep for minutes.
+            self._server.should_exit = self._server.force_exit = True
             self._serving.result()
         if self._client is not None:
             self.call(self._client.aclose())

@@ -25,7 +25,7 @@ class HttpAgent:
         reset = form.reset_endpoint
         self._reset = reset_address(self._endpoint, expand(reset, "agent.reset_endpoint")) if reset else ""
         self._background = background
-        self._client = open_client()
+        self._client = open_client([self._endpoint, *([self._reset] if self._reset else [])])
         self.can_reset = bool(self._reset)
 
     def ask(self, prompt: str) -> Answer:

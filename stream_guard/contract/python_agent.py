@@ -7,8 +7,7 @@ import importlib
 import inspect
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeAlias
 
@@ -17,7 +16,8 @@ from stream_guard.contract.forms import Agent as AgentForm
 from stream_guard.contract.recording import as_text
 from stream_guard.errors import SettingsError
 
-Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "Future[Any]"]
+Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+Outcome: TypeAlias = tuple[Any, BaseException | None]
 
 
 class PythonAgent:
@@ -79,16 +79,22 @@ class Performer:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         Thread(target=self._run, name="contract-agent", daemon=True).start()
 
     def perform(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
-        """Return what the function returns, awaited if need be; TimedOutError when it takes longer."""
-        done: Future[Any] = Future()
-        self._jobs.put((function, args, done))
-        # Waited for apart from the result: a TimeoutError that the function raises is its own.
-        if not wait((done,), seconds).done:
-            raise TimedOutError
-        return done.result()
+        """Return what the function returns, awaited if need be; TimedOutError when it takes longer.
+
+        After a TimedOutError the thread is at something that nobody waits for: leave it.
+        """
+        self._jobs.put((function, args))
+        try:
+            result, error = self._outcomes.get(timeout=seconds)
+        except Empty:
+            raise TimedOutError from None
+        if error is not None:
+            raise error
+        return result
 
     def leave(self) -> None:
         """Let the thread end when it has finished what it is at."""
@@ -98,15 +104,15 @@ class Performer:
         loop = asyncio.new_event_loop()
         try:
             while (job := self._jobs.get()) is not None:
-                function, args, done = job
+                function, args = job
                 try:
                     result = function(*args)
                     if inspect.isawaitable(result):
                         result = loop.run_until_complete(_awaited(result))
                 except BaseException as error:  # noqa: BLE001  # handed to whoever waits
-                    done.set_exception(error)
+                    self._outcomes.put((None, error))
                 else:
-                    done.set_result(result)
+                    self._outcomes.put((result, None))
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()

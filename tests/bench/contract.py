@@ -2,7 +2,8 @@
 
 Flakestorm asks the agent once for each cell. Here the invariants of a scenario judge one session together, so there are
 fewer calls; the column ``own_calls`` gives every invariant a prompt of its own, and then the calls are as many. Over
-HTTP the agent's model stands behind our proxy, one hop more than flakestorm has, because faults come in there.
+HTTP the agent's model stands behind our proxy, one hop more than flakestorm has, because faults come in there. In
+process it is CPU time that counts, best of five; over HTTP it is the time on the wall, once.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ out = {}
 for path in sys.argv[2:]:
     config = FlakeStormConfig.model_validate(json.load(open(path)))
     least = float("inf")
-    for _ in range(3 if config.agent.type == "python" else 1):
-        began = time.perf_counter()
+    clock, rounds = (time.process_time, 5) if config.agent.type == "python" else (time.perf_counter, 1)
+    for _ in range(rounds):
+        began = clock()
         matrix = asyncio.run(ContractEngine(config, config.contract, create_agent_adapter(config.agent)).run())
-        least = min(least, time.perf_counter() - began)
+        least = min(least, clock() - began)
     out[path] = [least, len(matrix.cell_results)]
 print(json.dumps(out))
 """
@@ -110,10 +112,11 @@ def _our_seconds(data: dict[str, Any], registry: Registry, setup: Setup) -> floa
     """Return how long it takes from the contract to the matrix: agent, proxies, recording and scoring."""
     contract = load_contract(json.dumps(data), registry)
     least = float("inf")
-    for _ in range(1 if setup.is_http else 3):
-        began = time.perf_counter()
+    clock, rounds = (time.perf_counter, 1) if setup.is_http else (time.process_time, 5)
+    for _ in range(rounds):
+        began = clock()
         _run(contract, registry, setup)
-        least = min(least, time.perf_counter() - began)
+        least = min(least, clock() - began)
     return least
 
 
