@@ -21,6 +21,7 @@ from stream_guard.model import (
     Hit,
     Json,
     SessionEnd,
+    Settled,
     ToolCall,
     ToolResult,
     Turn,
@@ -41,7 +42,7 @@ from stream_guard.ports import (
     Recording,
     Sides,
 )
-from stream_guard.rule import Example, Need, NoState, Params, Rule, RuleType, State, TextPattern
+from stream_guard.rule import SETTLED, Example, Need, NoState, Params, Rule, RuleType, State, TextPattern, Verdict
 from stream_guard.text_protocols import TextProtocol
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENT_KINDS",
     "MISSING",
+    "SETTLED",
     "Alert",
     "Answer",
     "AxisValues",
@@ -81,6 +83,7 @@ __all__ = [
     "Rule",
     "RuleType",
     "SessionEnd",
+    "Settled",
     "Sides",
     "SinkError",
     "State",
@@ -94,6 +97,7 @@ __all__ = [
     "Turn",
     "Unsure",
     "UserMessage",
+    "Verdict",
     "check_compliance",
     "hookimpl",
     "json_equal",

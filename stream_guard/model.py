@@ -153,6 +153,13 @@ class Unsure(msgspec.Struct, frozen=True, gc=False):
     why: Literal["type_mismatch", "unevaluable"]
 
 
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """What a rule says when nothing that may still come can make it speak or change its state, end included.
+
+    It need not be shown any more events until its state is forgotten. Shown one all the same, it must say so again.
+    """
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hit, stamped by the engine with the rule, the session and the place."""
 

@@ -7,7 +7,7 @@ remember goes into ``state``, which the engine creates, saves, restores and hand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +18,7 @@ from stream_guard.model import (
     Hit,
     Json,
     SessionEnd,
+    Settled,
     ToolCall,
     ToolResult,
     Turn,
@@ -29,6 +30,11 @@ from stream_guard.patterns import ToolPattern
 Mode: TypeAlias = Literal["inline", "stream", "batch"]
 Need: TypeAlias = Literal["content", "clock"]
 Where: TypeAlias = Literal["response", "tool_args", "tool_result", "user"]
+
+Verdict: TypeAlias = Hit | Unsure | Settled | None
+"""What a handler may answer; None, most of the time."""
+
+SETTLED: Final = Settled()
 
 ALL_MODES: frozenset[Mode] = frozenset(("inline", "stream", "batch"))
 
@@ -116,22 +122,22 @@ class Rule(Generic[P, S]):
         """What an event must have to be judged; without it the result is ``unevaluable``, never a pass."""
         return frozenset()
 
-    def on_user_message(self, message: UserMessage, state: S) -> Hit | None:
+    def on_user_message(self, message: UserMessage, state: S) -> Verdict:
         """A person wrote something."""
 
-    def on_turn(self, turn: Turn, state: S) -> Hit | Unsure | None:
+    def on_turn(self, turn: Turn, state: S) -> Verdict:
         """A model answered a request."""
 
-    def on_tool_call(self, call: ToolCall, state: S) -> Hit | Unsure | None:
+    def on_tool_call(self, call: ToolCall, state: S) -> Verdict:
         """A tool was attempted; nothing has run yet."""
 
-    def on_decision(self, decision: GateDecision, state: S) -> Hit | None:
+    def on_decision(self, decision: GateDecision, state: S) -> Verdict:
         """An inline gate answered an attempt."""
 
-    def on_tool_result(self, result: ToolResult, state: S) -> Hit | None:
+    def on_tool_result(self, result: ToolResult, state: S) -> Verdict:
         """An attempt came to something: ok, error or blocked."""
 
-    def on_ungated(self, event: Event, state: S) -> Hit | None:
+    def on_ungated(self, event: Event, state: S) -> Verdict:
         """An event outside the rule's gate, of a type it has a handler for: it may satisfy, it must not count."""
 
     def deadline(self, state: S) -> float | None:

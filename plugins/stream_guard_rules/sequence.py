@@ -144,10 +144,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         content: frozenset[sg.Need] = frozenset(("content",) if self._argument else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
-    def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Verdict:
         """Judge ``second`` by what came before it, then remember ``first``."""
         if state.unlocked:
-            return None
+            return sg.SETTLED
         hit = self._judge(call, state) if self._is_second(call.tool) else None
         late = self._note(call, state)
         return hit or late
@@ -163,8 +163,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         if first is not None and first.standing != _RAN:
             first.standing = _HELD if decision.action == "pause" else _TRIED
 
-    def on_tool_result(self, result: sg.ToolResult, state: OrderState) -> sg.Hit | None:
+    def on_tool_result(self, result: sg.ToolResult, state: OrderState) -> sg.Verdict:
         """Settle whether the attempt ran, and whether it went well."""
+        if state.unlocked:
+            return sg.SETTLED
         if not state.firsts and not state.waiting:
             return None
         must_succeed = self.params.first_must_succeed
@@ -180,14 +182,15 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         late = self._late(first, result.tool, state) if must_succeed else None
         if self._lasts:
             state.unlocked, state.firsts, state.waiting = True, [], []
-        elif self.params.within_seconds is None:
+            return late or sg.SETTLED
+        if self.params.within_seconds is None:
             self._drop_older(first, state)
         return late
 
-    def on_ungated(self, event: sg.Event, state: OrderState) -> sg.Hit | None:
+    def on_ungated(self, event: sg.Event, state: OrderState) -> sg.Verdict:
         """Let ``first`` satisfy, and be stopped or forgotten, wherever it stands."""
         if state.unlocked:
-            return None
+            return sg.SETTLED
         if isinstance(event, sg.ToolCall):
             return self._note(event, state)
         if isinstance(event, sg.GateDecision):

@@ -11,14 +11,14 @@ import xxhash
 
 from stream_guard.conditions import Leaf
 from stream_guard.engine.cell import Address
-from stream_guard.model import Event, Hit, Json, Scope, Unsure
+from stream_guard.model import Event, Json, Scope
 from stream_guard.paths import MISSING, Path
 from stream_guard.patterns import Regex
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec
-from stream_guard.rule import NoState, Rule, State, Where
+from stream_guard.rule import NoState, Rule, State, Verdict, Where
 
-Handler: TypeAlias = Callable[[Any, Any], Hit | Unsure | None]
+Handler: TypeAlias = Callable[[Any, Any], Verdict]
 Gate: TypeAlias = Callable[[Event, Set[int]], bool]
 
 NO_STATE: Final = NoState()
@@ -31,11 +31,12 @@ class Bound:
     """One rule of a policy, compiled.
 
     ``plain`` says that for an event with content and a time nothing but handler and state is involved,
-    ``only_gated`` that there is a condition besides.
+    ``only_gated`` that there is a condition besides. Only such rules can fall asleep.
     """
 
     __slots__ = (
         "arg_paths",
+        "bit",
         "decoder",
         "default",
         "end",
@@ -61,6 +62,7 @@ class Bound:
 
     def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
         self.number = number
+        self.bit = 1 << number
         self.spec = spec
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)

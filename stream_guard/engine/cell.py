@@ -16,6 +16,7 @@ class Cell:
     """The memory of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
+        "asleep",
         "blind",
         "cooldowns",
         "holds",
@@ -39,6 +40,7 @@ class Cell:
         self.part = 0  # how many user-initiated parts came before the current one
         self.part_active = False  # a turn or a call came in the current part
         self.states: dict[Address, State] = {}
+        self.asleep = 0  # a bit for each rule that will say no more; rules say it again when asked, so never stored
         self.timers: dict[Address, float] = {}  # derived from the states, so never stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
         self.judged: dict[Address, None] = {}  # an ordered set: gated rules with an end to judge, once the gate opened

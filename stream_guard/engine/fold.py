@@ -12,7 +12,7 @@ from stream_guard.counts import Counts
 from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
 from stream_guard.engine.cell import Address, Cell
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
-from stream_guard.engine.index import Index, Plan
+from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.spanning import Spanning
 from stream_guard.engine.texts import PLACES, text_of
 from stream_guard.errors import StreamGuardError
@@ -21,12 +21,13 @@ from stream_guard.model import (
     Finding,
     Hit,
     SessionEnd,
+    Settled,
     Turn,
     Unsure,
     UserMessage,
 )
 from stream_guard.policy.spec import Policy
-from stream_guard.rule import Mode, State
+from stream_guard.rule import Mode, State, Verdict
 
 Found: TypeAlias = list[Finding]
 
@@ -89,7 +90,8 @@ class Engine:
         if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
             self._run_all(plan, event, cell, memory, out)
             return
-        bound: Bound
+        if asleep := cell.asleep & plan.mask:
+            plan = plan.awake.get(asleep) or plan.without(asleep)
         for handle, bound in plan.stateless:
             try:
                 hit = handle(event, NO_STATE)
@@ -98,8 +100,18 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, bound.number, out)
+        chosen, opened = plan.plain, None
+        for group in plan.gated:
+            if group.gate(event, memory):
+                chosen += group.inside
+                opened = (group,) if opened is None else (*opened, group)
+            else:
+                chosen += group.outside
+                if group.blind and cell.turns == 0:
+                    for bound in group.blind:
+                        self._blind(bound, cell)
         states = cell.states
-        for number, handle, new_state, bound in plan.plain:
+        for number, handle, new_state, bound in chosen:
             state = states.get(number)
             if state is None:
                 state = states[number] = new_state()
@@ -110,45 +122,23 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, number, out)
-        for group in plan.gated:
-            if group.gate(event, memory):
-                for number, handle, new_state, bound in group.inside:
-                    if bound.end is not None:
-                        cell.judged[number] = None
-                    state = states.get(number)
-                    if state is None:
-                        state = states[number] = new_state()
-                    try:
-                        hit = handle(event, state)
-                    except Exception as error:  # noqa: BLE001  # ADR 0007
-                        self._fail(bound, error, event, cell, out)
-                        continue
-                    if hit is not None:
-                        self._report(bound, hit, event, cell, number, out)
-            else:
-                for bound, ungated in group.outside:
-                    if bound.needs_turn and cell.turns == 0:
-                        self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
-                    if ungated is not None:
-                        self._call(bound, ungated, event, cell, out)
+        if opened is not None:
+            self._run_behind(opened, event, cell, memory, out)
         for bound, handle in plan.full:
             self._run(bound, handle, event, cell, memory, out)
         if plan.texts is not None:
             for bound, handle in plan.texts.search(text_of(event)):
                 self._run(bound, handle, event, cell, memory, out, text_found=True)
 
-    def _call(self, bound: Bound, handle: Handler, event: Event, cell: Cell, out: Found) -> None:
-        """Call a handler with the rule's one state of this cell."""
-        state = cell.states.get(bound.number)
-        if state is None:
-            state = cell.states[bound.number] = bound.new_state()
-        try:
-            hit = handle(event, state)
-        except Exception as error:  # noqa: BLE001  # ADR 0007
-            self._fail(bound, error, event, cell, out)
-            return
-        if hit is not None:
-            self._report(bound, hit, event, cell, bound.number, out)
+    def _run_behind(
+        self, opened: tuple[GateGroup, ...], event: Event, cell: Cell, memory: Set[int], out: Found
+    ) -> None:
+        """Do what else an open gate asks for: note that the end is to be judged, and run the rules that need more."""
+        for group in opened:
+            for number in group.ends:
+                cell.judged[number] = None
+            for bound, handle in group.rest:
+                self._run(bound, handle, event, cell, memory, out)
 
     def _run_all(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
         """Run a plan over an event that lacks its content or its time: each rule says whether it can do without."""
@@ -189,6 +179,8 @@ class Engine:
             self._set_timer(bound, address, state, cell)
         if isinstance(hit, Unsure):
             self._doubt(bound, hit, cell)
+            hit = None
+        elif isinstance(hit, Settled):
             hit = None
         if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, cell):
             return
@@ -235,6 +227,7 @@ class Engine:
 
     def _forget(self, cell: Cell, address: Address) -> None:
         cell.states.pop(address, None)
+        cell.asleep &= ~self.bounds[_number(address)].bit
         cell.timers.pop(address, None)
         cell.cooldowns.pop(address, None)
         cell.holds.pop(address, None)
@@ -342,7 +335,7 @@ class Engine:
     def _report(
         self,
         bound: Bound,
-        hit: Hit | Unsure,
+        hit: Hit | Unsure | Settled,
         event: Event | None,
         cell: Cell,
         address: Address,
@@ -352,6 +345,9 @@ class Engine:
         time: float | None = None,
     ) -> None:
         """Stamp a hit, unless the rule's cooldown holds it back."""
+        if isinstance(hit, Settled):
+            cell.asleep |= bound.bit
+            return
         if isinstance(hit, Unsure):
             self._doubt(bound, hit, cell)
             return

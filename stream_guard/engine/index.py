@@ -1,7 +1,8 @@
 """Which rules can say something about an event: by its kind, its tool and its text.
 
 A plan lists them in sorts, because most rules need little: a stateless rule only its handler, a plain one
-its state too, a gated one a condition before that, and a full one also a key, a timer or a `for`.
+its state too, a gated one a condition before that, and a full one also a key, a timer or a `for`. A rule that
+has said all it will ever say in a cell sleeps there, and the cell's events go by a plan without it.
 """
 
 from __future__ import annotations
@@ -24,54 +25,100 @@ _HANDLERS: Final[dict[type[Event], str]] = {
     ToolResult: "on_tool_result",
 }
 _MEMO_LIMIT: Final = 4096
+_VARIANTS: Final = 256  # plans kept of one sort of event: which rules sleep depends on what agents do
+
+
+Ready: TypeAlias = tuple[int, Handler, Callable[[], State], Bound]
+"""A rule as the hot path wants it: its number, its handler and where a new state comes from."""
 
 
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("gate", "inside", "outside")
+    __slots__ = ("blind", "ends", "gate", "inside", "outside", "rest")
 
-    def __init__(self, gate: Gate, entries: Sequence[Entry]) -> None:
+    def __init__(self, gate: Gate, entries: Sequence[Entry], *, of_turns: bool) -> None:
         self.gate = gate
-        self.inside = tuple((bound.number, handle, bound.rule.state_type, bound) for bound, handle in entries)
-        self.outside = tuple(
-            (bound, bound.ungated)
-            for bound, handle in entries
-            if bound.needs_turn or (bound.ungated is not None and overrides(bound.rule, handle.__name__))
+        simple = [(bound, handle) for bound, handle in entries if bound.only_gated]
+        self.inside = tuple(map(_ready, simple))
+        self.outside: tuple[Ready, ...] = tuple(
+            _ready((bound, bound.ungated))
+            for bound, handle in simple
+            if bound.ungated is not None and overrides(bound.rule, handle.__name__)
         )
+        self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
+        self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
+        # While no turn was ever seen, a gate over turns can never open.
+        self.blind = () if of_turns else tuple(bound for bound, _ in simple if bound.needs_turn)
 
 
-def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
+def _ready(entry: Entry) -> Ready:
+    bound, handle = entry
+    return bound.number, handle, bound.rule.state_type, bound
+
+
+def _groups(entries: Sequence[Entry], *, of_turns: bool) -> Iterator[GateGroup]:
     grouped: dict[str, list[Entry]] = {}
     for bound, handle in entries:
         grouped.setdefault(bound.gate_text, []).append((bound, handle))
     for group in grouped.values():
         gate = group[0][0].gate
         if gate is not None:
-            yield GateGroup(gate, group)
+            yield GateGroup(gate, group, of_turns=of_turns)
 
 
 class Plan:
-    """The rules to run for one sort of event."""
+    """The rules to run for one sort of event.
 
-    __slots__ = ("entries", "full", "gated", "needs_clock", "needs_content", "plain", "stateless", "texts")
+    ``mask`` has the bits of those that can fall asleep in a cell; ``awake`` remembers the plans without them.
+    """
 
-    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None) -> None:
+    __slots__ = (
+        "_of_turns",
+        "awake",
+        "entries",
+        "full",
+        "gated",
+        "mask",
+        "needs_clock",
+        "needs_content",
+        "plain",
+        "stateless",
+        "texts",
+    )
+
+    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None, *, of_turns: bool = False) -> None:
         self.entries = tuple(entries)
         self.stateless: tuple[tuple[Handler, Bound], ...] = tuple(
             (handle, bound) for bound, handle in entries if bound.plain and bound.stateless
         )
-        self.plain: tuple[tuple[int, Handler, Callable[[], State], Bound], ...] = tuple(
-            (bound.number, handle, bound.rule.state_type, bound)
-            for bound, handle in entries
-            if bound.plain and not bound.stateless
-        )
-        self.gated = tuple(_groups([(bound, handle) for bound, handle in entries if bound.only_gated]))
-        self.full = tuple((bound, handle) for bound, handle in entries if not bound.plain and not bound.only_gated)
+        self.plain = tuple(_ready(entry) for entry in entries if entry[0].plain and not entry[0].stateless)
+        complex_ = [entry for entry in entries if not entry[0].plain]
+        behind = [entry for entry in complex_ if _waits_for_gate(entry[0], of_turns=of_turns)]
+        self.gated = tuple(_groups(behind, of_turns=of_turns))
+        self.full = tuple(entry for entry in complex_ if entry not in behind)
         self.texts = texts
         everyone = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
         self.needs_clock = any(bound.needs_clock for bound in everyone)
         self.needs_content = any(bound.needs_content for bound in everyone)
+        self.mask = sum({bound.bit for bound, _ in entries if bound.only_gated or (bound.plain and not bound.stateless)})
+        self.awake: dict[int, Plan] = {}
+        self._of_turns = of_turns
+
+    def without(self, asleep: int) -> Plan:
+        """Return the plan of the rules that are not asleep."""
+        if len(self.awake) >= _VARIANTS:
+            self.awake.clear()
+        wanted = [(bound, handle) for bound, handle in self.entries if not bound.bit & asleep]
+        plan = self.awake[asleep] = Plan(wanted, self.texts, of_turns=self._of_turns)
+        return plan
+
+
+def _waits_for_gate(bound: Bound, *, of_turns: bool) -> bool:
+    """Whether a closed gate is the end of it, so that nothing has to be done for the rule behind it."""
+    if bound.only_gated:
+        return True
+    return bound.gate is not None and bound.ungated is None and (of_turns or not bound.needs_turn)
 
 
 class PlansByTool(dict[str, Plan | None]):
@@ -119,7 +166,7 @@ class Index:
 
     def _plan(self, event_type: type[Event], where: Where) -> Plan | None:
         entries, texts = self._sorted(event_type, where)
-        return Plan(entries, texts) if entries or texts else None
+        return Plan(entries, texts, of_turns=event_type is Turn) if entries or texts else None
 
     def _sorted(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], TextIndex | None]:
         """Collect the rules to call for every event of a type, and an index of those that wait for a text."""
