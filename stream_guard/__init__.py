@@ -42,7 +42,19 @@ from stream_guard.ports import (
     Recording,
     Sides,
 )
-from stream_guard.rule import SETTLED, Example, Need, NoState, Params, Rule, RuleType, State, TextPattern, Verdict
+from stream_guard.rule import (
+    SETTLED,
+    Example,
+    Need,
+    NoState,
+    Params,
+    Rule,
+    RuleType,
+    State,
+    TextPattern,
+    ToolFilter,
+    Verdict,
+)
 from stream_guard.text_protocols import TextProtocol
 
 if TYPE_CHECKING:
@@ -91,6 +103,7 @@ __all__ = [
     "TextPattern",
     "TextProtocol",
     "ToolCall",
+    "ToolFilter",
     "ToolPattern",
     "ToolResult",
     "TopicWriter",

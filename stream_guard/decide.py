@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 
 from stream_guard.model import Action, Decision, Finding, ToolCall
@@ -21,15 +21,23 @@ class Judge:
         self._place = {
             spec.slot: (agents.effective_order(spec.agent), number) for number, spec in enumerate(policy.rules)
         }
+        # Most attempts are fine, and all of these are answered alike.
+        self._fine = tuple(
+            Decision(action=Action.ALLOW, policy_version=policy.version, checked=checked) for checked in (False, True)
+        )
 
     def in_order(self, found: Iterable[Finding]) -> list[Finding]:
         """Return findings in the order of the effective list: the policy's rules, the root's, down to the agent's."""
         return sorted(found, key=lambda finding: self._place.get(finding.slot, (0, 0)))
 
     def decide(
-        self, attempt: ToolCall, found: Sequence[Finding], raised: Iterable[int], cooling: Iterable[int]
+        self, attempt: ToolCall, found: Sequence[Finding], raised: Collection[int], cooling: Collection[int]
     ) -> Decision:
         """Return the decision on an attempt: what was found, which rules raised, and which hold findings back."""
+        agents = self._policy.agents
+        checked = not agents or agents.lists(attempt)
+        if not found and not raised and not cooling:
+            return self._fine[checked]
         rules = self._policy.rules
         if len(found) > 1:
             found = self.in_order(found)
@@ -43,13 +51,12 @@ class Judge:
         asked += [(rules[number].then, _FAILED) for number in raised if rules[number].on_error == "closed"]
         actions = [(action, reason) for action, reason in asked if action is not None]
         action, reason = max(actions, key=itemgetter(0), default=(Action.ALLOW, ""))
-        agents = self._policy.agents
         return Decision(
             action=action,
             findings=tuple(acted_on),
             reason=reason,
             policy_version=self._policy.version,
-            checked=not agents or agents.lists(attempt),
+            checked=checked,
             session_ended=action is Action.TERMINATE_SESSION,
             followup=tuple(finding for finding in found if finding not in acted_on)
             if len(acted_on) < len(found)

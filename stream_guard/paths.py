@@ -54,14 +54,21 @@ def json_equal(one: Json, other: Json) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict):
-        return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(json_equal(item, other[key]) for key, item in one.items())
-        )
+        return isinstance(other, dict) and _objects_equal(one, other)
     if isinstance(one, list):
         return isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
     return bool(one == other)
+
+
+def _objects_equal(one: dict[str, Json], other: dict[str, Json]) -> bool:
+    if len(one) != len(other):
+        return False
+    for key, item in one.items():
+        found = other.get(key, MISSING)
+        # Strings are most of what is compared, and need no call.
+        if found is MISSING or (item != found if type(item) is str else not json_equal(item, found)):
+            return False
+    return True
 
 
 _OF_A_TOOL: Final = (ToolCall, ToolResult, GateDecision)
@@ -125,15 +132,31 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
     if root == "tool" and steps == ("name",):
         return lambda event: event.tool if isinstance(event, _OF_A_TOOL) else MISSING
     if root == "tool" and steps[:1] == ("args",):
-        rest = steps[1:]
-        return lambda event: lookup(event.args, rest) if isinstance(event, _OF_A_TOOL) else MISSING
+        return _argument(steps[1:])
     start = ROOTS[root][1]
     if not steps:
         return start
+    if len(steps) == 1:
+        (step,) = steps
+        return lambda event: value.get(step, MISSING) if type(value := start(event)) is dict else lookup(value, steps)
 
     def find(event: Event) -> Json | Missing:
         value = start(event)
         return MISSING if value is MISSING else lookup(value, steps)
+
+    return find
+
+
+def _argument(steps: tuple[str, ...]) -> Find:
+    if len(steps) != 1:
+        return lambda event: lookup(event.args, steps) if isinstance(event, _OF_A_TOOL) else MISSING
+    (name,) = steps
+
+    def find(event: Event) -> Json | Missing:
+        if not isinstance(event, _OF_A_TOOL):
+            return MISSING
+        args = event.args
+        return args.get(name, MISSING) if type(args) is dict else lookup(args, steps)
 
     return find
 

@@ -7,7 +7,7 @@ remember goes into ``state``, which the engine creates, saves, restores and hand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ConfigDict
@@ -25,7 +25,7 @@ from stream_guard.model import (
     Unsure,
     UserMessage,
 )
-from stream_guard.patterns import ToolPattern
+from stream_guard.paths import Path
 
 Mode: TypeAlias = Literal["inline", "stream", "batch"]
 Need: TypeAlias = Literal["content", "clock"]
@@ -61,6 +61,18 @@ class TextPattern(msgspec.Struct, frozen=True):
 
     where: Where
     regex: str
+    path: Path | None = None  # only in the string that stands there; None: in all the text of the event
+
+
+class ToolFilter(Protocol):
+    """Tells the tools whose events a rule wants to see; the answer for a name never changes."""
+
+    @property
+    def exact(self) -> frozenset[str] | None:
+        """The names, when there is a closed list of them; else None."""
+
+    def matches(self, tool: str) -> bool:
+        """Whether the tool is meant."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +122,7 @@ class Rule(Generic[P, S]):
     def __init__(self, params: P) -> None:
         self.params = params
 
-    def tools(self) -> ToolPattern | None:
+    def tools(self) -> ToolFilter | None:
         """The tools whose calls, decisions and results it wants to see; None means all."""
         return None
 

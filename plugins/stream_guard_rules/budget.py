@@ -47,10 +47,14 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
         sg.Example(claim="as many as allowed are fine", params={"n": 2}, trace=[{"turn": "a"}, {"turn": "b"}], hits=[]),
     )
 
+    def __init__(self, params: MaxTurnsParams) -> None:
+        super().__init__(params)
+        self._first_too_many = params.n + 1
+
     def on_turn(self, _turn: sg.Turn, state: TurnCount) -> sg.Hit | None:
         """Count the turn."""
-        state.turns += 1
-        if state.turns != self.params.n + 1:
+        state.turns = turns = state.turns + 1
+        if turns != self._first_too_many:
             return None
         return sg.Hit(f"more than {self.params.n} turns", {"turns": state.turns, "limit": self.params.n})
 

@@ -96,10 +96,11 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
         value = self._find(event)
         if value is sg.MISSING or value is None:
             return None
+        known = anchor.value
+        if value == known and type(value) is type(known) and type(value) in _SCALARS:
+            return None
         if not anchor.seen:
             _drop(anchor, value, event.index)
-            return None
-        if type(value) is type(anchor.value) and value == anchor.value and type(value) in _SCALARS:
             return None
         if digest(value) == anchor.digest if anchor.digest else sg.json_equal(value, anchor.value):
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -10,8 +11,8 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.digests import digest
-from stream_guard_rules.kleene import Compiler, Numbers
-from stream_guard_rules.predicates import MOST_IN_WINDOW, When, given
+from stream_guard_rules.kleene import Compiler, Numbers, Test
+from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, When, given
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
@@ -84,44 +85,95 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
         ),
     )
 
+    def __new__(cls, params: ToolGuardParams) -> ToolGuard:  # noqa: PYI034  # one of its subclasses
+        """Return a rule with a state only where something is counted: most rules look at the attempt alone."""
+        compiler = Compiler(coerce=params.coerce)
+        compiler.compile(params.when)
+        return super().__new__(_Counting if compiler.counters else _Looking)
+
     def __init__(self, params: ToolGuardParams) -> None:
         super().__init__(params)
         compiler = Compiler(coerce=params.coerce)
         self._test = compiler.compile(params.when)
         self._counters = tuple(compiler.counters)
-        self._has_runs = any(one.scope == "run" for one in self._counters)
-        self._one_scope = {one.scope for one in self._counters} in ({"run"}, {"session"})
-        self._deferred = params.enforce_window == "followup" and any(one.scope == "window" for one in self._counters)
 
-    def tools(self) -> sg.ToolPattern | None:
+    def tools(self) -> sg.ToolFilter | None:
         """The tools it names, where an attempt at another could neither match nor count."""
-        names = _named(self.params.when)
         counted = [counter.tool for counter in self._counters]
-        if names is None or None in counted:
+        if None in counted or not _speaks_of_names(self.params.when):
             return None
-        wanted = sorted(names.union(tool for tool in counted if tool is not None))
-        # Names are exact here; one that reads as a glob or a class would mean something else as a pattern.
-        return None if any(_PLAIN_NAME & set(name) for name in wanted) else sg.ToolPattern(wanted)
+        names = _named(self.params.when)
+        if names is not None:
+            wanted = sorted(names.union(tool for tool in counted if tool is not None))
+            # Names are exact here; one that reads as a glob or a class would mean something else as a pattern.
+            if not any(_PLAIN_NAME & set(name) for name in wanted):
+                return sg.ToolPattern(wanted)
+        return _Reach(self._test, counted)
 
-    def on_tool_call(self, call: sg.ToolCall, state: Attempts) -> sg.Hit | sg.Unsure | None:
-        """Count the attempt, then ask whether it is meant."""
-        numbers = self._count(call, state) if self._counters else _NO_NUMBERS
-        notes: list[str] = []
-        said = self._test(call, numbers, notes)
-        if not said:
-            if notes:
-                return sg.Unsure("type_mismatch" if notes[0] == "type_mismatch" else "unevaluable")
-            return sg.Unsure("unevaluable") if said is None and None in numbers else None
+    def _hit(self, call: sg.ToolCall, numbers: Numbers, *, followup: bool = False) -> sg.Hit:
         evidence: dict[str, Any] = {"tool": call.tool}
         if numbers:
             evidence["counts"] = list(numbers)
-        return sg.Hit(
-            f"an attempt at {call.tool} meets the conditions", evidence, followup=self._rests_on_window(call, numbers)
-        )
+        return sg.Hit(f"an attempt at {call.tool} meets the conditions", evidence, followup=followup)
+
+
+class _Looking(ToolGuard):
+    """A rule about the attempt alone."""
+
+    state_type = sg.NoState
+
+    def __init__(self, params: ToolGuardParams) -> None:
+        super().__init__(params)
+        written = list(given(params.when))
+        self._sought = written[0][1] if [name for name, _ in written] == ["arg_regex"] else None
+
+    def texts(self) -> Sequence[sg.TextPattern]:
+        """The one text it looks for: all such rules are asked together."""
+        if self._sought is None:
+            return ()
+        return [sg.TextPattern("tool_args", self._sought.pattern.pattern, sg.Path(f"tool.args.{self._sought.path}"))]
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The text, if that is all it looks for; otherwise something may be known without the arguments."""
+        return frozenset(("content",) if self._sought else ())
+
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.State) -> sg.Verdict:
+        """Ask whether the attempt is meant."""
+        notes: list[str] = []
+        if self._test(call, _NO_NUMBERS, notes):
+            return self._hit(call, _NO_NUMBERS)
+        return _unsure(notes) if notes else None
+
+
+class _Counting(ToolGuard):
+    """A rule that also counts attempts."""
+
+    def __init__(self, params: ToolGuardParams) -> None:
+        super().__init__(params)
+        scopes = {one.scope for one in self._counters}
+        self._has_runs = "run" in scopes
+        self._only = self._counters[0] if len(self._counters) == 1 else None
+        written = list(given(params.when))
+        # Where nothing but one count is asked for, the number is the answer.
+        self._fine = written[0][1].value if len(written) == 1 and isinstance(written[0][1], Count) else None
+        self._deferred = params.enforce_window == "followup" and "window" in scopes
+
+    def on_tool_call(self, call: sg.ToolCall, state: Attempts) -> sg.Verdict:
+        """Count the attempt, then ask whether it is meant."""
+        numbers = self._count(call, state)
+        if self._fine is not None and (number := numbers[0]) is not None and number <= self._fine:
+            return None
+        notes: list[str] = []
+        said = self._test(call, numbers, notes)
+        if said:
+            return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
+        if notes:
+            return _unsure(notes)
+        return sg.Unsure("unevaluable") if said is None and None in numbers else None
 
     def on_ungated(self, event: sg.Event, state: Attempts) -> None:
         """Count attempts that others make: a session's count spans all of them."""
-        if self._counters and isinstance(event, sg.ToolCall):
+        if isinstance(event, sg.ToolCall):
             self._count(event, state)
 
     def _rests_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
@@ -141,10 +193,13 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
             session = state.session = [0] * len(self._counters)
             state.windows = [[] for counter in self._counters if counter.scope == "window"]
         run = _run_of(call, state, len(session)) if self._has_runs else session
-        if self._one_scope:
-            for position, counter in enumerate(self._counters):
-                if counter.tool is None or counter.tool == call.tool:
-                    run[position] += 1
+        if self._only is not None:
+            scope, tool, seconds, most = self._only
+            mine = tool is None or tool == call.tool
+            if scope == "window":
+                return (_in_window(call.time, state.windows[0], seconds, most if mine else 0),)
+            if mine:
+                run[0] += 1
             return run
         numbers: list[int | None] = []
         window = 0
@@ -159,6 +214,26 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
                 counted[position] += 1
             numbers.append(counted[position])
         return numbers
+
+
+class _Reach:
+    """The tools an attempt at which could match, whatever its arguments and the counts are."""
+
+    exact = None
+
+    def __init__(self, test: Test, counted: Sequence[str | None]) -> None:
+        self._test = test
+        self._counted = counted
+
+    def matches(self, tool: str) -> bool:
+        """Whether the name alone does not rule a match out, or the attempt is one to count."""
+        nothing_known: Numbers = [None] * len(self._counted)
+        bare = sg.ToolCall(session_id="", tool=tool, captured=False)
+        return tool in self._counted or self._test(bare, nothing_known, []) is not False
+
+
+def _unsure(notes: Sequence[str]) -> sg.Unsure:
+    return sg.Unsure("type_mismatch" if notes[0] == "type_mismatch" else "unevaluable")
 
 
 def _run_of(call: sg.ToolCall, state: Attempts, counters: int) -> list[int]:
@@ -181,11 +256,26 @@ def _in_window(now: float | None, times: list[float], seconds: float, most: int)
     """Note the attempt, unless ``most`` is 0, and return how many lie in the window that ends now."""
     if now is None:
         return None
+    if not times or times[-1] <= now - seconds:  # nothing is left in it
+        if not most:
+            return 0
+        times.append(now)
+        del times[:-most]
+        return 1
     if most:
         insort(times, now)
         del times[:-most]
     # Half-open: an attempt exactly `seconds` old has left it.
     return bisect_right(times, now) - bisect_right(times, now - seconds)
+
+
+def _speaks_of_names(when: When) -> bool:
+    """Whether some predicate is about the tool's name."""
+    for name, value in given(when):
+        inner = [value] if name == "not_" else value if name in {"all_of", "any_of"} else []
+        if name.startswith("tool_name") or any(map(_speaks_of_names, inner)):
+            return True
+    return False
 
 
 def _named(when: When) -> frozenset[str] | None:

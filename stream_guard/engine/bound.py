@@ -77,9 +77,9 @@ class Bound:
         needs = rule.needs()
         self.needs_content = "content" in needs
         self.needs_clock = "clock" in needs
-        self.texts: dict[Where, list[Regex]] = {}
+        self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
         for pattern in rule.texts():
-            self.texts.setdefault(pattern.where, []).append(Regex(pattern.regex))
+            self.texts.setdefault(pattern.where, []).append((pattern.path, Regex(pattern.regex)))
         self.ungated: Handler | None = _ungated(spec, agents) if overrides(rule, "on_ungated") else None
         self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
         # Without a clock there are no deadlines: a kind that has some only with certain params says so in `needs`.
@@ -91,7 +91,8 @@ class Bound:
         self.suspect = False
         simple = self.key is None and self.timer is None and spec.hold is None
         self.plain = simple and self.gate is None
-        self.only_gated = simple and self.gate is not None and not self.texts and not self.stateless
+        needs_nothing = self.stateless and self.ungated is not None  # no state to call it with outside the gate
+        self.only_gated = simple and self.gate is not None and not self.texts and not needs_nothing
 
     def new_state(self) -> State:
         """Return a state that has seen nothing."""

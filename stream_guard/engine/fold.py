@@ -14,7 +14,7 @@ from stream_guard.engine.cell import Address, Cell
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.spanning import Spanning
-from stream_guard.engine.texts import PLACES, text_of
+from stream_guard.engine.texts import PLACES, texts_at
 from stream_guard.errors import StreamGuardError
 from stream_guard.model import (
     Event,
@@ -27,7 +27,7 @@ from stream_guard.model import (
     UserMessage,
 )
 from stream_guard.policy.spec import Policy
-from stream_guard.rule import Mode, State, Verdict
+from stream_guard.rule import Mode, State
 
 Found: TypeAlias = list[Finding]
 
@@ -92,7 +92,20 @@ class Engine:
             return
         if asleep := cell.asleep & plan.mask:
             plan = plan.awake.get(asleep) or plan.without(asleep)
-        for handle, bound in plan.stateless:
+        light, chosen = plan.stateless, plan.plain
+        opened: tuple[GateGroup, ...] = ()
+        for group in plan.gated:
+            if group.gate(event, memory):
+                light += group.stateless
+                chosen += group.inside
+                if group.ends or group.rest:
+                    opened += (group,)
+            else:
+                chosen += group.outside
+                if group.blind and cell.turns == 0:
+                    for bound in group.blind:
+                        self._blind(bound, cell)
+        for handle, bound in light:
             try:
                 hit = handle(event, NO_STATE)
             except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
@@ -100,16 +113,6 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, bound.number, out)
-        chosen, opened = plan.plain, None
-        for group in plan.gated:
-            if group.gate(event, memory):
-                chosen += group.inside
-                opened = (group,) if opened is None else (*opened, group)
-            else:
-                chosen += group.outside
-                if group.blind and cell.turns == 0:
-                    for bound in group.blind:
-                        self._blind(bound, cell)
         states = cell.states
         for number, handle, new_state, bound in chosen:
             state = states.get(number)
@@ -122,12 +125,12 @@ class Engine:
                 continue
             if hit is not None:
                 self._report(bound, hit, event, cell, number, out)
-        if opened is not None:
+        if opened:
             self._run_behind(opened, event, cell, memory, out)
         for bound, handle in plan.full:
             self._run(bound, handle, event, cell, memory, out)
         if plan.texts is not None:
-            for bound, handle in plan.texts.search(text_of(event)):
+            for bound, handle in plan.texts.search(event):
                 self._run(bound, handle, event, cell, memory, out, text_found=True)
 
     def _run_behind(
@@ -380,11 +383,8 @@ class Engine:
 
 def _has_text(bound: Bound, event: Event) -> bool:
     """Whether a rule that waits for a text finds it here; one that waits for none always does."""
-    regexes = bound.texts.get(PLACES[type(event)]) if bound.texts else None
-    if regexes is None:
-        return True
-    text = text_of(event)
-    return any(regex.search(text) is not None for regex in regexes)
+    waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
+    return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)
 
 
 def _number(address: Address) -> int:

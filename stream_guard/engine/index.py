@@ -35,12 +35,13 @@ Ready: TypeAlias = tuple[int, Handler, Callable[[], State], Bound]
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("blind", "ends", "gate", "inside", "outside", "rest")
+    __slots__ = ("blind", "ends", "gate", "inside", "outside", "rest", "stateless")
 
     def __init__(self, gate: Gate, entries: Sequence[Entry], *, of_turns: bool) -> None:
         self.gate = gate
         simple = [(bound, handle) for bound, handle in entries if bound.only_gated]
-        self.inside = tuple(map(_ready, simple))
+        self.stateless = tuple((handle, bound) for bound, handle in simple if bound.stateless)
+        self.inside = tuple(_ready(entry) for entry in simple if not entry[0].stateless)
         self.outside: tuple[Ready, ...] = tuple(
             _ready((bound, bound.ungated))
             for bound, handle in simple
@@ -101,7 +102,10 @@ class Plan:
         everyone = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
         self.needs_clock = any(bound.needs_clock for bound in everyone)
         self.needs_content = any(bound.needs_content for bound in everyone)
-        self.mask = sum({bound.bit for bound, _ in entries if bound.only_gated or (bound.plain and not bound.stateless)})
+        self.mask = 0
+        for bound, _ in entries:
+            if (bound.plain or bound.only_gated) and not bound.stateless:
+                self.mask |= bound.bit
         self.awake: dict[int, Plan] = {}
         self._of_turns = of_turns
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from stream_guard.engine.bound import Bound, Handler
 from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.paths import Path
 from stream_guard.patterns import TextSet
 from stream_guard.rule import Where
 
@@ -44,25 +45,35 @@ def strings_of(value: Json) -> str:
     return "\n".join(found)
 
 
-class TextIndex:
-    """Finds, in one pass, the rules that wait for something in a text."""
+def texts_at(event: Event, path: Path | None) -> str:
+    """Return the text of the event, or the string at a path in it; empty where there is no string."""
+    if path is None:
+        return text_of(event)
+    value = path.find(event)
+    return value if type(value) is str else ""
 
-    __slots__ = ("_owners", "_set", "entries")
+
+class TextIndex:
+    """Finds, in one pass over each text, the rules that wait for something in it."""
+
+    __slots__ = ("_sets", "entries")
 
     def __init__(self, entries: Sequence[tuple[Bound, Handler]], where: Where) -> None:
         self.entries = tuple(entries)
-        patterns: list[str] = []
-        self._owners: list[tuple[Bound, Handler]] = []
+        waiting: dict[Path | None, list[tuple[str, tuple[Bound, Handler]]]] = {}
         for bound, handle in entries:
-            for regex in bound.texts[where]:
-                patterns.append(regex.pattern)
-                self._owners.append((bound, handle))
-        self._set = TextSet(patterns)
+            for path, regex in bound.texts[where]:
+                waiting.setdefault(path, []).append((regex.pattern, (bound, handle)))
+        self._sets = tuple(
+            (path, TextSet([pattern for pattern, _ in patterns]), [owner for _, owner in patterns])
+            for path, patterns in waiting.items()
+        )
 
-    def search(self, text: str) -> list[tuple[Bound, Handler]]:
+    def search(self, event: Event) -> Sequence[tuple[Bound, Handler]]:
         """Return the rules with a pattern that occurs, once each, in policy order."""
-        numbers = self._set.search(text)
-        if not numbers:
-            return []
-        owners = {self._owners[number][0].number: self._owners[number] for number in numbers}
-        return [owners[number] for number in sorted(owners)]
+        found: dict[int, tuple[Bound, Handler]] = {}
+        for path, patterns, owners in self._sets:
+            for number in patterns.search(texts_at(event, path)):
+                owner = owners[number]
+                found[owner[0].number] = owner
+        return [found[number] for number in sorted(found)] if found else ()

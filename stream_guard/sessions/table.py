@@ -61,6 +61,7 @@ class SessionTable:
         self.engine = engine
         span = self._span if engine.spanning else None
         self._tracker = Tracker(engine, self.counts, span, max_open_calls=self.limits.max_open_calls)
+        self._track = self._tracker.apply
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
 
@@ -95,14 +96,10 @@ class SessionTable:
             session = self._arrive(event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            if (
-                event_id in session.recent
-                or event_id in session.older
-                or (session.restored and session.has_seen(event_id))
-            ):
+            recent = session.recent
+            if event_id in recent or event_id in session.older or (session.restored and session.has_seen(event_id)):
                 self.counts.duplicate_events += 1
                 return
-            recent = session.recent
             recent.add(event_id)
             if len(recent) >= self._half_window:
                 session.age_ids()
@@ -115,9 +112,11 @@ class SessionTable:
         else:
             self._apply(event, session, out)
             if self.shared_clock:
-                self.watermark = max(self.watermark, time)
-                session.lag = self.watermark - session.now
-                if session.scheduled is None or session.timers or self._next_due <= self.watermark:
+                watermark = self.watermark
+                if time > watermark:
+                    self.watermark = watermark = time
+                session.lag = watermark - session.now
+                if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
     def feed_now(self, event: Event, out: Found) -> None:
@@ -155,12 +154,13 @@ class SessionTable:
             self._end(session, "closed", out, time=time)
             return
         session.seq += 1
-        if not event.event_id or event.event_id[0] == "~":
+        event_id = event.event_id
+        if not event_id or event_id[0] == "~":
             # No id at the source: the content's digest and the place in the session make one that a replay repeats.
-            force_setattr(event, "event_id", f"{event.event_id or '~'}.{session.seq}")
+            force_setattr(event, "event_id", f"{event_id or '~'}.{session.seq}")
         if event.part and event.part != session.explicit_part:
             self._tracker.begin_part(session, out, name=event.part)
-        self._tracker.apply[kind](event, session, out)
+        self._track[kind](event, session, out)
         session.last = event
 
     def _renew(self, session: Session, out: Found) -> Session:

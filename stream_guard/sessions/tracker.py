@@ -35,6 +35,7 @@ class Tracker:
 
     def __init__(self, engine: Engine, counts: Counts, span: Span | None, *, max_open_calls: int = 256) -> None:
         self._engine = engine
+        self._run = engine.run
         self._counts = counts
         self._span = span
         self._judges_parts = engine.judges_parts
@@ -92,7 +93,8 @@ class Tracker:
         parse_error = False
         if type(args) is str:  # JSON in JSON, as some sources write it
             args, parse_error = parse_arguments(args)
-        if _meets_block(session.open.get(call_id, ()), tool, args):
+        known = session.open.get(call_id)
+        if known is not None and _meets_block(known, tool, args):
             self._counts.merged_calls += 1
             return
         self._attempt(session, call_id, tool, args, in_block=True)
@@ -101,7 +103,8 @@ class Tracker:
             self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
-        known = _meets_event(session.open.get(call.call_id, ()), call)
+        sightings = session.open.get(call.call_id)
+        known = None if sightings is None else _meets_event(sightings, call)
         if known is not None:
             # Whoever asks about the call must learn what was found when it was announced.
             force_setattr(call, "attempt", known.attempt)
@@ -151,7 +154,7 @@ class Tracker:
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Found) -> None:
         if plan is not None:
-            self._engine.run(plan, event, session, session.memory, out)
+            self._run(plan, event, session, session.memory, out)
         if self._span is not None:
             self._span(event, session, out)
 
@@ -172,8 +175,10 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
                     blocks.append(block)
     elif type(content) is str:
         text = content
-    force_setattr(turn, "text", text)
-    force_setattr(turn, "tools", tuple([_name(block) for block in blocks]) if blocks else ())
+    if text or turn.text:
+        force_setattr(turn, "text", text)
+    if blocks or turn.tools:
+        force_setattr(turn, "tools", tuple([_name(block) for block in blocks]))
     return blocks
 
 
