@@ -112,7 +112,7 @@ def make_setup(contract: Contract, agent: str | None, tools: Sequence[str], llm:
     """Return how the agent is reached, or raise SettingsError."""
     from stream_guard.contract.drive import Setup
     from stream_guard.contract.forms import Agent
-    from stream_guard.contract.upstream import check_address
+    from stream_guard.contract.requests import check_upstream
 
     form = contract.agent
     if agent is not None:
@@ -123,8 +123,8 @@ def make_setup(contract: Contract, agent: str | None, tools: Sequence[str], llm:
     named = dict(_tool(text) for text in tools)
     setup = Setup(
         agent=form,
-        tools={name: check_address(address, "--tool") for name, address in named.items()},
-        model=check_address(llm, "--llm") if llm else "",
+        tools={name: check_upstream(address, "--tool") for name, address in named.items()},
+        model=check_upstream(llm, "--llm") if llm else "",
         port=proxy_port,
     )
     if setup.is_http and (setup.tools or setup.model) and not proxy_port:

@@ -94,8 +94,12 @@ class Player:
         self._before: dict[str, str | None] = {}  # variables of the environment as they were
         self.url = ""  # where the proxies are, "" without any
         if setup.is_http or setup.tools or setup.model:
-            from stream_guard.contract.background import Background  # noqa: PLC0415  # an extra, and slow to load
-
+            try:
+                from stream_guard.contract.background import Background  # noqa: PLC0415  # an extra, and slow to load
+            except ImportError as error:
+                raise SettingsError(
+                    f"HTTP needs {error.name}; install the extra: pip install 'stream-guard[contract]'"
+                ) from None
             self._background = Background()
         try:
             if self._background is not None and (setup.tools or setup.model):

@@ -38,15 +38,16 @@ def expand(text: str, what: str, environment: Mapping[str, str] = os.environ) ->
 
 def check_endpoint(url: str, what: str) -> str:
     """Return an HTTP address, or raise SettingsError."""
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        good = False
-    if not good:
+    if not _is_address(url):
         raise SettingsError(f"{what} is {url!r}; write an address such as http://127.0.0.1:8000/ask")
     return url
+
+
+def check_upstream(url: str, option: str) -> str:
+    """Return what stands behind a proxy, without its last slash, or raise SettingsError: paths are added to it."""
+    if not _is_address(url) or "?" in url or "#" in url:
+        raise SettingsError(f"{option} {url}: write an address such as http://127.0.0.1:9000/path, without a query")
+    return url.rstrip("/")
 
 
 def reset_address(endpoint: str, reset: str) -> str:
@@ -98,6 +99,15 @@ def find_answer(data: Json, path: str | None) -> str:
         if len(data) == 1:
             return _shown(next(iter(data.values())))
     return _shown(data)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _walk(data: Json, path: str) -> Any:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
-
-from stream_guard.errors import SettingsError
 
 MAX_BODY: Final = 8 * 2**20  # bytes of a request or an answer; more is refused
 # Between two bytes, not in all: how long an answer may take is for the agent to say, and it hangs up.
@@ -62,19 +59,6 @@ def open_client(addresses: Iterable[str]) -> httpx.AsyncClient:
 def passed_on(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the headers that go on to the other side."""
     return {name: value for name, value in headers if name.lower() not in _NOT_PASSED}
-
-
-def check_address(url: str, option: str) -> str:
-    """Return an address without its last slash, or raise SettingsError when it is none."""
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.query and not parts.fragment
-        _ = parts.port
-    except ValueError:
-        good = False
-    if not good:
-        raise SettingsError(f"{option} {url}: write an address such as http://127.0.0.1:9000/path, without a query")
-    return url.rstrip("/")
 
 
 async def ask(client: httpx.AsyncClient, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Reply:

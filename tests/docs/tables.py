@@ -98,9 +98,10 @@ def _shown(default: Any) -> Any:
 
 
 def options_table(command: str) -> str:
-    """Return the arguments and options of a command, from the command itself."""
-    group = typer.main.get_command(app)
-    found = getattr(group, "commands", {})[command]
+    """Return the arguments and options of a command, such as ``contract run``, from the command itself."""
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        found = getattr(found, "commands", {})[word]
     rows = []
     for parameter in found.params:
         if parameter.name == "help":

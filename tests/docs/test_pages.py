@@ -18,6 +18,8 @@ PAGES = (
     "docs/policy.md",
     "docs/guard.md",
     "docs/compliance.md",
+    "docs/contract.md",
+    "docs/contract_run.md",
     "docs/events.md",
     "docs/running.md",
     "docs/diff.md",
