@@ -124,6 +124,10 @@ ROOTS: Final[dict[str, tuple[When, Find]]] = {
 }
 
 
+# Sources that leave content out (the default of OpenTelemetry) still tell these of a turn.
+_ALWAYS_TOLD: Final = frozenset(("model", "stop_reason", "usage", "latency_ms"))
+
+
 def _finder(root: str, steps: tuple[str, ...]) -> Find:
     """Return the quickest way to the value: rules ask for the same few paths at every event."""
     if root == "labels" and len(steps) == 1:
@@ -176,6 +180,16 @@ class Path:
         self.steps = tuple(steps)
         self.when = ROOTS[root][0]
         self.find: Find = _finder(root, self.steps)
+
+    @property
+    def reads_content(self) -> bool:
+        """Whether the path leads into what was said or passed, which a source may leave out."""
+        root, steps = self.text.partition(".")[0], self.steps
+        if root in {"request", "response"}:
+            return not steps or steps[0] not in _ALWAYS_TOLD
+        if root == "tool":
+            return steps[:1] != ("name",) and steps[:2] not in {("result", "status"), ("result", "latency_ms")}
+        return root == "user"
 
     def __repr__(self) -> str:
         return f"Path({self.text!r})"

@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.digests import digest
-from stream_guard_rules.paths import needs_content
 from stream_guard_rules.texts import shown
 
 _SCALARS: Final = (str, int, float)
@@ -90,7 +89,7 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
 
     def needs(self) -> frozenset[sg.Need]:
         """Content, unless the path is about what every source tells."""
-        return frozenset(("content",) if needs_content(self.params.path) else ())
+        return frozenset(("content",) if self.params.path.reads_content else ())
 
     def _compare(self, event: _Seen, anchor: Anchor) -> sg.Hit | None:
         value = self._find(event)

@@ -9,7 +9,6 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.attempts import awaits_calls
-from stream_guard_rules.paths import needs_content
 from stream_guard_rules.texts import Text, cut
 
 _MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
@@ -136,7 +135,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
 
     def needs(self) -> frozenset[sg.Need]:
         """What the trigger and the follow-up look at, and a clock where seconds count."""
-        reads = self._tool is None or any(needs_content(leaf.path) for leaf in self.params.trigger.leaves)
+        reads = self._tool is None or any(leaf.path.reads_content for leaf in self.params.trigger.leaves)
         content: frozenset[sg.Need] = frozenset(("content",) if reads else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 

@@ -75,7 +75,8 @@ class Bound:
         self.arg_paths = frozenset(_arg_paths(spec))
         self.part_scoped = spec.scope is Scope.SESSION
         needs = rule.needs()
-        self.needs_content = "content" in needs
+        # Also for its gate and its key: one that can never resolve would let everything pass.
+        self.needs_content = "content" in needs or any(path.reads_content for path in _asked_paths(spec))
         self.needs_clock = "clock" in needs
         self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
         for pattern in rule.texts():
@@ -133,12 +134,16 @@ def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
     return [leaf for condition in conditions for leaf in condition.leaves if leaf.path.when != "event"]
 
 
-def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
-    """Yield the paths into a call's arguments that key or gate ask for: its result and decision need them too."""
+def _asked_paths(spec: RuleSpec) -> list[Path]:
+    """Return the paths that key and gate ask for."""
     conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
     paths = [leaf.path for condition in conditions for leaf in condition.leaves]
-    paths += [key_path(part) for part in spec.key if part != "session"]
-    yield from (path.steps[1:] for path in paths if path.text.startswith("tool.args."))
+    return paths + [key_path(part) for part in spec.key if part != "session"]
+
+
+def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
+    """Yield the paths into a call's arguments that key or gate ask for: its result and decision need them too."""
+    yield from (path.steps[1:] for path in _asked_paths(spec) if path.text.startswith("tool.args."))
 
 
 def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
