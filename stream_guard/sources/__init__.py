@@ -14,10 +14,13 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
 from stream_guard.settings import Decode, Kafka
+from stream_guard.sources.archive import open_archive
+from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
 from stream_guard.sources.kafka import open_kafka
 from stream_guard.sources.lines import FileSource
 from stream_guard.sources.stdin import PipeSource
+from stream_guard.sources.tables import is_table
 
 __all__ = ["is_endless", "open_source"]
 
@@ -55,6 +58,8 @@ def open_source(
         mode = path.stat().st_mode
     except OSError as error:
         raise SourceError(f"{target}: {error.strerror}; give a file, a folder, or - for standard input") from error
+    if not follow and _is_archive(path, mode):
+        return open_archive(path, limit=limit, positions=positions or {})
     if stat.S_ISDIR(mode):
         return FolderSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag())
     if stat.S_ISREG(mode):
@@ -62,6 +67,19 @@ def open_source(
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         return PipeSource(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path), limit=limit, owned=True)
     raise SourceError(f"{target}: neither a file, a folder nor a pipe")
+
+
+def _is_archive(path: Path, mode: int) -> bool:
+    """Whether it is read from end to end: a file of rows, or a folder that has no lines but folders in it."""
+    if stat.S_ISREG(mode):
+        return is_table(path.name)
+    if not stat.S_ISDIR(mode):
+        return False
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be listed: {error.strerror}") from error
+    return not any(name.endswith(FOLDER_SUFFIXES) and not name.startswith(".") for name in names)
 
 
 def _open_stdin(limit: int) -> PipeSource:

@@ -14,7 +14,7 @@ from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.lines import POLL, LineFile
 
-SUFFIXES: Final = (".jsonl", ".jsonl.gz")
+SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 Identity: TypeAlias = tuple[int, int]  # device and inode: a file keeps it when it gets another name
 
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class FolderSource:
-    """The records of every ``*.jsonl`` and ``*.jsonl.gz`` in a folder, by file name.
+    """The records of every ``*.jsonl``, plain or packed, in a folder, by file name.
 
     When following, new files and new lines are found by looking again. A file that got another name is
     read on where it was left; one that became shorter, from its beginning. One bad file does not keep the

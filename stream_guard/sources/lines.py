@@ -1,12 +1,10 @@
-"""JSON lines from one file, plain or gzip; it may still be growing."""
+"""JSON lines from one file, plain or packed; it may still be growing."""
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import stat
-import zlib
 from collections.abc import Iterator, Mapping
 from io import FileIO
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Final
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
 from stream_guard.sources.splitting import CHUNK, LineSplitter
 
 POLL: Final = 0.2  # seconds between two looks at what is followed
@@ -31,11 +30,11 @@ class LineFile:
         self.path = path
         self.lines = LineSplitter(origin, limit)
         self.lines.restart(position, 0)
-        self.packed = path.name.endswith(".gz")
+        self.packed = is_packed(path.name)
         self._uncounted = position > 0  # the lines that an earlier run read
         self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
         self._raw: FileIO | None = None
-        self._stream: FileIO | gzip.GzipFile | None = None
+        self._stream: FileIO | Packed | None = None
 
     def read(self, until: int | None = None) -> Iterator[Record]:
         """Yield the records up to the present end of the file, or to the chunk that reaches ``until``."""
@@ -43,7 +42,7 @@ class LineFile:
             read, size = (self._stream or self._open()).read, self.lines.chunk
             while (until is None or self.lines.offset < until) and (chunk := read(size)):
                 yield from self.lines.split(chunk)
-        except (OSError, EOFError, zlib.error) as error:
+        except BROKEN as error:
             self.close()
             raise SourceError(
                 f"{self.path}: cannot be read beyond byte {self.lines.offset}: {error}; mend it or take it away"
@@ -53,7 +52,7 @@ class LineFile:
         """Open the file now, to learn early that it cannot be."""
         try:
             self._open()
-        except (OSError, EOFError, zlib.error) as error:
+        except BROKEN as error:
             self.close()
             raise SourceError(f"{self.path}: cannot be opened: {error}") from error
 
@@ -89,12 +88,12 @@ class LineFile:
             self._raw.close()
         self._raw = self._stream = None
 
-    def _open(self) -> FileIO | gzip.GzipFile:
+    def _open(self) -> FileIO | Packed:
         # Without blocking: a pipe under the file's name would hold everything up.
         self._raw = raw = FileIO(os.open(self.path, self._flags), "rb")
         if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise OSError("it is not a regular file")
-        self._stream = stream = gzip.GzipFile(fileobj=raw, mode="rb") if self.packed else raw
+        self._stream = stream = unpack(raw, self.path.name) if self.packed else raw
         position, offset = self.lines.position, self.lines.offset
         passed, lines = offset, None
         if self.packed or (self._uncounted and position <= _COUNTED):
@@ -108,11 +107,12 @@ class LineFile:
         if changed:
             _logger.warning("%s %s; it is read from its beginning", self.path, changed)
             self.lines.restart(0, 0)
-            stream.seek(0)
+            raw.seek(0)
+            self._stream = stream = unpack(raw, self.path.name) if self.packed else raw
         return stream
 
 
-def _pass_over(stream: FileIO | gzip.GzipFile, size: int) -> tuple[int, int]:
+def _pass_over(stream: FileIO | Packed, size: int) -> tuple[int, int]:
     """Read up to ``size`` bytes, and return how many there were and how many lines ended in them."""
     left, lines = size, 0
     while left and (chunk := stream.read(min(CHUNK, left))):
@@ -134,7 +134,7 @@ class FileSource:
         self._file = LineFile(path, origin, limit=limit, position=positions.get(origin, 0), follow_links=True)
         if follow and self._file.packed:
             raise SourceError(
-                f"{path}: a gzip file cannot be followed, its end does not grow; read it without following"
+                f"{path}: a packed file cannot be followed, its end does not grow; read it without following"
             )
         self._follow = follow
         self._stop = stop

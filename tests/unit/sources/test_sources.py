@@ -229,7 +229,7 @@ def test_a_folder_gives_its_files_by_name_and_ignores_the_rest(tmp_path: Path) -
 
 
 def test_a_folder_with_nothing_to_read_is_refused_unless_it_is_followed(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"no file in it ends in \.jsonl or \.jsonl\.gz"):
+    with pytest.raises(SourceError, match=r"no file in it, or in a folder below, ends in \.jsonl"):
         open_source(str(tmp_path))
     assert Follower(tmp_path).now() == []
 

@@ -1,0 +1,79 @@
+"""Packed files as streams of bytes: gzip, and Zstandard with the extra ``archives``."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from importlib import import_module
+from io import FileIO
+from typing import Any, Final, Protocol
+
+GZIP: Final = ".gz"
+ZSTANDARD: Final = ".zst"
+BROKEN: Final = (OSError, EOFError, zlib.error)
+"""What reading a file raises that is not what it should be."""
+
+# What a frame may ask us to keep in memory; the format's own tools refuse more too.
+_WINDOW: Final = 128 << 20
+# Four bytes may stand for 128 KiB, so what is unpacked at once is at most 32 MiB.
+_PIECE: Final = 1 << 10
+
+
+class Packed(Protocol):
+    """A packed file that is being read."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes of what was packed, none at the end."""
+
+
+def is_packed(name: str) -> bool:
+    """Whether a file of this name is packed."""
+    return name.endswith((GZIP, ZSTANDARD))
+
+
+def unpack(raw: FileIO, name: str) -> Packed:
+    """Return what is packed in a file; OSError where that needs a package that is not installed."""
+    if name.endswith(GZIP):
+        return gzip.GzipFile(fileobj=raw, mode="rb")
+    try:
+        package = import_module("zstandard")  # only now: most runs never need it
+    except ImportError:
+        raise OSError(
+            "it is packed with Zstandard, which needs an extra: pip install 'stream-guard[archives]'"
+        ) from None
+    return _Zstandard(raw, package)
+
+
+class _Zstandard:
+    """Reads frame after frame; unlike the package's own reader, it notices a file that was cut off."""
+
+    def __init__(self, raw: FileIO, package: Any) -> None:
+        self._raw = raw
+        self._error: type[Exception] = package.ZstdError
+        self._begin = package.ZstdDecompressor(max_window_size=_WINDOW).decompressobj
+        self._frame: Any = None
+        self._rest = b""  # packed, of the next frame
+        self._ready = b""  # unpacked
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes of what was packed, none at the end; EOFError where the file was cut off."""
+        while not self._ready:
+            piece = self._rest or self._raw.read(_PIECE)
+            self._rest = b""
+            if not piece:
+                if self._frame is not None:
+                    raise EOFError("it ends in the middle of a frame")
+                return b""
+            self._ready = self._unpack(piece)
+        found, self._ready = self._ready[:size], self._ready[size:]
+        return found
+
+    def _unpack(self, piece: bytes) -> bytes:
+        self._frame = self._frame or self._begin()
+        try:
+            found: bytes = self._frame.decompress(piece)
+        except self._error as error:
+            raise OSError(str(error)) from error
+        if self._frame.eof:
+            self._rest, self._frame = self._frame.unused_data, None
+        return found

@@ -1,0 +1,93 @@
+"""Rows of Avro and Parquet files as records, with the extra ``archives``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_guard.errors import SourceError
+from stream_guard.ports import Record
+from stream_guard.sources.splitting import HEAD
+
+AVRO: Final = ".avro"
+PARQUET: Final = ".parquet"
+_BATCH: Final = 256  # rows that are in memory at the same time
+_PACKAGES: Final = {AVRO: "fastavro", PARQUET: "pyarrow.parquet"}
+
+_encode = msgspec.json.Encoder().encode
+
+
+def is_table(name: str) -> bool:
+    """Whether a file of this name holds rows."""
+    return name.endswith((AVRO, PARQUET))
+
+
+class TableFile:
+    """One file of rows. ``position`` is the number of the next row.
+
+    A row with a column ``value`` that holds a text or bytes is a dump of a topic: that is the record, with the key
+    beside it. Any other row is itself the record, as a JSON object without the columns that are null.
+    """
+
+    def __init__(self, path: Path, origin: str, *, limit: int, position: int = 0) -> None:
+        self.path = path
+        self.origin = origin
+        self.position = position
+        self._limit = limit
+        self._package = _load(path)
+
+    def read(self) -> Iterator[Record]:
+        """Yield the records from the position on; SourceError where the file is not what it says it is."""
+        rows = self._avro() if self.path.name.endswith(AVRO) else self._parquet()
+        number = -1
+        while True:
+            try:
+                row = next(rows, None)
+                record = None if row is None else self._record(row, number + 1)
+            except Exception as error:  # the packages raise whatever broken bytes make them stumble over
+                raise SourceError(
+                    f"{self.path}: cannot be read beyond row {number + 1}: {error}; mend it or take it away"
+                ) from error
+            if record is None:
+                return
+            number += 1
+            if number < self.position:
+                continue
+            self.position = number + 1  # before the yield: a checkpoint taken now must not repeat this record
+            yield record
+
+    def _avro(self) -> Iterator[Mapping[str, Any]]:
+        with self.path.open("rb") as file:
+            yield from self._package.reader(file)
+
+    def _parquet(self) -> Iterator[Mapping[str, Any]]:
+        with self._package.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH):
+                yield from batch.to_pylist()
+
+    def _record(self, row: Mapping[str, Any], number: int) -> Record:
+        value, key = row.get("value"), row.get("key")
+        if isinstance(value, str | bytes):
+            written = value.encode() if isinstance(value, str) else value
+            found_key = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else None
+        else:
+            written, found_key = _encode({name: one for name, one in row.items() if one is not None}), None
+        size = len(written)
+        if size > self._limit:
+            head = written[: min(HEAD, self._limit)]
+            return Record(head, self.origin, number, number + 1, key=found_key, truncated=size)
+        return Record(written, self.origin, number, number + 1, key=found_key)
+
+
+def _load(path: Path) -> Any:
+    name = _PACKAGES[path.suffix]
+    try:
+        return import_module(name)  # only now: it takes long, and most runs never need it
+    except ImportError as error:
+        raise SourceError(
+            f"{path}: reading {path.suffix} needs an extra: pip install 'stream-guard[archives]' ({error})"
+        ) from error
