@@ -13,14 +13,27 @@ WEIGHTS: Final = {"critical": 3, "high": 2, "medium": 1, "low": 1}
 """What a cell counts, by the severity of its invariant."""
 
 When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "any_chaos_active", "no_chaos"]
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Count: TypeAlias = Annotated[int, Field(ge=0)]
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
+
+
+def _unquoted(value: Any) -> Any:
+    """The original takes a number that was written in quotes, so its files may have some."""
+    try:
+        return (
+            float(value) if isinstance(value, str) and "." in value else int(value) if isinstance(value, str) else value
+        )
+    except ValueError:
+        return value
+
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(_unquoted)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_unquoted)]
+Count: TypeAlias = Annotated[Whole, Field(ge=0)]
+Share: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
 
 
 Severity: TypeAlias = Annotated[Literal["critical", "high", "medium", "low"], BeforeValidator(_lower)]
@@ -39,9 +52,9 @@ class ToolFault(Form):
     mode: Literal["timeout", "error", "malformed", "slow", "malicious_response"]
     match_url: Text | None = None  # a glob over the address, for tools that are reached over HTTP
     delay_ms: Count | None = None  # 30000 for timeout, 5000 for slow
-    error_code: int | None = None  # 503
+    error_code: Whole | None = None  # 503
     message: str | None = None  # "Service Unavailable"
-    probability: Probability | None = None
+    probability: Share | None = None
     after_calls: Count | None = None
     payload: str | None = None
 
@@ -52,14 +65,14 @@ class LlmFault(Form):
     mode: Literal["timeout", "truncated_response", "rate_limit", "empty", "garbage", "response_drift"]
     max_tokens: Count | None = None  # 10; words, as the original counts
     delay_ms: Count | None = None  # 300000
-    probability: Probability | None = None
+    probability: Share | None = None
     after_calls: Count | None = None
     drift_type: (
         Literal["json_field_rename", "verbosity_shift", "format_change", "refusal_rephrase", "tone_shift"] | None
     ) = None
     severity: Literal["subtle", "moderate", "significant"] | None = None
     direction: Literal["expand", "compress"] | None = None
-    factor: Annotated[float, Field(gt=0)] | None = None  # 2.0
+    factor: Annotated[Number, Field(gt=0)] | None = None  # 2.0
 
 
 class ContextAttack(Form):
@@ -68,7 +81,7 @@ class ContextAttack(Form):
     type: Literal["overflow", "conflicting_context", "injection_via_context", "indirect_injection", "memory_poisoning"]
     inject_tokens: Count | None = None
     payloads: list[str] | None = None
-    trigger_probability: Probability | None = None
+    trigger_probability: Share | None = None
     inject_at: str | None = None
     payload: str | None = None
     strategy: Literal["prepend", "append", "replace"] | None = None
@@ -103,7 +116,7 @@ class Invariant(Form):
     pattern: str | None = None
     patterns: list[str] | None = None
     regex: bool = False  # patterns of excludes_pattern are regular expressions, not texts
-    max_ms: Annotated[int, Field(gt=0)] | None = None
+    max_ms: Annotated[Whole, Field(gt=0)] | None = None
     expected: str | None = None
     threshold: Share | None = None
     similarity_threshold: Share | None = None
@@ -138,7 +151,7 @@ class Agent(Form):
     response_path: str | None = None  # a.b or $.a.b
     query_params: dict[str, str] = {}
     parse_structured_input: bool = True
-    timeout: Annotated[int, Field(ge=1000, le=300_000)] = 30_000  # milliseconds
+    timeout: Annotated[Whole, Field(ge=1000, le=300_000)] = 30_000  # milliseconds
     headers: dict[str, str] = {}
     reset_endpoint: Text | None = None
     reset_function: Text | None = None  # module:callable

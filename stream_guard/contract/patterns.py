@@ -8,18 +8,32 @@ from typing import Final
 
 from stream_guard.patterns import Regex, literal
 
-_END: Final = r"\n?\z"  # Python's `$`: at the end, or before a line break at the end
+_END: Final = r"(?:\n?\z)"  # Python's `$`: at the end, or before a line break at the end
+# Python's classes know every script, RE2's only ASCII. Where two are given, the second is for inside brackets.
+_WORD: Final = r"\p{L}\p{N}_"
+_SPACE: Final = r"\s\p{Z}\x0b\x{1c}-\x{1f}\x{85}"
+_ESCAPES: Final = {
+    r"\d": (r"\p{Nd}", r"\p{Nd}"),
+    r"\D": (r"\P{Nd}", r"\P{Nd}"),
+    r"\w": (f"[{_WORD}]", _WORD),
+    r"\W": (f"[^{_WORD}]", r"\W"),
+    r"\s": (f"[{_SPACE}]", _SPACE),
+    r"\S": (f"[^{_SPACE}]", r"\S"),
+    r"\Z": (r"\z", r"\Z"),
+}
+# The pieces in which a pattern is read; a bracket that comes first inside brackets stands for itself.
+_PIECE: Final = re.compile(r"(?s)\\.|\[\^?\]?|\{,\d+\}|.")
 # What follows two backslashes where somebody meant one: a class, an edge, or a character that is special without.
 _DOUBLED: Final = re.compile(r"\\\\[dDwWsSbB.$^*+?()\[\]{}|/-]")
 
 
 def python_pattern(pattern: str) -> str:
-    """Return the pattern for RE2 with the meaning that ``re.search(pattern, text, re.DOTALL)`` gives it.
+    r"""Return the pattern for RE2 with the meaning that ``re.search(pattern, text, re.DOTALL)`` gives it.
 
-    Raises ValueError with the reason where it cannot be had in linear time or is no pattern.
+    Only ``\b``, and ``\W`` and ``\S`` inside brackets, know no more than ASCII. Raises ValueError with the reason
+    where it cannot be had in linear time or is no pattern.
     """
-    lines = re.match(r"\(\?[a-zA-Z]*m", pattern) is not None  # with (?m), `$` is the end of a line in both
-    translated = "(?s)" + "".join(_pieces(pattern, lines=lines))
+    translated = "(?s)" + "".join(_pieces(pattern))
     try:
         Regex(translated)
     except ValueError:
@@ -28,27 +42,27 @@ def python_pattern(pattern: str) -> str:
     return translated
 
 
-def _pieces(pattern: str, *, lines: bool) -> Iterator[str]:
-    """Yield the pattern with its ends written as RE2 writes them."""
-    position, in_class = 0, False
-    while position < len(pattern):
-        char = pattern[position]
-        if char == "\\":
-            pair = pattern[position : position + 2]
-            yield r"\z" if pair == r"\Z" and not in_class else pair
-            position += 2
-            continue
-        if char == "[" and not in_class:
-            in_class = True
-            # A bracket that comes first stands for itself.
-            first = re.match(r"\[\^?\]?", pattern[position:])
-            yield first.group() if first else char
-            position += len(first.group()) if first else 1
-            continue
-        if char == "]":
-            in_class = False
-        yield _END if char == "$" and not in_class and not lines else char
-        position += 1
+def _pieces(pattern: str) -> Iterator[str]:
+    """Yield the pattern with whatever RE2 writes in another way."""
+    lines = re.match(r"\(\?[a-zA-Z]*m", pattern) is not None  # with (?m), `$` is the end of a line in both
+    inside = False
+    position = 0
+    while match := _PIECE.match(pattern, position):
+        piece = match.group()
+        if inside and piece[0] in "[{":
+            piece = piece[0]
+        position += len(piece)
+        if piece in _ESCAPES:
+            yield _ESCAPES[piece][inside]
+        elif piece.startswith("{,"):
+            yield f"{{0{piece[1:]}"
+        elif piece == "$" and not inside and not lines:
+            yield _END
+        elif inside and piece == "[":
+            yield r"\["  # RE2 may take it for the beginning of a class of its own
+        else:
+            inside = piece[0] == "[" if not inside else piece != "]"
+            yield piece
 
 
 def any_of(texts: list[str]) -> str:

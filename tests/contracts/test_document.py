@@ -179,6 +179,13 @@ def test_what_is_no_contract_is_refused(text: str, message: str) -> None:
     assert message in problem
 
 
+def test_numbers_in_quotes_are_numbers_as_in_the_original() -> None:
+    promise = load(OUTSIDE.replace("max_ms: 60000", 'max_ms: "60000"').replace("error_code: 503", 'error_code: "503"'))
+    assert (promise.invariants[2].max_ms, promise.scenarios[1].tool_faults[0].error_code) == (60000, 503)
+    (problem,) = refused(OUTSIDE.replace("max_ms: 60000", "max_ms: soon"))
+    assert '"max_ms" must be a whole number, not "soon"' in problem
+
+
 def test_two_matrices_that_differ_are_refused_and_the_same_one_twice_is_one() -> None:
     assert load(INSIDE + STORM).scenarios == load(INSIDE).scenarios
     (problem,) = refused(INSIDE + STORM.replace("503", "500"))

@@ -11,11 +11,29 @@ from hypothesis import strategies as st
 from stream_guard.contract.patterns import any_of, has_doubled_backslashes, python_pattern
 from stream_guard.patterns import Regex
 
-PATTERNS = ["a.b", "^a", "b$", r"\Aa", r"b\Z", "[$]", r"\$", "[^]a]$", "(?m)^b$", "(a|b)$", "", ".*", "[]$]", r"[\]$]a"]
+PATTERNS = [
+    *("a.b", "^a", "b$", r"\Aa", r"b\Z", "[$]", r"\$", "[^]a]$", "(?m)^b$", "(a|b)$", "", ".*", "[]$]", r"[\]$]a"),
+    *(
+        r"\w$",
+        r"\W",
+        r"^\d",
+        r"\D$",
+        r"\s\S",
+        r"[\w$]b",
+        r"[^\w\s]",
+        r"[\d-]",
+        "a{,2}b$",
+        "(?i)É",
+        "[a[]",
+        "[b[a]+$",
+        "a{2}",
+    ),
+    *("a$|b$", "(?:$)", r"\\$", "(?P<x>a)$"),
+]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@given(text=st.text(alphabet="ab$]\n ", max_size=8))
+@given(text=st.text(alphabet="ab$][\\\n éÉ٣7_-\u2003\x1f", max_size=8))
 def test_a_pattern_finds_what_python_finds(pattern: str, text: str) -> None:
     here = Regex(python_pattern(pattern)).search(text) is not None
     assert here == (re.search(pattern, text, re.DOTALL) is not None)
