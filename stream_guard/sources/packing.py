@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from importlib import import_module
 from io import FileIO
 from typing import Any, Final, Protocol
 
@@ -36,12 +35,12 @@ def unpack(raw: FileIO, name: str) -> Packed:
     if name.endswith(GZIP):
         return gzip.GzipFile(fileobj=raw, mode="rb")
     try:
-        package = import_module("zstandard")  # only now: most runs never need it
+        import zstandard  # noqa: PLC0415  # only now: most runs never need it
     except ImportError:
         raise OSError(
             "it is packed with Zstandard, which needs an extra: pip install 'stream-guard[archives]'"
         ) from None
-    return _Zstandard(raw, package)
+    return _Zstandard(raw, zstandard)
 
 
 class _Zstandard:

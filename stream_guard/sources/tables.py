@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ from stream_guard.sources.splitting import HEAD
 AVRO: Final = ".avro"
 PARQUET: Final = ".parquet"
 _BATCH: Final = 256  # rows that are in memory at the same time
-_PACKAGES: Final = {AVRO: "fastavro", PARQUET: "pyarrow.parquet"}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -84,10 +82,16 @@ class TableFile:
 
 
 def _load(path: Path) -> Any:
-    name = _PACKAGES[path.suffix]
     try:
-        return import_module(name)  # only now: it takes long, and most runs never need it
+        # Only now: they take long, and most runs never need them.
+        if path.suffix == AVRO:
+            import fastavro  # noqa: PLC0415
+
+            return fastavro
+        import pyarrow.parquet  # noqa: PLC0415
+
     except ImportError as error:
         raise SourceError(
             f"{path}: reading {path.suffix} needs an extra: pip install 'stream-guard[archives]' ({error})"
         ) from error
+    return pyarrow.parquet
