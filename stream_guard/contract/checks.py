@@ -51,6 +51,11 @@ def _check_fields(invariant: Invariant, keys: set[str], at: Steps, report: Repor
     for name in sorted(written & OF_A_TYPE - {*type_of.needs, *type_of.takes}):
         message = f"{invariant.type} does not read {show(name)}"
         report.add((*at, name), message, Code.UNKNOWN_KEY, on_key=True, warning=True)
+    if invariant.type == "behavior_unchanged" and invariant.baseline is None:
+        message = (
+            "there is no baseline to compare with, so the cells stay inconclusive; write `baseline: auto`, or a text"
+        )
+        report.add(at, message, Code.MISSING_KEY, warning=True)
     if invariant.params:
         message = f'"params" belongs to rule kinds; {invariant.type} has its fields beside its id'
         report.add((*at, "params"), message, Code.NOT_ALLOWED, on_key=True)
@@ -121,6 +126,21 @@ def check_scenario(scenario: Scenario, at: Steps, report: Report) -> None:
         if probability == 0:
             message = "with probability 0 the fault never comes, so the scenario is not exercised by it"
             report.add((*at, name, number, "probability"), message, Code.NEVER_FIRES, warning=True)
+
+
+def check_reach(invariants: list[Invariant], scenarios: list[Scenario], at: Steps, report: Report) -> None:
+    """Warn of invariants that no scenario asks about: what is never evaluated cannot fail."""
+    asked = {
+        "always": True,
+        "no_chaos": any(one.is_calm for one in scenarios),
+        "any_chaos_active": any(not one.is_calm for one in scenarios),
+        "tool_faults_active": any(one.tool_faults for one in scenarios),
+        "llm_faults_active": any(one.llm_faults for one in scenarios),
+    }
+    for number, invariant in enumerate(invariants):
+        if scenarios and not asked[invariant.when]:
+            message = f"no scenario is one for {show(invariant.when)}, so the invariant may never be evaluated"
+            report.add((*at, number, "when"), message, Code.NEVER_FIRES, warning=True)
 
 
 def check_unique(items: list[Json], at: Steps, key: str, report: Report) -> None:

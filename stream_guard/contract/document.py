@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from stream_guard.contract.checks import check_invariant, check_scenario, check_unique
+from stream_guard.contract.checks import check_invariant, check_reach, check_scenario, check_unique
 from stream_guard.contract.forms import Agent, ContractForm, FileForm, Form, Invariant, Scenario, Scoring
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.model import Json
@@ -83,6 +83,7 @@ class _Reader:
         scenarios = self._scenarios()
         if self._report.failed or form is None or contract is None:
             raise PolicyError(self._report.in_order())
+        check_reach(invariants, scenarios, ("contract", "invariants"), self._report)
         self._warn(form)
         return Contract(
             name=contract.name,

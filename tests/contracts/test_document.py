@@ -179,6 +179,19 @@ def test_what_is_no_contract_is_refused(text: str, message: str) -> None:
     assert message in problem
 
 
+@pytest.mark.parametrize(
+    ("invariant", "message"),
+    [
+        ({"type": "completes", "when": "llm_faults_active"}, 'no scenario is one for "llm_faults_active"'),
+        ({"type": "completes", "when": "any_chaos_active"}, 'no scenario is one for "any_chaos_active"'),
+        ({"type": "behavior_unchanged"}, "write `baseline: auto`, or a text"),
+    ],
+)
+def test_what_would_never_be_evaluated_is_warned_of(invariant: dict[str, object], message: str) -> None:
+    (warning,) = contract(invariant).warnings
+    assert message in warning.message
+
+
 def test_numbers_in_quotes_are_numbers_as_in_the_original() -> None:
     promise = load(OUTSIDE.replace("max_ms: 60000", 'max_ms: "60000"').replace("error_code: 503", 'error_code: "503"'))
     assert (promise.invariants[2].max_ms, promise.scenarios[1].tool_faults[0].error_code) == (60000, 503)
