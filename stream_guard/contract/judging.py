@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.contract.compiling import Compiled
@@ -171,7 +172,7 @@ def _cell(invariant: Invariant, weather: Weather, state: State, said: _Said, ses
         severity=invariant.severity,
         weight=invariant.weight,
         state=state,
-        reason=printable(redact_text(said.reason)),
+        reason=_safe(said.reason),
         excerpt=_excerpt(session, said.event_id),
         session_id="" if session is None else session.session_id,
         event_id=said.event_id,
@@ -184,4 +185,10 @@ def _excerpt(session: Recorded | None, event_id: str) -> str:
     if session is None:
         return ""
     at = next((one for one in session.events if one.event_id == event_id and isinstance(one, Turn)), session.answer)
-    return "" if at is None else printable(redact_text(answer_text(at)))
+    return "" if at is None else _safe(answer_text(at))
+
+
+@lru_cache(maxsize=1024)
+def _safe(text: str) -> str:
+    """Mask and cut a text; all invariants of a scenario quote the same answers."""
+    return printable(redact_text(text))

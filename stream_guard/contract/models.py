@@ -41,7 +41,7 @@ def model(function: Function) -> Function:
 
         @wraps(function)
         async def asked_later(*args: Any, **kwargs: Any) -> Any:
-            scene = STAGE.scene
+            scene = STAGE.current
             if scene is None:
                 return await function(*args, **kwargs)
             question = Question(scene, args)
@@ -59,7 +59,7 @@ def model(function: Function) -> Function:
 
     @wraps(function)
     def asked(*args: Any, **kwargs: Any) -> Any:
-        scene = STAGE.scene
+        scene = STAGE.current
         if scene is None:
             return function(*args, **kwargs)
         question = Question(scene, args)

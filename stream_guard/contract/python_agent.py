@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from stream_guard.contract.agent import RESET_SECONDS, Answer, ResetError
 from stream_guard.contract.forms import Agent as AgentForm
 from stream_guard.contract.recording import as_text
+from stream_guard.contract.stage import STAGE
 from stream_guard.errors import SettingsError
 
 Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -64,7 +65,9 @@ class PythonAgent:
         try:
             return self._performer.perform(function, args, seconds)
         except TimedOutError:
-            # Nobody can stop a thread. It keeps its event loop; the next call gets a new one.
+            # Nobody can stop a thread. It keeps its event loop; the next call gets a new one. What it calls from now on
+            # belongs to no scene.
+            STAGE.left_behind.add(self._performer.thread)
             self._performer.leave()
             self._performer = Performer()
             raise
@@ -80,7 +83,8 @@ class Performer:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        Thread(target=self._run, name="contract-agent", daemon=True).start()
+        self.thread = Thread(target=self._run, name="contract-agent", daemon=True)
+        self.thread.start()
 
     def perform(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
         """Return what the function returns, awaited if need be; TimedOutError when it takes longer.

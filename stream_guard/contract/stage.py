@@ -6,7 +6,9 @@ not one for each thread, because agents call tools from threads of their own. A 
 
 from __future__ import annotations
 
+from threading import Thread, current_thread
 from typing import Final
+from weakref import WeakSet
 
 from stream_guard.contract.scene import Scene
 
@@ -16,8 +18,16 @@ class Stage:
 
     def __init__(self) -> None:
         self.scene: Scene | None = None
+        self.left_behind: WeakSet[Thread] = WeakSet()
         self.is_model_wrapped = False
         self.is_model_proxied = False
+
+    @property
+    def current(self) -> Scene | None:
+        """The scene that a call from this thread belongs to: none, for an agent that took too long and was left."""
+        if self.left_behind and current_thread() in self.left_behind:
+            return None
+        return self.scene
 
     @property
     def has_model(self) -> bool:

@@ -47,7 +47,7 @@ def _wrap_plain(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     @wraps(function)
     def asked(*args: Any, **kwargs: Any) -> Any:
-        scene = STAGE.scene
+        scene = STAGE.current
         if scene is None:
             return function(*args, **kwargs)
         call = scene.begin_call(label, _named(signature, args, kwargs))
@@ -71,7 +71,7 @@ def _wrap_async(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     @wraps(function)
     async def asked(*args: Any, **kwargs: Any) -> Any:
-        scene = STAGE.scene
+        scene = STAGE.current
         if scene is None:
             return await function(*args, **kwargs)
         call = scene.begin_call(label, _named(signature, args, kwargs))

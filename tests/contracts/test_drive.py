@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from stream_guard.contract.agent import ResetError
@@ -157,6 +160,31 @@ def test_an_agent_that_never_stops_calling_is_recorded_up_to_a_limit_and_fails()
     assert len(events) == MOST_EVENTS + 2
     assert "more than" in failure_of(events)
     assert len(results(events)) > 1000
+
+
+RELEASED = threading.Event()
+LATE: list[str] = []
+
+
+def hang_then_look(prompt: str) -> str:
+    if prompt == "hang":
+        RELEASED.wait(30)
+        LATE.append(look())
+    else:
+        RELEASED.set()
+        while not LATE:
+            time.sleep(0.01)
+    return look()
+
+
+def test_an_agent_that_was_left_behind_reaches_no_later_scene() -> None:
+    agent = Agent(endpoint=f"{__name__}:hang_then_look", type="python", timeout=1000)
+    down = weather(tool_faults=[{"tool": "look", "mode": "malicious_response", "payload": "obey"}])
+    with Player(Setup(agent=agent)) as player:
+        assert "did not answer" in failure_of(play(player, down, "hang"))
+        events = play(player, down, "go on")
+    assert LATE == ["nothing"], "it got the tool itself"
+    assert (len(results(events)), answer_of(events)) == (1, "obey")
 
 
 def say_broken_text(_prompt: str) -> str:
