@@ -173,6 +173,7 @@ def _sessions(setup: Setup, units: Sequence[Unit], workers: int) -> Iterator[byt
     with Player(setup) as player:
         if player.url:
             typer.echo(f"proxies: {player.url}/tools/NAME and {player.url}/v1", err=True)
+        player.agent.check()
         if not player.agent.can_reset and player.is_stateful(units[0].prompt):
             typer.echo(STATEFUL, err=True)
         for unit in units:

@@ -19,6 +19,10 @@ class ResetError(StreamGuardError):
     """The agent could not be brought back to a clean state, so what comes next would prove nothing."""
 
 
+class AgentError(StreamGuardError):
+    """There is no agent where one should be."""
+
+
 class Answer(msgspec.Struct):
     """What the agent answered, or why it did not."""
 
@@ -31,6 +35,9 @@ class Agent(Protocol):
     """What can be asked and reset."""
 
     can_reset: bool
+
+    def check(self) -> None:
+        """Raise AgentError when nobody is there to be asked; before a run, that is no failure of the agent's."""
 
     def ask(self, prompt: str) -> Answer:
         """Return the answer; whatever the agent does, it is an answer or an error in one."""

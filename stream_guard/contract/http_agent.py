@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from stream_guard.contract.agent import RESET_SECONDS, Answer, ResetError
+from stream_guard.contract.agent import RESET_SECONDS, AgentError, Answer, ResetError
 from stream_guard.contract.background import Background
 from stream_guard.contract.forms import Agent as AgentForm
 from stream_guard.contract.requests import AnswerError, check_endpoint, expand, find_answer, render, reset_address
@@ -27,6 +28,14 @@ class HttpAgent:
         self._background = background
         self._client = open_client([self._endpoint, *([self._reset] if self._reset else [])])
         self.can_reset = bool(self._reset)
+
+    def check(self) -> None:
+        """Connect once, and say nothing."""
+        try:
+            self._background.call(asyncio.wait_for(_connect(self._endpoint), RESET_SECONDS))
+        except OSError as error:  # a TimeoutError is one
+            why = error.strerror or "no answer"
+            raise AgentError(f"no agent listens at {self._endpoint}: {why}; start it first") from None
 
     def ask(self, prompt: str) -> Answer:
         """Send the prompt and read the answer, all within the agent's time-out."""
@@ -82,6 +91,14 @@ class HttpAgent:
     async def _post_reset(self) -> int:
         response = await self._client.post(self._reset, headers=self._headers)
         return response.status_code
+
+
+async def _connect(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    _, writer = await asyncio.open_connection(parts.hostname, port)
+    writer.close()
+    await writer.wait_closed()
 
 
 def _parse(text: str) -> Any:

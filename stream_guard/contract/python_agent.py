@@ -32,6 +32,9 @@ class PythonAgent:
         self.can_reset = self._reset is not None
         self._performer = Performer()
 
+    def check(self) -> None:
+        """Do nothing: it was loaded, so it is there."""
+
     def ask(self, prompt: str) -> Answer:
         """Call the agent; what it raises is its error, and a call that takes too long is left behind."""
         began = time.perf_counter()

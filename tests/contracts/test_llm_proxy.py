@@ -211,3 +211,20 @@ def test_the_sample_agent_over_http_meets_faults_of_its_model() -> None:
     assert answer_of(garbage) == GARBAGE
     assert met(limited) == {"llm_faults/0/rate_limit"}
     assert answer_of(limited) == ""
+
+
+def test_the_client_that_agents_use_reads_every_answer_of_the_proxy(player: Player) -> None:
+    openai = pytest.importorskip("openai", reason="the client of OpenAI is not installed")
+    chat: Any = [{"role": "user", "content": "hello"}]
+    with openai.OpenAI(base_url=f"{player.url}/v1", api_key="none", max_retries=0) as client:
+        for fault, text in (([], TEXT), ([{"mode": "truncated_response", "max_tokens": 2}], "w1 w2")):
+            with scene(weather(llm_faults=fault)):
+                whole = client.chat.completions.create(model="m", messages=chat)
+                pieces = list(client.chat.completions.create(model="m", messages=chat, stream=True))
+            assert whole.choices[0].message.content == text
+            assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == text
+        with scene(weather(llm_faults=[{"mode": "rate_limit"}])), pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(model="m", messages=chat)
+        with scene(weather(llm_faults=[{"mode": "response_drift"}])):
+            called = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "call"}])
+        assert called.choices[0].message.tool_calls[0].function.arguments == '{"name_v2": "x"}'

@@ -149,6 +149,14 @@ def test_a_reset_that_fails_ends_the_run_with_3(run: Run) -> None:
     assert "RuntimeError: stuck" in done.stderr
 
 
+def test_an_agent_that_is_not_there_is_no_broken_contract(run: Run) -> None:
+    opened, url = listen()
+    opened.close()
+    done = run("run", agent={"endpoint": f"{url}/ask"})
+    assert done.returncode == 3
+    assert "no agent listens at" in done.stderr
+
+
 @contextmanager
 def sample_server(**environment: str) -> Iterator[str]:
     opened, url = listen()
