@@ -40,6 +40,17 @@ def _holds(find: Find, op: str, wanted: Json) -> Holds:
     return holds
 
 
+def _test_of_event(path: Path, op: str, wanted: Json, holds: Holds) -> Test:
+    """Return the test of a leaf over the event itself; gates over agents and labels are asked at every event."""
+    if op == "==" and type(wanted) is str:
+        if path.text == "agent":
+            return lambda event, _memory: event.agent == wanted
+        if path.text.startswith("labels.") and len(path.steps) == 1:
+            label = path.steps[0]
+            return lambda event, _memory: event.labels.get(label) == wanted
+    return lambda event, _memory: holds(event)
+
+
 class Leaf:
     """One ``{path, op, value}``; a missing path never matches, whatever the operator."""
 
@@ -51,10 +62,9 @@ class Leaf:
         self.tag = tag = crc32(canonical.encode())
         # Whether it is true of an event, without any memory.
         self.holds: Holds = _holds(self.path.find, op, value)
-        holds = self.holds
         # Whether it is true now: of the event, or of the turn or message it belongs to.
         self.test: Test = (
-            (lambda event, _memory: holds(event))
+            _test_of_event(self.path, op, value, self.holds)
             if self.path.when == "event"
             else (lambda _event, memory: tag in memory)
         )

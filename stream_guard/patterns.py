@@ -98,13 +98,14 @@ def _reason(error: Exception) -> str:
 class TextSet:
     """Many text patterns looked for in one pass; the cost hardly grows with their number."""
 
-    __slots__ = ("_set",)
+    __slots__ = ("_set", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._set = re2.Set.SearchSet(_options())
         for pattern in patterns:
             self._set.Add(pattern)
         self._set.Compile()
+        self.match_nothing = bool(self._set.Match(b""))  # whether some pattern occurs even in an empty text
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order."""

@@ -51,9 +51,12 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
         super().__init__(params)
         self._first_too_many = params.n + 1
 
-    def on_turn(self, _turn: sg.Turn, state: TurnCount) -> sg.Hit | None:
-        """Count the turn."""
-        state.turns = turns = state.turns + 1
+    def on_turn(self, _turn: sg.Turn, state: TurnCount) -> sg.Verdict:
+        """Count the turn, until there are too many."""
+        turns = state.turns + 1
+        if turns > self._first_too_many:
+            return sg.SETTLED
+        state.turns = turns
         if turns != self._first_too_many:
             return None
         return sg.Hit(f"more than {self.params.n} turns", {"turns": state.turns, "limit": self.params.n})

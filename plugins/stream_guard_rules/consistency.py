@@ -126,6 +126,9 @@ class _InResults(MustRemainConsistent):
 def _drop(anchor: Anchor, value: sg.Json, index: int) -> None:
     """Fix the first value."""
     anchor.seen, anchor.index = True, index
+    if type(value) is str and len(value) <= _SMALL // 4 and value.isascii():  # what most of them are
+        anchor.value = value
+        return
     try:
         written = msgspec.msgpack.encode(value)
         kept = msgspec.msgpack.decode(written) if len(written) <= _SMALL else None

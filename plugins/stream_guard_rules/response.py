@@ -91,20 +91,24 @@ class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
         ),
     )
 
+    def __init__(self, params: IncludeParams) -> None:
+        super().__init__(params)
+        self._text = params.text
+
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
         return frozenset(("content",))
 
-    def on_turn(self, turn: sg.Turn, state: IncludeState) -> None:
+    def on_turn(self, turn: sg.Turn, state: IncludeState) -> sg.Verdict:
         """Look for the text until it was found."""
         if not state.found:
             state.responded = True
-            state.found = self.params.text in turn.text
+            state.found = self._text in turn.text
+        return sg.SETTLED if state.found else None
 
-    def on_ungated(self, event: sg.Event, state: IncludeState) -> None:
+    def on_ungated(self, event: sg.Event, state: IncludeState) -> sg.Verdict:
         """Look outside the gate too."""
-        if isinstance(event, sg.Turn):
-            self.on_turn(event, state)
+        return self.on_turn(event, state) if isinstance(event, sg.Turn) else None
 
     def on_session_end(self, _end: sg.SessionEnd, state: IncludeState) -> sg.Hit | None:
         """Fire when there were responses and none had it."""

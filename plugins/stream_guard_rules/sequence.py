@@ -150,7 +150,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             return sg.SETTLED
         hit = self._judge(call, state) if self._is_second(call.tool) else None
         late = self._note(call, state)
-        return hit or late
+        return late if hit is None else hit
 
     def on_decision(self, decision: sg.GateDecision, state: OrderState) -> None:
         """Hold, release or forget the attempt."""
@@ -245,6 +245,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
     def _late(self, first: First, tool: str, state: OrderState) -> sg.Hit | None:
         """Fire when ``second`` is already waiting, at the turn of its earliest call."""
+        if not state.waiting:
+            return None
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
         if not early:
             return None
@@ -267,7 +269,11 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
 
 
 def _find(attempt: int, state: OrderState) -> First | None:
-    return next((first for first in state.firsts if first.attempt == attempt and attempt >= 0), None)
+    if attempt >= 0:
+        for first in state.firsts:
+            if first.attempt == attempt:
+                return first
+    return None
 
 
 def _complaint(params: MustCallBeforeParams) -> str:

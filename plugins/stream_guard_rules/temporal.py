@@ -95,6 +95,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
         self._facts = [(1 << number, what, value) for number, (what, _, value) in enumerate(parts)]
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
         self._unknown = sum(self._tool_bits.values())
+        self._only_tools = len(self._tool_bits) == len(self._facts)
 
     def tools(self) -> sg.ToolPattern:
         """The tools the formula names."""
@@ -104,24 +105,26 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
         """Text, when the formula looks for one."""
         return frozenset(("content",) if any(what == "text_contains" for _, what, _ in self._facts) else ())
 
-    def on_turn(self, turn: sg.Turn, state: FormulaState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: FormulaState) -> sg.Verdict:
         """Take a step."""
         if state.over:
-            return None
+            return sg.SETTLED
         if state.open and state.after in self._monitor.lost:
             # The calls that the turn before announced did not come: now it is settled.
             return self._fire(state)
         if state.after in self._monitor.won:
             state.over = True
-            return None
+            return sg.SETTLED
         state.before, state.index, state.facts = state.after, turn.index, self._facts_of(turn)
-        state.open = self._unknown != 0 and awaits_calls(turn)
+        state.open = self._unknown != 0 and not turn.tools and awaits_calls(turn)
         return self._step(state)
 
-    def on_tool_call(self, call: sg.ToolCall, state: FormulaState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: FormulaState) -> sg.Verdict:
         """Add a call that its turn did not list to the facts of the turn."""
+        if state.over:
+            return sg.SETTLED
         bit = self._tool_bits.get(call.tool, 0)
-        if state.over or call.index != state.index or state.index < 0 or state.facts & bit == bit:
+        if call.index != state.index or state.index < 0 or state.facts & bit == bit:
             return None
         state.facts |= bit
         return self._step(state)
@@ -135,6 +138,8 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
 
     def _facts_of(self, turn: sg.Turn) -> int:
         facts = 0
+        if self._only_tools and not turn.tools:
+            return facts
         for bit, what, value in self._facts:
             if what == "tool_call":
                 holds = value in turn.tools

@@ -19,9 +19,12 @@ PLACES: Final[dict[type[Event], Where]] = {
 }
 
 
+_SAID: Final = (Turn, UserMessage)  # made once: a union would be made anew at every event
+
+
 def text_of(event: Event) -> str:
     """Return what a text rule sees of the event: what was said, or every string in the payload."""
-    if isinstance(event, Turn | UserMessage):
+    if isinstance(event, _SAID):
         return event.text
     if isinstance(event, ToolCall):
         return event.args if isinstance(event.args, str) else strings_of(event.args)
@@ -73,7 +76,9 @@ class TextIndex:
         """Return the rules with a pattern that occurs, once each, in policy order."""
         found: dict[int, tuple[Bound, Handler]] = {}
         for path, patterns, owners in self._sets:
-            for number in patterns.search(texts_at(event, path)):
-                owner = owners[number]
-                found[owner[0].number] = owner
+            text = text_of(event) if path is None else texts_at(event, path)
+            if text or patterns.match_nothing:
+                for number in patterns.search(text):
+                    owner = owners[number]
+                    found[owner[0].number] = owner
         return [found[number] for number in sorted(found)] if found else ()
