@@ -16,6 +16,7 @@ from stream_guard_rules.ltl import Atom, Binary, Formula, FormulaError, Unary
 
 MAX_STATES: Final = 1000
 MAX_ATOMS: Final = 32
+_MOST_STEPS: Final = 4096
 
 START: Final = 0
 """The state before the first turn."""
@@ -24,7 +25,7 @@ START: Final = 0
 class Monitor:
     """The machine. A turn's facts are the bits of a number, one for each of ``atoms``."""
 
-    __slots__ = ("_nodes", "_numbers", "_roots", "accepting", "atoms", "lost", "won")
+    __slots__ = ("_nodes", "_numbers", "_roots", "_steps", "accepting", "atoms", "lost", "won")
 
     def __init__(self, formula: Formula, is_known: Callable[[str], bool]) -> None:
         names = dict.fromkeys(name for name in _names(formula) if is_known(name))
@@ -35,6 +36,7 @@ class Monitor:
         self._nodes = unfolding.diagrams.nodes
         self._numbers: dict[int, int] = {unfolding.start: START}
         self._roots: list[int] = []
+        self._steps: dict[tuple[int, int], int] = {}  # those that were taken: most sessions take the same few
         self._explore(unfolding)
         states = range(len(self._roots))
         after = {state: set(self.outcomes(state, 0, -1)) for state in states}
@@ -57,10 +59,16 @@ class Monitor:
 
     def step(self, state: int, facts: int) -> int:
         """Return the state after a turn with these facts."""
+        known = self._steps.get((state, facts))
+        if known is not None:
+            return known
         nodes, node, atoms = self._nodes, self._roots[state], len(self.atoms)
         while (entry := nodes[node])[0] < atoms:
             node = entry[2] if facts >> entry[0] & 1 else entry[1]
-        return self._numbers[node]
+        after = self._numbers[node]
+        if len(self._steps) < _MOST_STEPS:
+            self._steps[state, facts] = after
+        return after
 
     def outcomes(self, state: int, facts: int, unknown: int) -> Iterator[int]:
         """Yield the states after a turn of which the facts in the mask ``unknown`` are not settled, each once."""
