@@ -10,18 +10,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from stream_guard.alerts import make_alert
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SinkError
 from stream_guard.model import Alert, Finding
-from stream_guard.ports import Decoder, Sink
+from stream_guard.ports import Record, Sink
 from stream_guard.settings import Settings
-from stream_guard.stream.partition import Partition
 from stream_guard.stream.places import TopicPartition, convert
-from stream_guard.stream.store import Change, PartitionStore
+from stream_guard.stream.store import Change
 
 _PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
 
@@ -38,6 +37,28 @@ class Rows(Protocol):
         """Write changes, by partition and in their order; return when the broker has acknowledged all."""
 
 
+class Folding(Protocol):
+    """One partition of what a judge judges."""
+
+    foreign_keys: int
+
+    def next_offset(self, topic: str) -> int | None:
+        """Return the offset that must come next, or None when nothing of the topic was ever judged."""
+
+    def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
+        """Judge records in the order of their offsets; what was judged before is passed over."""
+
+    def tick(self, grace: float, out: list[Finding]) -> bool:
+        """Let it age by the wall clock when nothing comes; True when that changed something."""
+
+    def seal(self) -> list[Change]:
+        """Return what has to be written so that everything judged so far is safe."""
+
+
+Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine], Folding]
+"""Makes a partition from its number, the rows of the table, and the engine that judges."""
+
+
 class Judge:
     """Holds the assigned partitions and takes batches, one at a time."""
 
@@ -45,23 +66,21 @@ class Judge:
         self,
         *,
         engine: Engine,
-        decoder: Decoder,
         sinks: Mapping[str, Sink],
         dead_letters: DeadLetters,
         rows: Rows,
         settings: Settings,
         observe: Callable[[float], None],
-        make: type[Partition] = Partition,
+        make: Make,
     ) -> None:
         self._engine = engine
-        self._decoder = decoder
         self._sinks = sinks
         self._dead_letters = dead_letters
         self._rows = rows
         self._settings = settings
         self._observe = observe
         self._make = make
-        self._partitions: dict[int, Partition] = {}
+        self._partitions: dict[int, Folding] = {}
         self._warned = False
         self.counts = engine.counts
 
@@ -75,18 +94,12 @@ class Judge:
         self._partitions.clear()
         self.counts.sessions = 0
 
-    def open(self, number: int) -> Partition:
+    def open(self, number: int) -> Folding:
         """Return a partition, made from its rows when it is not at hand."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._partitions[number] = self._make(
-                PartitionStore(number, self._rows.recovered()),
-                self._engine,
-                self._decoder,
-                self._dead_letters,
-                self._settings.sessions,
-                now=time.time,
-            )
+            partition = self._make(number, self._rows.recovered(), self._engine)
+            self._partitions[number] = partition
         return partition
 
     def next_offset(self, place: TopicPartition) -> int | None:
@@ -97,7 +110,7 @@ class Judge:
         """Bring records from the judging of their events to the safety of their states."""
         began = time.perf_counter()
         found: list[Finding] = []
-        touched: dict[int, Partition] = {}
+        touched: dict[int, Folding] = {}
         limit = self._settings.decode.max_record_bytes
         for place, fetched in batch.items():
             partition = touched[place.partition] = self.open(place.partition)
@@ -116,7 +129,7 @@ class Judge:
         if changed:
             await self._settle(changed, found)
 
-    async def _settle(self, touched: Mapping[int, Partition], found: Sequence[Finding]) -> None:
+    async def _settle(self, touched: Mapping[int, Folding], found: Sequence[Finding]) -> None:
         version = self._engine.policy.version
         alerts = [make_alert(finding, version) for finding in found if not finding.shadow]
         for name, sink in self._sinks.items():
@@ -141,7 +154,7 @@ class Judge:
                 self.counts.alerts[name, "ok"] += len(alerts)
                 return
 
-    def _warn_of_foreign_keys(self, touched: Mapping[int, Partition]) -> None:
+    def _warn_of_foreign_keys(self, touched: Mapping[int, Folding]) -> None:
         foreign = sum(partition.foreign_keys for partition in touched.values())
         if foreign and not self._warned:
             self._warned = True

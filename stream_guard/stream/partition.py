@@ -14,6 +14,7 @@ from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
 from stream_guard.stream.rows import topic_tag
+from stream_guard.stream.shown import Showing, ShowingTable
 from stream_guard.stream.store import Change, PartitionStore
 
 
@@ -34,10 +35,12 @@ class Partition:
         self._undertaker = undertaker
         self._now = now
         self._lateness = engine.policy.max_out_of_orderness
-        self._table = SessionTable(engine, store, engine.counts, limits)
+        self._showing = ShowingTable(engine, store, engine.counts, limits) if engine.spanning else None
+        self._table = self._showing or SessionTable(engine, store, engine.counts, limits)
         self._decoder = decoder.remember(self._table.memory) if isinstance(decoder, HoldingDecoder) else decoder
         self._decode = self._decoder.decode
         self._counts: Counts = engine.counts
+        self._shown: list[tuple[int, Showing]] = []
         self._active = now()  # the time of the day at which something last came
         self._base = self._active  # the time of the day at which the watermark stood where it stands
         self.redelivered = 0
@@ -46,6 +49,16 @@ class Partition:
         if progress is not None and progress.watermark is not None:
             self._table.watermark = progress.watermark
             self._base = progress.wall
+
+    @property
+    def watermark(self) -> float:
+        """How far its clock has come; minus infinity when nothing ever came."""
+        return self._table.watermark
+
+    def take_shown(self) -> list[tuple[int, Showing]]:
+        """Return the events, since this was last asked, for rules that look across sessions, each with its topic."""
+        shown, self._shown = self._shown, []
+        return shown
 
     def next_offset(self, topic: str) -> int | None:
         """Return the offset that must come next, or None when nothing of the topic was ever judged."""
@@ -65,16 +78,23 @@ class Partition:
             applied = record.position
             self._counts.records += 1
         self._store.applied[tag] = applied
+        if self._showing is not None:
+            self._shown += [(tag, shown) for shown in self._showing.shown]
+            self._showing.shown.clear()
         self._active = self._base = self._now()
 
     def _judge(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
         table = self._table
+        if self._showing is not None:
+            self._showing.begin(record.position)
         try:
             for event in self._decode(record):
                 if only and event.session_id != only:
                     continue
                 if behind and self._store.has_applied(event.session_id, tag, record.position):
                     self.redelivered += 1
+                    if self._showing is not None:
+                        self._showing.pass_over()
                     if event.time is not None and event.time - self._lateness > table.watermark:
                         table.advance(event.time - self._lateness, out)
                     continue

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
+from stream_guard.errors import SettingsError
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Sink
+from stream_guard.ports import Decoder, HoldingDecoder, Sink
 from stream_guard.settings import Settings
+from stream_guard.stream.cells import CellPartition
 from stream_guard.stream.health import Health
-from stream_guard.stream.judge import Judge, Rows
+from stream_guard.stream.judge import Folding, Judge, Make, Rows
 from stream_guard.stream.outbox import Outbox
 from stream_guard.stream.partition import Partition
 from stream_guard.stream.rekeying import AtOnce, RekeyedPartition, Rekeyer
+from stream_guard.stream.rows import CELLS
+from stream_guard.stream.showing import ShowingJudge
 from stream_guard.stream.stages import Stage, Stages
+from stream_guard.stream.store import PartitionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +41,83 @@ class Parts:
     adopted: Callable[[Policy], None] = lambda _: None  # told before such a policy judges
 
 
+def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None:
+    """Raise SettingsError for rules that look across sessions whose events wait before they are judged.
+
+    What is sent to such rules is known by where it came from, and an event that waits comes from no one place.
+    """
+    waits = engine.policy.max_out_of_orderness > 0 or (
+        isinstance(decoder, HoldingDecoder) and not settings.worker.rekey
+    )
+    if engine.spanning and waits:
+        rules = [bound.spec for group in engine.spanning for bound in group.index.bounds]
+        named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in rules)
+        raise SettingsError(
+            f"these rules look across sessions: {named}; a worker judges them only where no event has to wait: "
+            "without max_out_of_orderness, and in a format that names the session in every record; "
+            "`stream-guard run kafka://...` has no such limit"
+        )
+
+
+def refuse_change(old: Engine, new: Engine, settings: Settings, decoder: Decoder) -> None:
+    """Raise SettingsError for a policy that workers cannot change to while they run."""
+    refuse_waiting(new, settings, decoder)
+    if new.spanning and not old.spanning:
+        raise SettingsError(
+            "it brings the first rules that look across sessions, and they need a topic; stop all workers of the group "
+            "and start them with it"
+        )
+
+
 def build_stages(parts: Parts, rows: Rows, producer: Any, topics: Sequence[str], partitions: int) -> Stages:
     """Return what becomes of each topic: those that are given, and those that workers pass records on through."""
-    settings = parts.settings
-    if not settings.worker.rekey:
-        judge = _judge(parts, rows, parts.decoder, Partition)
-        return Stages(dict.fromkeys(topics, judge))
-    decoder = AtOnce(parts.decoder)
-    rekeyer: Stage = Rekeyer(
-        decoder,
-        parts.dead_letters,
-        Outbox(producer, f"{settings.worker.group}-rekeyed"),
-        partitions=partitions,
-        limit=settings.decode.max_record_bytes,
-        counts=parts.engine.counts,
-    )
-    judge = _judge(parts, rows, decoder, RekeyedPartition)
-    return Stages({**dict.fromkeys(topics, rekeyer), f"{settings.worker.group}-rekeyed": judge})
+    settings, group = parts.settings, parts.settings.worker.group
+    refuse_waiting(parts.engine, settings, parts.decoder)
+    if settings.worker.rekey:
+        decoder: Decoder = AtOnce(parts.decoder)
+        rekeyer: Stage = Rekeyer(
+            decoder,
+            parts.dead_letters,
+            Outbox(producer, f"{group}-rekeyed"),
+            partitions=partitions,
+            limit=settings.decode.max_record_bytes,
+            counts=parts.engine.counts,
+        )
+        stages = dict.fromkeys(topics, rekeyer)
+        judged, make = [f"{group}-rekeyed"], partition_maker(parts, decoder, RekeyedPartition)
+    else:
+        stages, judged, make = {}, list(topics), partition_maker(parts, parts.decoder, Partition)
+    options: dict[str, Any] = {
+        "engine": parts.engine,
+        "sinks": parts.sinks,
+        "dead_letters": parts.dead_letters,
+        "rows": rows,
+        "settings": settings,
+        "observe": parts.observe,
+    }
+    if not parts.engine.spanning:
+        return Stages(stages | dict.fromkeys(judged, Judge(make=make, **options)))
+    outbox = Outbox(producer, f"{group}-spanning")
+    judge = ShowingJudge(outbox, width=partitions, make=make, **options)
+    cells = Judge(make=cell_maker(parts, partitions), **options)
+    return Stages({**stages, **dict.fromkeys(judged, judge), outbox.topic: cells})
 
 
-def _judge(parts: Parts, rows: Rows, decoder: Decoder, make: type[Partition]) -> Judge:
-    return Judge(
-        engine=parts.engine,
-        decoder=decoder,
-        sinks=parts.sinks,
-        dead_letters=parts.dead_letters,
-        rows=rows,
-        settings=parts.settings,
-        observe=parts.observe,
-        make=make,
-    )
+def partition_maker(parts: Parts, decoder: Decoder, kind: type[Partition]) -> Make:
+    """Return what makes partitions of sessions."""
+    letters, limits = parts.dead_letters, parts.settings.sessions
+
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine) -> Folding:
+        return kind(PartitionStore(number, rows), engine, decoder, letters, limits, now=time.time)
+
+    return make
+
+
+def cell_maker(parts: Parts, senders: int) -> Make:
+    """Return what makes partitions of cells that span sessions."""
+    letters, limits = parts.dead_letters, parts.settings.sessions
+
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine) -> Folding:
+        return CellPartition(PartitionStore(number, rows, CELLS), engine, letters, limits, senders=senders)
+
+    return make

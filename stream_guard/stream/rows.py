@@ -34,13 +34,16 @@ class SessionRow(msgspec.Struct, array_like=True, gc=False):
     state: bytes
 
 
+Place: TypeAlias = tuple[int, int, int]
+"""Where an event for a cell came from: the offset of its record, its number in it, and its number among its like."""
+
+
 class Sender(msgspec.Struct, array_like=True, gc=False):
     """How far a partition came that shows its events to this one."""
 
-    seals: int = -1  # how often it had been sealed when it sent what came last
+    reached: dict[int, Place] = {}  # by the tag of the topic
     watermark: float | None = None
-    labels: set[int] = msgspec.field(default_factory=set)  # of what came since that seal
-    heard: bool = False
+    heard: bool = False  # of its clock
 
 
 class ProgressRow(msgspec.Struct, array_like=True, gc=False):
@@ -51,7 +54,6 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     watermark: float | None
     wall: float  # the time of the day at which the watermark stood there
     origins: Offsets = {}  # how far partitions had come whose records were passed on to this one
-    seals: int = 0  # how often this row was written
     senders: dict[int, Sender] = {}  # the partitions that show their events to this one
 
 

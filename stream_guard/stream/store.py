@@ -38,7 +38,7 @@ class PartitionStore:
     """
 
     def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
-        self._partition = partition
+        self.number = partition
         self._family = family
         self._rows = rows
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
@@ -46,7 +46,6 @@ class PartitionStore:
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
-        self.seals = 0 if self.progress is None else self.progress.seals
         self.senders: dict[int, Sender] = {} if self.progress is None else dict(self.progress.senders)
         self.besides: dict[bytes, bytes | None] = {}  # other rows to write, behind the sessions'
         self._sealed: Offsets = dict(self.applied)
@@ -55,7 +54,7 @@ class PartitionStore:
 
     def get(self, session_id: str) -> bytes | None:
         """Return the state that was put last, or None."""
-        key = session_key(self._partition, session_id, self._family)
+        key = session_key(self.number, session_id, self._family)
         pending = self._pending.get(key)
         if pending is not None:
             return pending[0] or None
@@ -64,15 +63,15 @@ class PartitionStore:
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         """Keep the state with the next seal."""
-        self._pending[session_key(self._partition, session_id, self._family)] = (blob, deadline)
+        self._pending[session_key(self.number, session_id, self._family)] = (blob, deadline)
 
     def drop(self, session_id: str) -> None:
         """End the session with the next seal; also one that was begun since, because its events were applied."""
-        self._pending[session_key(self._partition, session_id, self._family)] = (b"", None)
+        self._pending[session_key(self.number, session_id, self._family)] = (b"", None)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every session there is, with its deadline."""
-        prefix = session_prefix(self._partition, self._family)
+        prefix = session_prefix(self.number, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix) and key not in self._pending and (row := self._read(raw)).state:
                 yield session_of(key), row.deadline
@@ -80,11 +79,15 @@ class PartitionStore:
             if state:
                 yield session_of(key), deadline
 
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the rows whose keys begin so, as they were recovered."""
+        return [(key, value) for key, value in self._rows.items() if key.startswith(prefix)]
+
     def has_applied(self, session_id: str, tag: int, offset: int) -> bool:
         """Whether the session contains the event of an offset that the partition as a whole has not passed."""
         if offset > self.horizon.get(tag, -1):
             return False
-        row = self._rows.get(session_key(self._partition, session_id, self._family))
+        row = self._rows.get(session_key(self.number, session_id, self._family))
         return row is not None and offset <= self._read(row).applied.get(tag, -1)
 
     @property
@@ -105,9 +108,8 @@ class PartitionStore:
         self._sealed = dict(self.applied)
         changes += self.besides.items()
         self.besides.clear()
-        self.seals += 1
-        progress = ProgressRow(VERSION, self._sealed, watermark, wall, self.origins, self.seals, self.senders)
-        changes.append((progress_key(self._partition, self._family), encode_row(progress)))
+        progress = ProgressRow(VERSION, self._sealed, watermark, wall, self.origins, self.senders)
+        changes.append((progress_key(self.number, self._family), encode_row(progress)))
         return changes
 
     def _take_back(self) -> list[bytes]:
@@ -128,7 +130,7 @@ class PartitionStore:
         return self.applied if row is None else latest(self.applied, self._read(row).applied)
 
     def _look_through(self) -> None:
-        prefix = session_prefix(self._partition, self._family)
+        prefix = session_prefix(self.number, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix):
                 row = self._read(raw)
@@ -137,7 +139,7 @@ class PartitionStore:
                     self._ended.add(key)
 
     def _read_progress(self) -> ProgressRow | None:
-        raw = self._rows.get(progress_key(self._partition, self._family))
+        raw = self._rows.get(progress_key(self.number, self._family))
         if raw is None:
             return None
         try:
@@ -156,7 +158,7 @@ class PartitionStore:
 
     def _unreadable(self, found: object) -> StoreError:
         return StoreError(
-            f"the state of partition {self._partition} was written by another version of stream_guard "
+            f"the state of partition {self.number} was written by another version of stream_guard "
             f"(this one reads version {VERSION}; {found}); run that version, or begin anew with another group"
         )
 

@@ -15,7 +15,7 @@ from stream_guard.errors import SettingsError, SourceError, StoreError, StreamGu
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.stream.app import TableRows, WorkerApp, make_app, read_topics
-from stream_guard.stream.parts import Parts, build_stages
+from stream_guard.stream.parts import Parts, build_stages, refuse_change
 from stream_guard.stream.reach import Reach
 from stream_guard.stream.topics import connect, count_partitions, make_topics
 
@@ -27,7 +27,6 @@ _logger = logging.getLogger(__name__)
 
 async def run_worker(address: Address, parts: Parts) -> None:
     """Judge what comes on the topics until SIGINT or SIGTERM; StreamGuardError says why it ended otherwise."""
-    refuse_spanning(parts.engine)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -46,17 +45,6 @@ async def run_worker(address: Address, parts: Parts) -> None:
         # Everything that was to be kept is acknowledged; a broker that is away would be waited for without end.
         with suppress(KafkaError, TimeoutError):
             await asyncio.wait_for(producer.stop(), FAREWELL / 4)
-
-
-def refuse_spanning(engine: Engine) -> None:
-    """Raise SettingsError for rules that look across sessions: a worker sees only its own partitions."""
-    rules = [bound.spec for group in engine.spanning for bound in group.index.bounds]
-    if rules:
-        named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in rules)
-        raise SettingsError(
-            f"the worker judges sessions, and these rules look across them: {named}; "
-            "add session to their key, or watch them with `stream-guard run kafka://...`, which sees all partitions"
-        )
 
 
 async def _run(app: WorkerApp, parts: Parts, stop: asyncio.Event, reach: Reach) -> None:
@@ -103,9 +91,9 @@ async def _reload(app: WorkerApp, parts: Parts) -> None:
     old = parts.engine
     engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states)
     try:
-        refuse_spanning(engine)
+        refuse_change(parts.engine, engine, parts.settings, parts.decoder)
     except SettingsError as error:
-        _logger.warning("policy %s is not used: %s", policy.version, error)
+        _logger.error("policy %s is not used: %s", policy.version, error)  # noqa: TRY400  # no traceback: nothing broke
         return
     async with app.batches.between_batches():
         parts.adopted(policy)

@@ -37,8 +37,9 @@ def test_a_deadline_fires_in_a_session_that_has_fallen_silent(fleet: Fleet, poli
     assert fleet.sessions() == {}
 
 
-def test_a_rule_that_looks_across_sessions_is_refused(fleet: Fleet, policy: Path) -> None:
+def test_a_rule_that_looks_across_sessions_is_refused_where_events_wait(fleet: Fleet, policy: Path) -> None:
+    policy.write_text(policy.read_text().replace("idle: 30m", "idle: 30m, max_out_of_orderness: 5s"))
     policy.write_text(policy.read_text() + "  - {id: wide, kind: no_call, params: {tool: x}, key: [agent]}\n")
     name = fleet.start()
-    assert fleet.workers[name].wait(60) == 2
+    assert fleet.end_of(name) == 2
     assert "wide (key: agent)" in fleet.said(name)
