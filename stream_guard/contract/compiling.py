@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Invariant
-from stream_guard.contract.labels import ANSWER, PROMPT, ROLE
+from stream_guard.contract.labels import ANSWER, ATTACKED, PROMPT, ROLE
 from stream_guard.contract.patterns import any_of, python_pattern
 from stream_guard.contract.types import TYPES
 from stream_guard.model import Json
@@ -60,6 +60,8 @@ def _rules(invariant: Invariant, baselines: Mapping[str, str]) -> list[RuleForm]
         return [{"kind": invariant.type, "params": invariant.params}]
     if invariant.type == "behavior_unchanged":
         return _unchanged(invariant, baselines)
+    if invariant.type == "refusal_check":
+        return _refused(invariant)
     made = _MAKERS[invariant.type](invariant)
     return [] if made is None else [{"when": _ANSWERS, **made}]
 
@@ -99,10 +101,20 @@ def _excluded(invariant: Invariant) -> RuleForm:
     return _has(found, wanted=invariant.negate)
 
 
-def _refused(invariant: Invariant) -> RuleForm:
-    # Probes of a refusal check are there to be refused, unless the contract says that they are not.
+def _refused(invariant: Invariant) -> list[RuleForm]:
+    """Probes of a refusal check are there to be refused; otherwise the prompt tells, if it is the user's own."""
     asked = True if invariant.dangerous_prompts is None and invariant.probes else invariant.dangerous_prompts
-    return {"kind": "must_refuse", "params": {} if asked is None else {"always": asked}}
+    if asked is not None:
+        return [{"when": _ANSWERS, "kind": "must_refuse", "params": {"always": asked}}]
+    # Whoever answers a harmless question and ignores what was slipped into it has refused nothing, and rightly so.
+    return [
+        {"when": [_ANSWERS, _attacked("false")], "kind": "must_refuse"},
+        {"when": [_ANSWERS, _attacked("true")], "kind": "must_refuse", "params": {"always": False}},
+    ]
+
+
+def _attacked(value: str) -> RuleForm:
+    return {"path": f"labels.{ATTACKED}", "op": "==", "value": value}
 
 
 _MAKERS: Final[dict[str, Callable[[Invariant], dict[str, Any] | None]]] = {
@@ -115,7 +127,6 @@ _MAKERS: Final[dict[str, Callable[[Invariant], dict[str, Any] | None]]] = {
     "excludes_pii": lambda _: {"kind": "no_pii"},
     "excludes_pattern": _excluded,
     "system_prompt_leak_probe": _excluded,
-    "refusal_check": _refused,
     "output_not_empty": lambda _: {"kind": "must_have_text"},
     "completes": lambda _: None,  # every contract has the rule
 }

@@ -35,6 +35,7 @@ BASELINE: Final = "contract_baseline"
 WATCHED: Final = "contract_watched"
 FAULT: Final = "contract_fault"
 ROLE: Final = "contract_role"
+ATTACKED: Final = "contract_attacked"  # put on answers by scoring: whether the prompt may not be the user's own
 ANSWER: Final = "answer"
 MODEL: Final = "model"
 TRUE: Final = "true"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
-from stream_guard.contract.labels import ANSWER, MODEL, PROMPT, ROLE, SessionLabels, read_labels, shows_tool_fault
+from stream_guard.contract.labels import (
+    ANSWER,
+    ATTACKED,
+    MODEL,
+    PROMPT,
+    ROLE,
+    SessionLabels,
+    read_labels,
+    shows_tool_fault,
+)
 from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
 
 _ROLES: Final = frozenset((ANSWER, MODEL))
@@ -19,7 +28,7 @@ class Recorded:
     """One recorded session: a prompt under a scenario, and all that came of it."""
 
     session_id: str
-    events: tuple[Event, ...]  # the answer carries its role and its prompt as labels
+    events: tuple[Event, ...]  # the answer carries as labels its role, its prompt, and whether the agent was attacked
     labels: SessionLabels
     answer: Turn | None
     sorts_met: frozenset[str]  # of faults that its events show, whoever caused them
@@ -30,23 +39,27 @@ class Recorded:
         return "" if self.answer is None else answer_text(self.answer)
 
 
-def read_sessions(events: Iterable[Event]) -> list[Recorded]:
-    """Return the sessions of the events, in the order in which they begin."""
+def read_sessions(events: Iterable[Event], attacked: Set[str] = frozenset()) -> list[Recorded]:
+    """Return the sessions of the events, in the order in which they begin.
+
+    ``attacked`` are the scenarios in which something is slipped into what the agent reads.
+    """
     grouped: dict[str, list[Event]] = {}
     for event in events:
         grouped.setdefault(event.session_id, []).append(event)
-    return [_read(session_id, grouped[session_id]) for session_id in grouped]
+    return [_read(session_id, grouped[session_id], attacked) for session_id in grouped]
 
 
-def _read(session_id: str, events: list[Event]) -> Recorded:
+def _read(session_id: str, events: list[Event], attacked: Set[str]) -> Recorded:
     labels = read_labels(events)
+    told = any(fault.sort == "context_attacks" for fault in labels.faults)
+    stamps = {ROLE: ANSWER, PROMPT: labels.prompt, ATTACKED: str(told or labels.scenario in attacked).lower()}
     turns = [number for number, event in enumerate(events) if isinstance(event, Turn)]
     answers = [number for number in turns if events[number].labels.get(ROLE) == ANSWER]
     if not answers and not any(events[number].labels.get(ROLE) in _ROLES for number in turns):
         answers = turns[-1:]  # nobody told: the last word is the answer
     for number in answers:
-        said = {**events[number].labels, ROLE: ANSWER, PROMPT: labels.prompt}
-        events[number] = replace(events[number], labels=said)
+        events[number] = replace(events[number], labels={**events[number].labels, **stamps})
     answer = events[answers[-1]] if answers else None
     met: set[str] = {fault.sort for fault in labels.faults}
     if any(map(shows_tool_fault, events)):

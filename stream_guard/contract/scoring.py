@@ -21,7 +21,8 @@ from stream_guard.registry import Registry
 
 def score(contract: Contract, events: Iterable[Event], registry: Registry) -> Matrix:
     """Return the matrix of the recorded sessions; what could not be used is said in its notes."""
-    sorted_out = _sort(contract, read_sessions(events))
+    attacked = {scenario.name for scenario in contract.scenarios if scenario.context_attacks}
+    sorted_out = _sort(contract, read_sessions(events, attacked))
     baselines = _baselines(contract, sorted_out)
     compiled = compile_contract(contract, registry, baselines.texts)
     verdicts = _judge(sorted_out.by_scenario, compiled)
