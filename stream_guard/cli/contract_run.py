@@ -36,6 +36,7 @@ from stream_guard.settings import load_settings
 if TYPE_CHECKING:
     from stream_guard.contract.document import Contract
     from stream_guard.contract.drive import Setup, Unit
+    from stream_guard.contract.forms import Agent
 
 
 class Step(Protocol):
@@ -54,8 +55,12 @@ def register(app: typer.Typer) -> None:
 
 def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     config: ConfigFile = DEFAULT_FILE,
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="The agent, instead of the file's: an address, or module:callable.")
+    agents: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            help="The agent, instead of the file's: module:callable or an address; several addresses work at once.",
+        ),
     ] = None,
     tool: Annotated[
         list[str] | None,
@@ -86,11 +91,11 @@ def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     registry = build_registry(settings.plugins)
     targets = [report_target(text) for text in reports or ()]
     contract = only(load(config, registry), scenario or ())
-    setup = make_setup(contract, agent, tool or (), llm, proxy_port)
+    setups = make_setups(contract, agents or (), tool or (), llm, proxy_port, workers)
     decoder = registry.decoders["native"]()
     units = plan_units(contract, seed, repeat)
     began = time.monotonic()
-    events = drive(setup, units, workers, record, decoder)
+    events = drive(setups, units, record, decoder)
     kept = f"; recorded in {record}" if record is not None else ""
     typer.echo(f"{len(units)} sessions in {time.monotonic() - began:.1f} s, seed {seed}{kept}", err=True)
     matrix = score(contract, events, registry)
@@ -108,21 +113,16 @@ def only(contract: Contract, names: Sequence[str]) -> Contract:
     return replace(contract, scenarios=chosen)
 
 
-def make_setup(contract: Contract, agent: str | None, tools: Sequence[str], llm: str | None, proxy_port: int) -> Setup:
-    """Return how the agent is reached, or raise SettingsError."""
-    from stream_guard.contract.drive import Setup
-    from stream_guard.contract.forms import Agent
+def make_setups(
+    contract: Contract, agents: Sequence[str], tools: Sequence[str], llm: str | None, proxy_port: int, workers: int = 1
+) -> list[Setup]:
+    """Return how each worker reaches its agent, or raise SettingsError."""
+    from stream_guard.contract.drive import Setup, crew
     from stream_guard.contract.requests import check_upstream
 
-    form = contract.agent
-    if agent is not None:
-        kind = "http" if "://" in agent else "python"
-        form = form.model_copy(update={"endpoint": agent, "type": kind}) if form else Agent(endpoint=agent, type=kind)  # type: ignore[arg-type]
-    if form is None:
-        raise SettingsError(f"{contract.file} names no agent; add `agent: {{endpoint: ...}}`, or say --agent")
     named = dict(_tool(text) for text in tools)
     setup = Setup(
-        agent=form,
+        agent=_agent(contract, agents[0] if agents else None),
         tools={name: check_upstream(address, "--tool") for name, address in named.items()},
         model=check_upstream(llm, "--llm") if llm else "",
         port=proxy_port,
@@ -131,7 +131,19 @@ def make_setup(contract: Contract, agent: str | None, tools: Sequence[str], llm:
         raise SettingsError("an HTTP agent has to know where the proxies are; name their port with --proxy-port")
     if not setup.is_http:
         sys.path.insert(0, str(Path.cwd()))  # as for any other program that is given module:name
-    return setup
+    return crew(setup, workers, agents)
+
+
+def _agent(contract: Contract, name: str | None) -> Agent:
+    from stream_guard.contract.forms import Agent
+
+    form = contract.agent
+    if name is not None:
+        given = {"endpoint": name, "type": "http" if "://" in name else "python"}
+        form = form.model_copy(update=given) if form is not None else Agent.model_validate(given)
+    if form is None:
+        raise SettingsError(f"{contract.file} names no agent; add `agent: {{endpoint: ...}}`, or say --agent")
+    return form
 
 
 def plan_units(contract: Contract, seed: int, repeat: int) -> list[Unit]:
@@ -141,17 +153,15 @@ def plan_units(contract: Contract, seed: int, repeat: int) -> list[Unit]:
     return plan(contract, run_id=f"run-{secrets.token_hex(4)}", seed=seed, repeat=repeat)
 
 
-def drive(setup: Setup, units: Sequence[Unit], workers: int, record: Path | None, decoder: Decoder) -> list[Event]:
+def drive(setups: Sequence[Setup], units: Sequence[Unit], record: Path | None, decoder: Decoder) -> list[Event]:
     """Return the events of all sessions as they are read back, and keep them in a file where one is named."""
-    from stream_guard.contract.drive import check_workers
     from stream_guard.contract.recording import TraceFile, decode_events
 
-    check_workers(setup, workers)
     kept = TraceFile(record) if record is not None else None
     events: list[Event] = []
     try:
         with progress(len(units)) as step:
-            for lines in _sessions(setup, units, workers):
+            for lines in _sessions(setups, units):
                 if kept is not None:
                     kept.write([lines])
                 # What is scored is what was recorded, not what is still in memory: the same as for every reader.
@@ -163,14 +173,14 @@ def drive(setup: Setup, units: Sequence[Unit], workers: int, record: Path | None
     return events
 
 
-def _sessions(setup: Setup, units: Sequence[Unit], workers: int) -> Iterator[bytes]:
+def _sessions(setups: Sequence[Setup], units: Sequence[Unit]) -> Iterator[bytes]:
     from stream_guard.contract.agent import STATEFUL
     from stream_guard.contract.drive import Player, play_in_processes
 
-    if workers > 1:
-        yield from play_in_processes(setup, units, workers)
+    if len(setups) > 1:
+        yield from play_in_processes(setups, units)
         return
-    with Player(setup) as player:
+    with Player(setups[0]) as player:
         if player.url:
             typer.echo(f"proxies: {player.url}/tools/NAME and {player.url}/v1", err=True)
         player.agent.check()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -166,31 +167,54 @@ class Player:
             self._background.close()
 
 
-def check_workers(setup: Setup, workers: int) -> None:
-    """Raise SettingsError where more than one worker would let cells share a state."""
+def crew(setup: Setup, workers: int, endpoints: Sequence[str] = ()) -> list[Setup]:
+    """Return one setup for each worker; SettingsError where two of them would share a state.
+
+    A Python agent is imported anew by every worker. HTTP agents are processes already, so there must be several.
+    """
+    if len(endpoints) > 1:
+        return [_with_endpoint(setup, endpoint, number) for number, endpoint in enumerate(endpoints)]
     if workers > 1 and setup.is_http:
         raise SettingsError(
-            "--workers needs a Python agent: an HTTP agent is one process, and a reset for one scene hits the others"
+            "an HTTP agent is one process, and a reset for one session hits the others; start several, and name each "
+            "with --agent instead of --workers"
         )
     if workers > 1 and not setup.agent.reset_function:
-        raise SettingsError("--workers needs agent.reset_function, so that every worker can start each scene clean")
+        raise SettingsError("--workers needs agent.reset_function, so that every worker can start each session clean")
+    own = setup if workers == 1 else msgspec.structs.replace(setup, port=0)  # each has proxies of its own
+    return [own] * workers
 
 
-def play_in_processes(setup: Setup, units: Sequence[Unit], workers: int) -> Iterator[bytes]:
+def _with_endpoint(setup: Setup, endpoint: str, number: int) -> Setup:
+    reset = setup.agent.reset_endpoint
+    if not setup.is_http or not reset or "://" in reset:
+        raise SettingsError(
+            "several --agent must be HTTP agents that are reset each by itself: give agent.reset_endpoint as a path, "
+            "such as /reset, which belongs to each agent's own host"
+        )
+    agent = setup.agent.model_copy(update={"endpoint": endpoint})
+    return msgspec.structs.replace(setup, agent=agent, port=setup.port + number if setup.port else 0)
+
+
+def play_in_processes(setups: Sequence[Setup], units: Sequence[Unit]) -> Iterator[bytes]:
     """Yield the sessions in order, driven by processes that share nothing: agent, proxies and resets are their own."""
-    check_workers(setup, workers)
-    own = msgspec.structs.replace(setup, port=0)  # each has proxies of its own
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (own, list(sys.path))) as pool:
+    context = get_context("spawn")
+    waiting = context.SimpleQueue()
+    for setup in setups:
+        waiting.put(setup)
+    with ProcessPoolExecutor(len(setups), context, _start, (waiting, list(sys.path))) as pool:
         yield from pool.map(_play, units)
 
 
 _PLAYERS: Final[list[Player | StreamGuardError]] = []  # of a worker process: one, or why there is none
 
 
-def _start(setup: Setup, path: list[str]) -> None:
+def _start(waiting: SimpleQueue[Setup], path: list[str]) -> None:
     sys.path[:] = path
     try:
-        _PLAYERS.append(Player(setup))
+        player = Player(waiting.get())
+        player.agent.check()
+        _PLAYERS.append(player)
     except StreamGuardError as error:  # told by the first scene: a pool only says that its worker died
         _PLAYERS.append(error)
 

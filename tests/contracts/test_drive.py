@@ -9,7 +9,7 @@ import pytest
 
 from stream_guard.contract.agent import ResetError
 from stream_guard.contract.document import Contract, load_contract
-from stream_guard.contract.drive import Player, Setup, check_workers, plan, play_in_processes
+from stream_guard.contract.drive import Player, Setup, crew, plan, play_in_processes
 from stream_guard.contract.forms import Agent
 from stream_guard.contract.labels import read_labels
 from stream_guard.contract.scene import MOST_EVENTS
@@ -110,7 +110,7 @@ def test_workers_record_the_same_sessions_as_one_process(contract: Contract) -> 
     units = plan(contract, run_id="r", seed=3, repeat=2)
     with Player(Setup(agent=MARKET)) as player:
         alone = [_story(player.play(unit)) for unit in units]
-    together = [_story(lines) for lines in play_in_processes(Setup(agent=MARKET), units, 2)]
+    together = [_story(lines) for lines in play_in_processes(crew(Setup(agent=MARKET), 2), units)]
     assert together == alone
 
 
@@ -121,15 +121,25 @@ def _story(lines: bytes) -> tuple[str, str, set[str]]:
 
 def test_workers_that_would_share_a_state_are_refused() -> None:
     with pytest.raises(SettingsError, match="HTTP agent"):
-        check_workers(Setup(agent=Agent(endpoint="http://127.0.0.1:1/")), 2)
+        crew(Setup(agent=Agent(endpoint="http://127.0.0.1:1/")), 2)
     with pytest.raises(SettingsError, match="reset_function"):
-        check_workers(Setup(agent=MARKET.model_copy(update={"reset_function": None})), 2)
+        crew(Setup(agent=MARKET.model_copy(update={"reset_function": None})), 2)
+    urls = ["http://127.0.0.1:1/", "http://127.0.0.1:2/"]
+    for reset in (None, "http://127.0.0.1:1/reset"):
+        with pytest.raises(SettingsError, match="reset_endpoint as a path"):
+            crew(Setup(agent=Agent(endpoint=urls[0], reset_endpoint=reset)), 1, urls)
+
+
+def test_several_http_agents_have_proxies_of_their_own() -> None:
+    agent = Agent(endpoint="http://127.0.0.1:1/", reset_endpoint="/reset")
+    setups = crew(Setup(agent=agent, model="http://127.0.0.1:9/v1", port=7000), 1, ["http://a/", "http://b/"])
+    assert [(setup.agent.endpoint, setup.port) for setup in setups] == [("http://a/", 7000), ("http://b/", 7001)]
 
 
 def test_a_worker_that_cannot_load_the_agent_says_why(contract: Contract) -> None:
     setup = Setup(agent=MARKET.model_copy(update={"endpoint": "no_such_module:x"}))
     with pytest.raises(SettingsError, match="no_such_module"):
-        list(play_in_processes(setup, plan(contract, run_id="r"), 2))
+        list(play_in_processes([setup, setup], plan(contract, run_id="r")))
 
 
 def fail() -> None:

@@ -125,7 +125,7 @@ def test_an_agent_that_remembers_and_cannot_be_reset_is_warned_about_once(run: R
         (["--tool", "price=ftp://x"], "--tool ftp://x"),
         (["--llm", "nowhere"], "--llm nowhere"),
         (["--agent", "no_such_module:x"], "no_such_module"),
-        (["--agent", "http://127.0.0.1:1/", "--workers", "2"], "--workers"),
+        (["--agent", "http://127.0.0.1:1/", "--workers", "2"], "--agent instead of --workers"),
         (["--agent", "http://127.0.0.1:1/", "--llm", "http://127.0.0.1:2/v1"], "--proxy-port"),
         (["--record", "/proc/no/such/file"], "cannot write"),
     ],
@@ -171,6 +171,19 @@ def sample_server(**environment: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+def test_of_two_http_agents_one_is_asked_for_each_session(run: Run) -> None:
+    with sample_server() as first, sample_server() as second:
+        form = {"endpoint": "http://replaced/", "reset_endpoint": "/reset"}
+        options = ["--agent", f"{first}/ask", "--agent", f"{second}/ask", "--repeat", "20", "--scenario", "calm"]
+        done = run("run", *options, agent=form)
+        asked = []
+        for url in (first, second):
+            with urlopen(f"{url}/log") as answer:
+                asked.append(answer.read().decode().count("market_data_api"))
+    assert done.returncode == 0, done.stderr
+    assert sum(asked) == 20, "which of them is quicker is not for a test to say"
 
 
 def test_the_sample_agent_over_http_meets_faults_at_its_tools_and_the_server_was_not_asked(run: Run) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from stream_guard.cli.contract import score_traces
-from stream_guard.cli.contract_run import drive, make_setup, plan_units
+from stream_guard.cli.contract_run import drive, make_setups, plan_units
 from stream_guard.contract.document import load_contract
 from stream_guard.contract.matrix import Matrix, State
 from stream_guard.contract.scoring import score
@@ -30,8 +30,8 @@ def run_and_score(seed: int, registry: Registry, folder: Path) -> tuple[Matrix, 
     """Return the matrix of a run, and the one that scoring its recording gives."""
     contract = load_contract(json.dumps(make_contract(seed)), registry, file=f"{seed}.json")
     file = folder / f"{seed}.jsonl"
-    setup = make_setup(contract, None, (), None, 0)
-    events = drive(setup, plan_units(contract, seed, 1), 1, file, registry.decoders["native"]())
+    setups = make_setups(contract, (), (), None, 0)
+    events = drive(setups, plan_units(contract, seed, 1), file, registry.decoders["native"]())
     scored, unread = score_traces(contract, [str(file)], "auto", registry, load_settings())
     assert unread == 0
     return score(contract, events, registry), scored
