@@ -173,14 +173,14 @@ def _cell(invariant: Invariant, weather: Weather, state: State, said: _Said, ses
         weight=invariant.weight,
         state=state,
         reason=_safe(said.reason),
-        excerpt=_excerpt(session, said.event_id),
+        excerpt=_excerpt(session, said.event_id, hide=state is State.FAIL and invariant.type in _PERSONAL),
         session_id="" if session is None else session.session_id,
         event_id=said.event_id,
         sessions=sessions,
     )
 
 
-def _excerpt(session: Recorded | None, event_id: str) -> str:
+def _excerpt(session: Recorded | None, event_id: str, *, hide: bool) -> str:
     """Return what the agent said at the place, as much of it as may leave the building."""
     if session is None:
         return ""
