@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,6 +19,9 @@ from stream_guard.model import Finding, Turn
 from stream_guard.policy.wording import listed, printable, show
 from stream_guard.redact import redact_text
 
+_PERSONAL: Final = frozenset(("excludes_pii", "no_pii"))
+_MAIL: Final = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}")
+_DIGITS: Final = re.compile("[0-9]")
 _NEVER_CAME: Final = "no fault that it is about ever reached the agent"
 
 Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
@@ -185,7 +189,9 @@ def _excerpt(session: Recorded | None, event_id: str, *, hide: bool) -> str:
     if session is None:
         return ""
     at = next((one for one in session.events if one.event_id == event_id and isinstance(one, Turn)), session.answer)
-    return "" if at is None else _safe(answer_text(at))
+    text = "" if at is None else _safe(answer_text(at))
+    # A report that repeats the numbers and addresses it complains of would be the next leak.
+    return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
 
 
 @lru_cache(maxsize=1024)
