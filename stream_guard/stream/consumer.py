@@ -246,6 +246,9 @@ class BatchConsumer(Consumer):
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what was begun, commit it, and let go."""
+        # Faust does not wait when the worker is being stopped, and the next owner would read rows that still change.
+        async with self._busy:
+            pass
         await super().on_partitions_revoked(revoked)
         self._settled.clear()
         self._sought.clear()
