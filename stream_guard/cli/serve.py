@@ -27,6 +27,9 @@ def serve(
     history: Annotated[
         str | None, typer.Option(help="Where audit, reviews and incidents are kept: a file or postgresql://...")
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep what rules remember of sessions here, for the next start.")
+    ] = None,
     alerts: Annotated[
         list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go, as for run; may be repeated.")
     ] = None,
@@ -49,6 +52,8 @@ def serve(
         for sink in sinks:
             opened.callback(sink.close)
         ready = opened.enter_context(
-            assembly.assemble(loaded, settings, make_decoder("native", registry, settings), sinks)
+            assembly.assemble(
+                loaded, settings, make_decoder("native", registry, settings), sinks, checkpoint=checkpoint
+            )
         )
         ready.serve(lambda: typer.echo(f"listening at {ready.url}", err=True))

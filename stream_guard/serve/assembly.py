@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from socket import socket
 
 from prometheus_client import CollectorRegistry
@@ -24,6 +25,7 @@ from stream_guard.serve.app import make_app
 from stream_guard.serve.measures import GateMetrics
 from stream_guard.serve.server import listen, serve
 from stream_guard.serve.service import Service
+from stream_guard.sessions.stores import CheckpointStore
 from stream_guard.settings import Settings
 
 
@@ -41,19 +43,26 @@ class Ready:
 
 
 @contextmanager
-def assemble(policy: Policy, settings: Settings, decoder: Decoder, sinks: Sequence[Sink] = ()) -> Iterator[Ready]:
+def assemble(
+    policy: Policy,
+    settings: Settings,
+    decoder: Decoder,
+    sinks: Sequence[Sink] = (),
+    *,
+    checkpoint: Path | None = None,
+) -> Iterator[Ready]:
     """Open everything a server needs, in an order that fails before anybody can connect."""
     with ExitStack() as opened:
         token = token_of(settings.api)
         database = open_database(settings.history.url)
         opened.callback(database.close)
         counts, registry = Counts(), CollectorRegistry()
-        gate = Gate(
-            policy,
-            database,
-            guard=Guard(policy, counts=counts, limits=settings.sessions),
-            reviews=Reviews(database, settings.reviews),
-        )
+        store = CheckpointStore(checkpoint) if checkpoint is not None else None
+        guard = Guard(policy, store=store, counts=counts, limits=settings.sessions)
+        if store is not None:
+            opened.callback(store.close)
+            opened.callback(guard.commit)
+        gate = Gate(policy, database, guard=guard, reviews=Reviews(database, settings.reviews))
         Metrics(counts, registry).use_rules(policy.rules)
         service = Service(gate, settings.api, registry=registry, send=_sender(sinks))
         GateMetrics(service)

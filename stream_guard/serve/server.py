@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -38,5 +40,12 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> Non
     """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="off")
     config.load()
+    # Having stopped, it raises the signal once more; that must not end the process before everything is put away.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _hear)
     ready()  # the socket listens already: whoever connects from here on is answered
     uvicorn.Server(config).run(sockets=[opened])
+
+
+def _hear(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the server has heard it before."""

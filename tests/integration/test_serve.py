@@ -151,6 +151,15 @@ def test_a_session_that_was_ended_stays_ended_after_a_kill(tmp_path: Path) -> No
         assert server.post("/v1/check", {"session_id": "t", "tool": "read"}).json()["action"] == "allow"
 
 
+def test_what_rules_remember_is_there_after_a_restart_with_a_checkpoint(tmp_path: Path) -> None:
+    options = ("--checkpoint", str(tmp_path / "state.db"))
+    with serving(tmp_path, *options) as server:
+        assert server.post("/v1/check", {"session_id": "s", "tool": "confirm"}).json()["action"] == "allow"
+    with serving(tmp_path, *options) as server:
+        assert server.post("/v1/check", {"session_id": "s", "tool": "refund"}).json()["action"] == "allow"
+        assert server.post("/v1/check", {"session_id": "t", "tool": "refund"}).json()["action"] == "block"
+
+
 def test_the_command_line_answers_reviews_and_verifies_the_audit_of_a_server(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         first = server.post("/v1/check", {"session_id": "s", "tool": "wire", "args": {"n": 1}}).json()["review"]
