@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
@@ -28,8 +27,7 @@ from stream_guard.contract.completions import (
 )
 from stream_guard.contract.faults import Refused, distort, llm_delay
 from stream_guard.contract.labels import FaultMet
-from stream_guard.contract.models import poison
-from stream_guard.contract.scene import Scene
+from stream_guard.contract.scene import Asked, Scene
 from stream_guard.contract.stage import Stage
 from stream_guard.contract.storm import ModelHit
 from stream_guard.contract.tool_proxy import read_body
@@ -45,21 +43,23 @@ class Chat(msgspec.Struct):
     """One request for a completion, while it is answered."""
 
     scene: Scene
-    asked: dict[str, Json]
+    asked: Asked
     headers: dict[str, str]
     url: str
-    began: float
-    hit: ModelHit | None
-    met: list[FaultMet]
 
     @property
     def streamed(self) -> bool:
         """Whether the agent wants the answer as a stream."""
-        return self.asked.get("stream") is True
+        return self.asked.request.get("stream") is True
+
+    @property
+    def body(self) -> bytes:
+        """What the model is asked."""
+        return json.dumps(self.asked.request).encode()
 
     def end(self, said: Said | str, met: Iterable[FaultMet] = ()) -> None:
         """Write down what the agent got."""
-        self.scene.end_model(self.asked, said, (time.perf_counter() - self.began) * 1000, [*self.met, *met])
+        self.scene.end_model(self.asked, said, met)
 
 
 class LlmProxy:
@@ -86,12 +86,10 @@ class LlmProxy:
         asked = _request(body) if scene is not None and request.method == "POST" and path == _CHAT else None
         if scene is None or asked is None:
             return await self._stream(request.method, url, headers, body, None)
-        hit, planted = scene.begin_model()
-        asked["messages"], met = poison(asked["messages"], planted)
-        chat = Chat(scene, asked, headers, url, time.perf_counter(), hit, met)
-        if hit is None:
-            return await self._stream("POST", url, headers, json.dumps(asked).encode(), chat)
-        return await self._meet(chat, hit)
+        chat = Chat(scene, scene.begin_model(asked), headers, url)
+        if chat.asked.hit is None:
+            return await self._stream("POST", url, headers, chat.body, chat)
+        return await self._meet(chat, chat.asked.hit)
 
     async def _meet(self, chat: Chat, hit: ModelHit) -> Response:
         """Answer with what the fault leaves of the answer; it is read whole first, streamed or not."""
@@ -101,7 +99,7 @@ class LlmProxy:
             chat.end(refused.body, [hit.met])
             return _refuse(refused)
         try:
-            reply = await ask(self._client, "POST", chat.url, chat.headers, json.dumps(chat.asked).encode())
+            reply = await ask(self._client, "POST", chat.url, chat.headers, chat.body)
         except UpstreamError as error:
             return _failed(chat, error)
         said = read_stream(reply.body) if chat.streamed else read_completion(reply.body)

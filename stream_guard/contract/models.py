@@ -13,14 +13,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from stream_guard.contract.attacks import into_messages, into_text
 from stream_guard.contract.completions import Said
 from stream_guard.contract.faults import Refused, distort, llm_delay
 from stream_guard.contract.labels import FaultMet
 from stream_guard.contract.scene import Scene
 from stream_guard.contract.stage import STAGE
-from stream_guard.contract.storm import ModelHit, Planted
-from stream_guard.model import Json
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -80,14 +77,11 @@ class Question:
     """One call of the model: what it is asked after the attacks, and what the agent gets."""
 
     def __init__(self, scene: Scene, args: tuple[Any, ...]) -> None:
-        self._cell = scene
-        self._began = time.perf_counter()
-        hit, planted = scene.begin_model()
-        self._hit: ModelHit | None = hit
-        self.delay = llm_delay(hit.fault) if hit is not None else 0.0
-        asked, self._met = poison(args[0], planted) if args else (None, [])
-        self.args = (asked, *args[1:]) if args else args
-        self._request = {"messages": asked if isinstance(asked, list) else [{"role": "user", "content": asked}]}
+        self._scene = scene
+        self._asked = scene.begin_model({"messages": args[0] if args else None})
+        self._hit = self._asked.hit
+        self.delay = llm_delay(self._hit.fault) if self._hit is not None else 0.0
+        self.args = (self._asked.request["messages"], *args[1:]) if args else args
 
     def refuse(self) -> None:
         """Raise where the fault is that no answer comes."""
@@ -114,19 +108,4 @@ class Question:
         return changed
 
     def _end(self, said: Said | str, met: list[FaultMet]) -> None:
-        latency_ms = (time.perf_counter() - self._began) * 1000
-        self._cell.end_model(self._request, said, latency_ms, [*self._met, *met])
-
-
-def poison(asked: Json, planted: list[Planted]) -> tuple[Json, list[FaultMet]]:
-    """Return messages or a text with everything planted in them, and what was met by that."""
-    met = []
-    for item in planted:
-        if isinstance(asked, list):
-            asked = into_messages(asked, item.text, item.strategy)
-        elif isinstance(asked, str):
-            asked = into_text(asked, item.text, item.strategy, first=True)
-        else:
-            continue
-        met.append(item.met)
-    return asked, met
+        self._scene.end_model(self._asked, said, met)

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.contract.attacks import into_text
+from stream_guard.contract.attacks import into_messages, into_text
 from stream_guard.contract.completions import Said, to_response
 from stream_guard.contract.labels import ANSWER, FAULT, MODEL, ROLE, SORTS, WATCHED, FaultMet, write_faults
 from stream_guard.contract.recording import clean, storable
 from stream_guard.contract.storm import ModelHit, Planted, Storm, ToolHit
 from stream_guard.model import Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
+UNAWAITED: Final = "the agent did not wait for the answer"
 MOST_EVENTS: Final = 10_000  # of one scene: an agent that never stops calling must not fill the memory
 
 
@@ -27,6 +28,15 @@ class Call(msgspec.Struct):
     began: float
     hit: ToolHit | None
     planted: list[Planted]
+
+
+class Asked(msgspec.Struct):
+    """One call of the model that was begun: what it is asked, and what it meets."""
+
+    request: dict[str, Json]
+    began: float
+    hit: ModelHit | None
+    met: list[FaultMet]  # attacks that are in the request
 
 
 class Scene:
@@ -42,6 +52,7 @@ class Scene:
         self._first = {**labels, WATCHED: ",".join(SORTS)}  # on the first event, and meant for all
         self._events: list[Event] = []
         self._open: dict[str, Call] = {}
+        self._asked: dict[int, Asked] = {}
         self._announced: list[tuple[str, str]] = []  # tool and call id of calls the model asked for
         self._calls = 0
         self._dropped = 0
@@ -85,16 +96,21 @@ class Scene:
                 latency_ms=latency_ms,
             )
 
-    def begin_model(self) -> tuple[ModelHit | None, list[Planted]]:
-        """Decide what a call of the model meets."""
+    def begin_model(self, request: Mapping[str, Json]) -> Asked:
+        """Return the request as the model gets it, with whatever an attack put into it, and what comes of it."""
         with self._lock:
-            return self._storm.on_model(), self._storm.plant("model")
+            messages, met = poison(request.get("messages"), self._storm.plant("model"))
+            asked = Asked({**request, "messages": messages}, time.perf_counter(), self._storm.on_model(), met)
+            if not self._ended:
+                self._asked[id(asked)] = asked
+            return asked
 
-    def end_model(
-        self, request: Mapping[str, Json], said: Said | str, latency_ms: float, met: Iterable[FaultMet] = ()
-    ) -> None:
+    def end_model(self, asked: Asked, said: Said | str, met: Iterable[FaultMet] = ()) -> None:
         """Write down a call of the model: what it was asked, and its answer or how that failed."""
         with self._lock:
+            if self._asked.pop(id(asked), None) is None:
+                return
+            latency_ms = (time.perf_counter() - asked.began) * 1000
             if isinstance(said, str):
                 response = _failed(said, latency_ms)
             else:
@@ -102,21 +118,17 @@ class Scene:
                     call.id = call.id or self._fresh_id()
                     self._announced.append((call.name, call.id))
                 response = to_response(said, latency_ms)
-            asked = storable(request)
             self._add(
                 Turn,
-                met,
+                [*asked.met, *met],
                 {ROLE: MODEL},
-                request=asked if isinstance(asked, dict) else {"cut": asked},
+                request=_request(asked.request),
                 response=_object(storable(response)),
             )
 
     def end(self, text: str, latency_ms: float, error: str = "") -> list[Event]:
         """Write down the answer, or why there is none, and return the events of the session."""
-        waiting = [call for call in list(self._open.values()) if call.hit is not None]
-        for call in waiting:
-            if call.hit is not None:
-                self.end_call(call, "the agent did not wait for the answer", [call.hit.met], failed=True)
+        self._end_waiting()
         with self._lock:
             if self._dropped and not error:
                 error = f"more than {MOST_EVENTS} events in one session; the rest was not recorded"
@@ -127,6 +139,17 @@ class Scene:
             self._append(SessionEnd, {}, {})
             self._ended = True
             return self._events
+
+    def _end_waiting(self) -> None:
+        """Write down the faults that the agent did not wait for: it met them all the same."""
+        with self._lock:
+            calls, asked = list(self._open.values()), list(self._asked.values())
+        for call in calls:
+            if call.hit is not None:
+                self.end_call(call, UNAWAITED, [call.hit.met], failed=True)
+        for one in asked:
+            if one.hit is not None:
+                self.end_model(one, UNAWAITED, [one.hit.met])
 
     def _add(self, kind: type[Event], met: Iterable[FaultMet], labels: Mapping[str, str] = {}, **fields: Any) -> None:
         if self._ended or len(self._events) >= MOST_EVENTS:
@@ -159,8 +182,30 @@ def _failed(why: str, latency_ms: float) -> dict[str, Json]:
     return {"content": [], "stop_reason": "error", "error": clean(why), "latency_ms": latency_ms}
 
 
+def _request(asked: dict[str, Json]) -> dict[str, Json]:
+    """What was asked, as it is kept: a text is one message, and too much of it is cut."""
+    if isinstance(asked["messages"], str):
+        asked = {**asked, "messages": [{"role": "user", "content": asked["messages"]}]}
+    kept = storable(asked)
+    return kept if isinstance(kept, dict) else {"cut": kept}
+
+
 def _object(value: Json) -> dict[str, Json]:
     """A response too large to keep keeps its text, cut."""
     return (
         value if isinstance(value, dict) else {"content": [{"type": "text", "text": value}], "stop_reason": "end_turn"}
     )
+
+
+def poison(asked: Json, planted: Iterable[Planted]) -> tuple[Json, list[FaultMet]]:
+    """Return messages, or a text, with everything planted in them, and what was met by that."""
+    met = []
+    for item in planted:
+        if isinstance(asked, list):
+            asked = into_messages(asked, item.text, item.strategy)
+        elif isinstance(asked, str):
+            asked = into_text(asked, item.text, item.strategy, first=True)
+        else:
+            continue
+        met.append(item.met)
+    return asked, met

@@ -143,6 +143,16 @@ def test_a_timeout_takes_its_time_and_then_fails(player: Player, model: Model) -
     assert turn_of(events).response["latency_ms"] >= 150
 
 
+def test_a_timeout_that_the_agent_does_not_wait_for_was_met(player: Player) -> None:
+    with scene(weather(llm_faults=[{"mode": "timeout"}])) as playing:
+        body = {"messages": [{"role": "user", "content": "hello"}]}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False, timeout=0.2)
+        events = playing.end("", 0)
+    assert met(events) == {"llm_faults/0/timeout"}
+    assert turn_of(events).response["error"] == "the agent did not wait for the answer"
+
+
 def test_a_fault_that_finds_nothing_to_change_is_not_met(player: Player) -> None:
     answer, events = ask(player, llm_faults=[{"mode": "truncated_response", "max_tokens": 500}])
     assert said_by(answer, stream=False).text == TEXT
