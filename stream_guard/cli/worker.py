@@ -90,7 +90,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             dead_letters=letters,
             settings=settings,
             health=health,
-            observe=metrics.batch_seconds.observe,
+            observe=lambda seconds, _: metrics.batch_seconds.observe(seconds),
             beat=status.beat if status is not None else _nothing,
             reload=following.poll if reload else _nothing,
             adopted=lambda changed: metrics.use_rules(changed.rules),

@@ -22,13 +22,14 @@ class WorkerApp(faust.App):
     """A Faust app without agents: its consumer gives what it fetches to the judge."""
 
     stages: Stages
+    limit: int  # bytes of a record that are read
 
     def _new_transport(self) -> BatchTransport:
         return BatchTransport(self.conf.broker_consumer, self)
 
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
-        consumer.judge = self.stages
+        consumer.judge, consumer.limit = self.stages, self.limit
         return consumer
 
     @property
@@ -66,6 +67,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         web_enabled=False,
         autodiscover=False,
     )
+    app.limit = settings.decode.max_record_bytes
     app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
     return app
 
@@ -119,7 +121,7 @@ class TableRows:
     async def _send(self, partition: int, changes: Sequence[Change]) -> None:
         """Write a partition's rows; the next lot goes out when the one before is safe, for the last row proves all.
 
-        In lots made here: for a row that is sent by itself the client makes two futures and a look-up.
+        In lots made here: the client makes a future for every row that is sent by itself.
         """
         topic, producer = self._table.changelog_topic_name, self._producer
         lot = producer.create_batch()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -19,7 +19,9 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP
 
 from stream_guard.errors import SettingsError
-from stream_guard.stream.places import TopicPartition
+from stream_guard.ports import Record
+from stream_guard.stream.fetching import FetchingThread
+from stream_guard.stream.places import Batch, TopicPartition
 from stream_guard.stream.stages import Stages
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
@@ -36,7 +38,7 @@ def _make_thread(service: AIOKafkaConsumerThread) -> Any:
     return thread
 
 
-class ConsumerThread(AIOKafkaConsumerThread):
+class ConsumerThread(FetchingThread):
     """The thread that talks to the broker."""
 
     Worker: Any = staticmethod(_make_thread)
@@ -57,6 +59,7 @@ class BatchConsumer(Consumer):
     """Hands whole batches to the judge and commits what it has settled."""
 
     judge: Stages  # given by the app before the consumer starts
+    limit: int  # bytes of a record that are read; given likewise
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -127,7 +130,7 @@ class BatchConsumer(Consumer):
                 await self.callback(message)
             self._read_offset[place] = record.offset
 
-    async def _judge(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
+    async def _judge(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
         async with self._busy:
             if not self._is_ready():
                 self._dropped.update(fetched)
@@ -135,13 +138,16 @@ class BatchConsumer(Consumer):
             again = await self._read_again()
             batch = {}
             for place, records in fetched.items():
-                if records and place not in again and await self._continues(place, records[0].offset):
+                if records and place not in again and await self._continues(place, records[0].position):
                     batch[TopicPartition(*place)] = records
             if batch:
-                await self.judge.judge(batch)
-                self._settled.update({TP(*place): records[-1].offset + 1 for place, records in batch.items()})
-                self.handled += sum(map(len, batch.values()))
+                await self.judge.judge(batch, self._note)
             await self._tick()
+
+    def _note(self, batch: Batch) -> None:
+        """Hear that a batch is settled."""
+        self._settled.update({TP(*place): records[-1].position + 1 for place, records in batch.items()})
+        self.handled += sum(map(len, batch.values()))
 
     def _is_ready(self) -> bool:
         ready = self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing
@@ -256,14 +262,20 @@ class BatchConsumer(Consumer):
         self._waiting.clear()
         self.judge.forget()
 
-    def between_batches(self) -> asyncio.Lock:
-        """Return the lock to hold while something changes that a batch relies on."""
-        return self._busy
+    @asynccontextmanager
+    async def between_batches(self) -> AsyncIterator[None]:
+        """Wait until everything judged so far is settled, and let nothing be judged meanwhile."""
+        async with self._busy:
+            await self.judge.finish()
+            yield
 
     async def wait_empty(self) -> None:
-        """Wait until the batch that is being judged is settled, and commit."""
+        """Wait until what was judged is settled, and commit what is."""
         async with self._busy:
-            pass
+            try:
+                await self.judge.finish()
+            except Exception as error:  # noqa: BLE001  # whatever it is: it ends the worker, not the rebalance
+                self.failure = error
         await self.commit_and_end_transactions()
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:

@@ -2,6 +2,7 @@
 
 The order is the promise. A state on the broker proves that its alerts are out; an offset that is committed
 proves that the states are written. A crash in between repeats alerts with the same ids and loses nothing.
+While the broker is waited for, the next batch is judged already; it is sealed when the one before is safe.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from stream_guard.alerts import make_alert
-from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
-from stream_guard.errors import SinkError
-from stream_guard.model import Alert, Finding
-from stream_guard.ports import Record, Sink
+from stream_guard.model import Finding
+from stream_guard.pipeline import Undertaker
+from stream_guard.ports import Record
 from stream_guard.settings import Settings
-from stream_guard.stream.places import TopicPartition, convert
+from stream_guard.stream.delivery import Buried, Delivery
+from stream_guard.stream.places import Batch, TopicPartition
 from stream_guard.stream.store import Change
 
-_PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
+_SLICE: Final = 250  # records judged in one go; in between, answers of the broker are heard
 
 _logger = logging.getLogger(__name__)
 
@@ -55,42 +56,45 @@ class Folding(Protocol):
         """Return what has to be written so that everything judged so far is safe."""
 
 
-Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine], Folding]
-"""Makes a partition from its number, the rows of the table, and the engine that judges."""
+Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, Undertaker], Folding]
+"""Makes a partition from its number, the rows of the table, the engine that judges, and who takes what it cannot."""
 
 
 class Judge:
-    """Holds the assigned partitions and takes batches, one at a time."""
+    """Holds the assigned partitions and takes batches: one is judged while the one before is settled."""
 
     def __init__(
         self,
         *,
         engine: Engine,
-        sinks: Mapping[str, Sink],
-        dead_letters: DeadLetters,
+        delivery: Delivery,
         rows: Rows,
         settings: Settings,
-        observe: Callable[[float], None],
+        observe: Callable[[float, int], None],
         make: Make,
     ) -> None:
         self._engine = engine
-        self._sinks = sinks
-        self._dead_letters = dead_letters
+        self._delivery = delivery
         self._rows = rows
         self._settings = settings
         self._observe = observe
         self._make = make
         self._partitions: dict[int, Folding] = {}
+        self._buried = Buried()
+        self._settling: asyncio.Future[None] | None = None
         self._warned = False
         self.counts = engine.counts
 
     def use(self, engine: Engine) -> None:
-        """Judge by another policy from the next batch on; states of rules that did not change are kept."""
+        """Judge by another policy from the next batch on; states of rules that did not change are kept.
+
+        Whoever calls this has awaited ``finish``.
+        """
         self.forget()
         self._engine = engine
 
     def forget(self) -> None:
-        """Let go of all partitions: what they hold is in the table already."""
+        """Let go of all partitions: what they hold is in the table already, once ``finish`` has been awaited."""
         self._partitions.clear()
         self.counts.sessions = 0
 
@@ -98,7 +102,7 @@ class Judge:
         """Return a partition, made from its rows when it is not at hand."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._make(number, self._rows.recovered(), self._engine)
+            partition = self._make(number, self._rows.recovered(), self._engine, self._buried)
             self._partitions[number] = partition
         return partition
 
@@ -106,20 +110,29 @@ class Judge:
         """Return the offset that must come next, or None when nothing of the partition was ever judged."""
         return self.open(place.partition).next_offset(place.topic)
 
-    async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Bring records from the judging of their events to the safety of their states."""
-        began = time.perf_counter()
-        found: list[Finding] = []
+    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
+        """Judge records and begin to settle them; ``settled`` is called when alerts, letters and states are safe.
+
+        Returns as soon as the batch before is settled. What went wrong there is raised here, or by ``finish``.
+        """
+        began, found = time.perf_counter(), list[Finding]()
         touched: dict[int, Folding] = {}
-        limit = self._settings.decode.max_record_bytes
-        for place, fetched in batch.items():
+        for place, records in batch.items():
             partition = touched[place.partition] = self.open(place.partition)
-            partition.fold(place.topic, convert(place, fetched, limit), found)
-        await self._settle(touched, found)
-        self._observe(time.perf_counter() - began)
+            for start in range(0, len(records), _SLICE):
+                partition.fold(place.topic, records[start : start + _SLICE], found)
+                await asyncio.sleep(0)
+
+        def done() -> None:
+            settled(batch)
+            self._observe(time.perf_counter() - began, sum(map(len, batch.values())))
+
+        await self._seal(touched, found, done)
+        self._warn_of_foreign_keys(touched)
 
     async def tick(self, numbers: Sequence[int]) -> None:
         """Let partitions age on which everything has been judged and nothing comes."""
+        await self.finish()
         found: list[Finding] = []
         changed = {
             number: partition
@@ -127,32 +140,33 @@ class Judge:
             if partition.tick(self._settings.worker.idle_grace, found)
         }
         if changed:
-            await self._settle(changed, found)
+            await self._seal(changed, found, lambda: None)
 
-    async def _settle(self, touched: Mapping[int, Folding], found: Sequence[Finding]) -> None:
+    async def finish(self) -> None:
+        """Wait until everything that was judged is settled; raise what kept it from being so."""
+        if self._settling is not None:
+            await asyncio.shield(self._settling)
+
+    async def _seal(self, touched: Mapping[int, Folding], found: Sequence[Finding], done: Callable[[], None]) -> None:
+        await self.finish()  # a partition's rows must be in the table before the next ones are made
         version = self._engine.policy.version
         alerts = [make_alert(finding, version) for finding in found if not finding.shadow]
-        for name, sink in self._sinks.items():
-            await self._deliver(name, sink, alerts)
-        await asyncio.to_thread(self._dead_letters.flush)
-        await self._rows.write({number: partition.seal() for number, partition in touched.items()})
-        self._warn_of_foreign_keys(touched)
+        send_ahead = self._gather(touched)
+        changes = {number: partition.seal() for number, partition in touched.items()}
+        buried = self._buried.take()
 
-    async def _deliver(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
-        """Send, and try again where that may help; what cannot be delivered stops the worker."""
-        if not alerts:
-            return
-        for pause in (*_PAUSES, None):
-            try:
-                await asyncio.to_thread(_send, sink, alerts)
-            except SinkError as error:
-                if not error.retryable or pause is None:
-                    self.counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
-                    raise
-                await asyncio.sleep(pause)
-            else:
-                self.counts.alerts[name, "ok"] += len(alerts)
-                return
+        async def settle() -> None:
+            await send_ahead()
+            await self._delivery.send(alerts, buried)
+            await self._rows.write(changes)
+            done()
+
+        self._settling = asyncio.ensure_future(settle())
+
+    def _gather(self, touched: Mapping[int, Folding]) -> Callable[[], Awaitable[None]]:
+        """Return what has to be done before anything else of a batch is; looked at before partitions are sealed."""
+        del touched
+        return _nothing
 
     def _warn_of_foreign_keys(self, touched: Mapping[int, Folding]) -> None:
         foreign = sum(partition.foreign_keys for partition in touched.values())
@@ -165,6 +179,5 @@ class Judge:
             )
 
 
-def _send(sink: Sink, alerts: Sequence[Alert]) -> None:
-    sink.send(alerts)
-    sink.flush()
+async def _nothing() -> None:
+    """Stand in for what a judge has nothing of."""

@@ -10,10 +10,12 @@ from typing import Any
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
+from stream_guard.pipeline import Undertaker
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, HoldingDecoder, Sink
 from stream_guard.settings import Settings
 from stream_guard.stream.cells import CellPartition
+from stream_guard.stream.delivery import Delivery
 from stream_guard.stream.health import Health
 from stream_guard.stream.judge import Folding, Judge, Make, Rows
 from stream_guard.stream.outbox import Outbox
@@ -35,7 +37,7 @@ class Parts:
     dead_letters: DeadLetters
     settings: Settings
     health: Health
-    observe: Callable[[float], None]  # told how many seconds each batch took
+    observe: Callable[[float, int], None]  # told how many seconds each batch took, and how many records it had
     beat: Callable[[], None] = lambda: None  # called as often as the worker looks after itself
     reload: Callable[[], Policy | None] = lambda: None  # asked now and then for a policy to go on with
     adopted: Callable[[Policy], None] = lambda _: None  # told before such a policy judges
@@ -73,14 +75,14 @@ def build_stages(parts: Parts, rows: Rows, producer: Any, topics: Sequence[str],
     """Return what becomes of each topic: those that are given, and those that workers pass records on through."""
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
+    delivery = Delivery(parts.sinks, parts.dead_letters, parts.engine.counts)
     if settings.worker.rekey:
         decoder: Decoder = AtOnce(parts.decoder)
         rekeyer: Stage = Rekeyer(
             decoder,
-            parts.dead_letters,
+            delivery,
             Outbox(producer, f"{group}-rekeyed"),
             partitions=partitions,
-            limit=settings.decode.max_record_bytes,
             counts=parts.engine.counts,
         )
         stages = dict.fromkeys(topics, rekeyer)
@@ -89,8 +91,7 @@ def build_stages(parts: Parts, rows: Rows, producer: Any, topics: Sequence[str],
         stages, judged, make = {}, list(topics), partition_maker(parts, parts.decoder, Partition)
     options: dict[str, Any] = {
         "engine": parts.engine,
-        "sinks": parts.sinks,
-        "dead_letters": parts.dead_letters,
+        "delivery": delivery,
         "rows": rows,
         "settings": settings,
         "observe": parts.observe,
@@ -105,19 +106,19 @@ def build_stages(parts: Parts, rows: Rows, producer: Any, topics: Sequence[str],
 
 def partition_maker(parts: Parts, decoder: Decoder, kind: type[Partition]) -> Make:
     """Return what makes partitions of sessions."""
-    letters, limits = parts.dead_letters, parts.settings.sessions
+    limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine) -> Folding:
-        return kind(PartitionStore(number, rows), engine, decoder, letters, limits, now=time.time)
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, undertaker: Undertaker) -> Folding:
+        return kind(PartitionStore(number, rows), engine, decoder, undertaker, limits, now=time.time)
 
     return make
 
 
 def cell_maker(parts: Parts, senders: int) -> Make:
     """Return what makes partitions of cells that span sessions."""
-    letters, limits = parts.dead_letters, parts.settings.sessions
+    limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine) -> Folding:
-        return CellPartition(PartitionStore(number, rows, CELLS), engine, letters, limits, senders=senders)
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, undertaker: Undertaker) -> Folding:
+        return CellPartition(PartitionStore(number, rows, CELLS), engine, undertaker, limits, senders=senders)
 
     return make

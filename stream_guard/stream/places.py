@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from stream_guard.ports import Record
 from stream_guard.sources.splitting import HEAD
@@ -16,23 +16,20 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-def convert(place: TopicPartition, fetched: Sequence[Any], limit: int) -> list[Record]:
-    """Return what a client fetched as records; of one over the limit, only the head."""
+Batch: TypeAlias = Mapping[TopicPartition, Sequence[Record]]
+"""What was fetched together: the records of each partition, in their order."""
+
+
+def reader(place: TopicPartition, limit: int) -> Callable[[Any, Any], Record]:
+    """Return what makes our record of a client's, when it is given the place again; of one over the limit, the head."""
     origin = f"{place.topic}/{place.partition}"
-    records = []
-    for one in fetched:
-        value = one.value or b""  # none: a key was taken back
+
+    def read(_place: Any, one: Any) -> Record:
+        value, headers = one.value or b"", one.headers  # no value: a key was taken back
+        told = tuple((name, content or b"") for name, content in headers) if headers else ()
         size = len(value)
-        if size > limit:
-            value = value[: min(HEAD, limit)]
-        records.append(
-            Record(
-                value,
-                origin,
-                one.offset,
-                key=one.key,
-                headers=tuple((name, content or b"") for name, content in one.headers),
-                truncated=size if size > limit else 0,
-            )
-        )
-    return records
+        if size <= limit:
+            return Record(value, origin, one.offset, 0, one.key, told)
+        return Record(value[: min(HEAD, limit)], origin, one.offset, 0, one.key, told, size)
+
+    return read

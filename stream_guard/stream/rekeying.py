@@ -7,24 +7,23 @@ that one had come, and passes over what is not beyond it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import DecodeError
 from stream_guard.kafka.client import home_of
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Event, Finding
 from stream_guard.ports import Decoder, Record
+from stream_guard.stream.delivery import Buried, Delivery
 from stream_guard.stream.outbox import Outbox
 from stream_guard.stream.partition import Partition
-from stream_guard.stream.places import TopicPartition, convert
+from stream_guard.stream.places import Batch, TopicPartition
 
 FROM: Final = "stream_guard_from"
 _BITS: Final = 16  # of the number that says how far a partition had come; the others are the offset's
@@ -51,18 +50,17 @@ class Rekeyer:
     def __init__(
         self,
         decoder: Decoder,
-        dead_letters: DeadLetters,
+        delivery: Delivery,
         outbox: Outbox,
         *,
         partitions: int,
-        limit: int,
         counts: Counts,
     ) -> None:
         self._decoder = decoder
-        self._dead_letters = dead_letters
+        self._delivery = delivery
+        self._buried = Buried()
         self._outbox = outbox
         self._partitions = partitions
-        self._limit = limit
         self._counts = counts
         self._next: dict[TopicPartition, int] = {}
 
@@ -70,23 +68,24 @@ class Rekeyer:
         """Return the offset that must come next; None says that what was committed is the place to begin."""
         return self._next.get(place)
 
-    async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
+    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
         """Pass records on; return when they are acknowledged, and what could not be read is buried."""
         passed: dict[int, list[Outgoing]] = {}
-        for place, fetched in batch.items():
-            for record in convert(place, fetched, self._limit):
+        for place, records in batch.items():
+            for record in records:
                 if record.position >= self._next.get(place, 0):
                     self._pass_on(record, place, passed)
-        await asyncio.to_thread(self._dead_letters.flush)
+        await self._delivery.send((), self._buried.take())
         await self._outbox.send(passed)
-        for place, fetched in batch.items():
-            self._next[place] = max(self._next.get(place, 0), fetched[-1].offset + 1)
+        for place, records in batch.items():
+            self._next[place] = max(self._next.get(place, 0), records[-1].position + 1)
+        settled(batch)
 
     def _pass_on(self, record: Record, place: TopicPartition, passed: dict[int, list[Outgoing]]) -> None:
         try:
             sessions = sessions_of(self._decoder.decode(record))
         except DecodeError as error:
-            self._dead_letters.bury(record, str(error))
+            self._buried.bury(record, str(error))
             sessions = []
         if not sessions:  # whoever judges the others counts them
             self._counts.records += 1
@@ -98,6 +97,9 @@ class Rekeyer:
 
     async def tick(self, numbers: Sequence[int]) -> None:
         """Nothing ages here."""
+
+    async def finish(self) -> None:
+        """Nothing is left on its way here."""
 
     def use(self, engine: Engine) -> None:
         """Nothing is judged here."""

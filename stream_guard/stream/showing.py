@@ -8,13 +8,12 @@ partitions: an event is judged when nobody can send an earlier one any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from stream_guard.kafka.client import home_of
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.model import Finding
 from stream_guard.stream.judge import Folding, Judge
 from stream_guard.stream.outbox import Outbox
 from stream_guard.stream.partition import Partition
@@ -38,13 +37,10 @@ class ShowingJudge(Judge):
     async def tick(self, numbers: Sequence[int]) -> None:
         """Let silent partitions age, and tell the clocks that have moved."""
         await super().tick(numbers)
-        await self._show({number: self.open(number) for number in numbers})
+        await self.finish()
+        await self._gather({number: self.open(number) for number in numbers})()
 
-    async def _settle(self, touched: Mapping[int, Folding], found: Sequence[Finding]) -> None:
-        await self._show(touched)
-        await super()._settle(touched, found)
-
-    async def _show(self, touched: Mapping[int, Folding]) -> None:
+    def _gather(self, touched: Mapping[int, Folding]) -> Callable[[], Awaitable[None]]:
         out: dict[int, list[Outgoing]] = {}
         for number, partition in touched.items():
             if not isinstance(partition, Partition):
@@ -59,4 +55,4 @@ class ShowingJudge(Judge):
                 clock = Outgoing(None, encode_item(Clock(number, watermark)))
                 for target in range(self._width):
                     out.setdefault(target, []).append(clock)
-        await self._outbox.send(out)
+        return lambda: self._outbox.send(out)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from stream_guard.engine import Engine
-from stream_guard.stream.places import TopicPartition
+from stream_guard.stream.places import Batch, TopicPartition
 
 
 class Stage(Protocol):
-    """Takes batches of some topics, one at a time, and has settled them when it returns."""
+    """Takes batches of some topics, one at a time; the next may come before the last one is settled."""
 
     def next_offset(self, place: TopicPartition) -> int | None:
         """Return the offset that must come next; None says that what was committed is the place to begin."""
 
-    async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Bring records from their partitions to safety."""
+    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
+        """Bring records from their partitions to safety, and tell when they are there."""
 
     async def tick(self, numbers: Sequence[int]) -> None:
         """Hear that everything there is on these partitions has been judged, and nothing comes."""
 
+    async def finish(self) -> None:
+        """Wait until everything that was taken is settled; raise what kept it from being so."""
+
     def use(self, engine: Engine) -> None:
-        """Judge by another policy from the next batch on."""
+        """Judge by another policy from the next batch on; ``finish`` has been awaited."""
 
     def forget(self) -> None:
-        """Let go of all partitions."""
+        """Let go of all partitions; ``finish`` has been awaited."""
 
 
 class Stages:
@@ -44,20 +47,25 @@ class Stages:
         """Return the offset that must come next; None says that what was committed is the place to begin."""
         return self._by_topic[place.topic].next_offset(place)
 
-    async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Settle the batch, stage by stage."""
+    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
+        """Take the batch, stage by stage; ``settled`` is told each part of it that is safe."""
         if len(self._all) == 1:
-            await self._all[0].judge(batch)
+            await self._all[0].judge(batch, settled)
             return
         for stage in self._all:
             mine = {place: records for place, records in batch.items() if self._by_topic[place.topic] is stage}
             if mine:
-                await stage.judge(mine)
+                await stage.judge(mine, settled)
 
     async def tick(self, numbers: Sequence[int]) -> None:
         """Tell every stage that nothing comes on these partitions."""
         for stage in self._all:
             await stage.tick(numbers)
+
+    async def finish(self) -> None:
+        """Wait until everything that was taken is settled; raise what kept it from being so."""
+        for stage in self._all:
+            await stage.finish()
 
     def use(self, engine: Engine) -> None:
         """Judge by another policy from the next batch on; states of rules that did not change are kept."""

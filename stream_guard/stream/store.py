@@ -34,7 +34,8 @@ class PartitionStore:
 
     ``rows`` is the table as it was recovered, all partitions in one mapping. ``seal`` returns the changes in
     the order in which they must be written: the partition's own row stands last, and proves the others. The
-    next seal relies on that: the changes of the last one are in ``rows`` by then, and on the broker.
+    next seal relies on that: the changes of the last one are in ``rows`` by then, and on the broker. Until then
+    sessions are read as they were sealed.
     """
 
     def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
@@ -42,6 +43,7 @@ class PartitionStore:
         self._family = family
         self._rows = rows
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
+        self._sealing: dict[bytes, tuple[bytes, float | None]] = {}  # of the last seal: may not be in the rows yet
         self._ended: set[bytes] = set()  # rows of sessions that have ended
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
@@ -55,7 +57,7 @@ class PartitionStore:
     def get(self, session_id: str) -> bytes | None:
         """Return the state that was put last, or None."""
         key = session_key(self.number, session_id, self._family)
-        pending = self._pending.get(key)
+        pending = self._pending.get(key) or self._sealing.get(key)
         if pending is not None:
             return pending[0] or None
         row = self._rows.get(key)
@@ -104,7 +106,7 @@ class PartitionStore:
             changes.append((key, encode_row(SessionRow(VERSION, applied, deadline, state))))
             if not state:
                 self._ended.add(key)
-        self._pending.clear()
+        self._pending, self._sealing = {}, self._pending
         self._sealed = dict(self.applied)
         changes += self.besides.items()
         self.besides.clear()

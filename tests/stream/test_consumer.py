@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from faust.types import TP
 
+from stream_guard.ports import Record
 from stream_guard.stream.consumer import BatchConsumer
-from stream_guard.stream.places import TopicPartition
+from stream_guard.stream.places import Batch, TopicPartition
 
 PLACE = TP("events", 0)
 
@@ -25,9 +26,10 @@ class Judged:
     def next_offset(self, _place: TopicPartition) -> int | None:
         return self.offsets[-1] + 1 if self.offsets else None
 
-    async def judge(self, batch: Mapping[TopicPartition, Sequence[Any]]) -> None:
+    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
         for records in batch.values():
-            self.offsets += [record.offset for record in records]
+            self.offsets += [record.position for record in records]
+        settled(batch)
 
     async def tick(self, _numbers: Sequence[int]) -> None:
         """Nothing ages here."""
@@ -61,7 +63,7 @@ class Consumer(BatchConsumer):
         return self.ready
 
     def give(self, *offsets: int) -> None:
-        asyncio.run(self._judge({PLACE: [SimpleNamespace(offset=offset) for offset in offsets]}))
+        asyncio.run(self._judge({PLACE: [Record(b"", position=offset) for offset in offsets]}))
 
 
 @pytest.fixture

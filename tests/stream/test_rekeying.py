@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import Sessions, Settings
+from stream_guard.stream.delivery import Delivery
 from stream_guard.stream.places import TopicPartition
 from stream_guard.stream.rekeying import AtOnce, RekeyedPartition, Rekeyer
 from stream_guard.stream.store import PartitionStore
@@ -62,16 +62,14 @@ class Lines:
 
 
 def rekeyer(outbox: Kept, counts: Counts) -> Rekeyer:
-    letters = DeadLetters(None, counts, format_name="native")
-    return Rekeyer(AtOnce(Lines()), letters, outbox, partitions=1, limit=1 << 20, counts=counts)  # type: ignore[arg-type]  # doubles
+    delivery = Delivery({}, DeadLetters(None, counts, format_name="native"), counts)
+    return Rekeyer(AtOnce(Lines()), delivery, outbox, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
 
 
 def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> None:
     """Give a rekeyer records of a partition."""
-    fetched = [
-        SimpleNamespace(value=value, key=None, offset=first + place, headers=()) for place, value in enumerate(values)
-    ]
-    asyncio.run(stage.judge({TopicPartition("events", number): fetched}))
+    records = [Record(value, f"events/{number}", first + place) for place, value in enumerate(values)]
+    asyncio.run(stage.judge({TopicPartition("events", number): records}, lambda _: None))
 
 
 def open_partition(rows: dict[bytes, bytes], policy: Path) -> RekeyedPartition:

@@ -21,6 +21,7 @@ from stream_guard.engine import Engine
 from stream_guard.kafka.client import home_of
 from stream_guard.model import Alert
 from stream_guard.policy.load import load_policy
+from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import Settings, load_settings
 from stream_guard.stream.health import Health
@@ -90,7 +91,7 @@ class Broker:
 
     def __init__(self, policy: Path, partitions: int, dice: random.Random, crashes: int) -> None:
         self.partitions = partitions
-        self.logs: dict[TopicPartition, list[Any]] = {}
+        self.logs: dict[TopicPartition, list[Record]] = {}
         self.table: dict[bytes, bytes] = {}
         self.alerts: list[str] = []
         self._policy = policy
@@ -99,7 +100,7 @@ class Broker:
 
     def append(self, place: TopicPartition, value: bytes, key: bytes | None = None, headers: Any = ()) -> None:
         log = self.logs.setdefault(place, [])
-        log.append(SimpleNamespace(value=value, key=key, offset=len(log), headers=tuple(headers)))
+        log.append(Record(value, f"{place.topic}/{place.partition}", len(log), key=key, headers=tuple(headers)))
 
     def _may_crash(self) -> bool:
         crash = self.crashes > 0 and self._dice.random() < 0.1
@@ -161,7 +162,7 @@ class Broker:
             dead_letters=DeadLetters(None, counts, format_name="native"),
             settings=load_settings(worker={"group": "g"}),
             health=Health(counts, patience=1.0),
-            observe=lambda _: None,
+            observe=lambda _seconds, _records: None,
         )
         return build_stages(parts, self, self, ["events"], self.partitions)  # type: ignore[arg-type]  # a double
 
@@ -174,17 +175,33 @@ class Broker:
         worker = self.worker()
         while True:
             places = [place for place, log in self.logs.items() if (worker.next_offset(place) or 0) < len(log)]
-            if not places:
-                return
-            place = self._dice.choice(places)
-            start = max(0, (worker.next_offset(place) or 0) - self._dice.randint(0, 3))
-            batch = self.logs[place][start : start + self._dice.randint(1, 90)]
             try:
-                await worker.judge({place: batch})
+                if not places:
+                    await worker.finish()
+                    if not self._has_more(worker):
+                        return
+                    continue
+                place = self._dice.choice(places)
+                start = max(0, (worker.next_offset(place) or 0) - self._dice.randint(0, 3))
+                batch = self.logs[place][start : start + self._dice.randint(1, 90)]
+                await worker.judge({place: batch}, lambda _: None)
                 if self._dice.random() < 0.2:
+                    await worker.finish()
                     await worker.tick([number for number in range(self.partitions) if self._is_done(worker, number)])
             except CrashError:
+                await _end_others()
                 worker = self.worker()
+
+    def _has_more(self, worker: Stages) -> bool:
+        return any((worker.next_offset(place) or 0) < len(log) for place, log in self.logs.items())
+
+
+async def _end_others() -> None:
+    """End what a worker that crashed had under way."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 @pytest.fixture
