@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -178,3 +180,15 @@ def test_a_call_that_nobody_waits_for_is_recorded_as_such(strange: Player) -> No
     assert [result.output for result in results(events)] == ["the agent did not wait for the answer"]
     assert met(events) == {"tool_faults/0/timeout"}
     assert STAGE.scene is None
+
+
+def test_no_bytes_on_the_wire_stop_the_proxy(strange: Player) -> None:
+    host, _, port = strange.url.removeprefix("http://").partition(":")
+    dice = random.Random(7)
+    whole = b"POST /tools/echo/x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"
+    for attempt in range(60):
+        sent = dice.randbytes(200) if attempt % 2 else whole[: dice.randrange(len(whole))] + dice.randbytes(3)
+        with socket.create_connection((host, int(port))) as wire:
+            wire.sendall(sent)
+    answer = httpx.get(f"{strange.url}/tools/echo/x", trust_env=False)
+    assert answer.status_code == 200
