@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from stream_guard.counts import ReloadResult
-from stream_guard.errors import PolicyError, Problem
+from stream_guard.errors import PolicyError, Problem, SettingsError
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
@@ -25,6 +26,7 @@ class ReloadingPolicy:
     def __init__(self, path: Path, registry: Registry) -> None:
         self._path = path
         self._registry = registry
+        self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made now
         self.results: defaultdict[ReloadResult, int] = defaultdict(int)  # of the changes that were seen
         self._seen = self._look()
         self.current = load_policy(path, registry)
@@ -49,6 +51,12 @@ class ReloadingPolicy:
         if loaded.version == self.current.version:
             self.results["unchanged"] += 1
             return None
+        try:
+            self.accept(loaded)
+        except SettingsError as error:
+            self.results["failed"] += 1
+            _logger.error("%s: policy %s stays in force: %s", self._path, self.current.version, error)  # noqa: TRY400  # nothing broke
+            return None
         _logger.warning(
             "%s: policy %s replaces %s; %d rules", self._path, loaded.version, self.current.version, len(loaded.rules)
         )
@@ -72,3 +80,7 @@ class ReloadingPolicy:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _accept(_policy: Policy) -> None:
+    """Whoever can change to any policy has nothing against one."""

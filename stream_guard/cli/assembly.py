@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from stream_guard.sessions.stores import CheckpointStore, MemoryStore
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Serve, Settings
 from stream_guard.sources import open_source
+from stream_guard.sources.kafka import KafkaSource
 from stream_guard.status import StallDetector, StatusServer
 from stream_guard.topic_formats import TopicDecoder
 
@@ -84,6 +85,8 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
         engine = Engine(options.policy, counts, mode="stream", max_states=settings.sessions.max_states)
         table = SessionTable(engine, checkpoint or MemoryStore(), counts, settings.sessions)
         watch = _serve(options, settings, counts, opened)
+        if watch is not None and isinstance(source, KafkaSource):
+            watch.lag = source.lag
         runner = EmbeddedRunner(
             source=source,
             pipeline=Pipeline(decoder, table, letters, counts),
@@ -122,6 +125,7 @@ class Watch:
         self._counts = counts
         self._metrics = Metrics(counts, registry)
         self._stall = StallDetector()
+        self.lag: Callable[[], int] = int  # how many records wait; only topics can tell
         self._begun = False
         self._rules = len(policy.rules)
         self._status = StatusServer(serve, registry, unready=self._unready, stuck=self._stall.reason)
@@ -137,6 +141,7 @@ class Watch:
         """Hear of a batch of records."""
         self._begun = True
         self._status.beat()
+        self._counts.lag = self.lag()
         self._stall.feed(self._counts.records, self._counts.lag)
         if records:
             self._metrics.batch_seconds.observe(seconds)

@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import typer
+
+from stream_guard.kafka.address import SCHEME
+from stream_guard.settings import Settings
+from stream_guard.sources.kafka import open_kafka
 
 EVERY: Final = 10.0  # seconds between two plain lines
 
@@ -17,12 +21,35 @@ Watch: TypeAlias = Callable[[int, Mapping[str, int]], None]
 """Is told how many records were read, and where the next one stands in each file or partition."""
 
 
+class Extent(NamedTuple):
+    """How much there is to read, and where the reading of each origin begins: bytes of files, records of topics."""
+
+    total: int | None  # None: nobody knows before the end
+    starts: Mapping[str, int] = {}
+
+    def done(self, positions: Mapping[str, int]) -> int:
+        """Return how much has been read when the next records stand there."""
+        return sum(at - self.starts.get(origin, 0) for origin, at in positions.items())
+
+
+def extent_of(source: str, settings: Settings) -> Extent:
+    """Return how much there is to read of a source that ends."""
+    if not source.startswith(SCHEME):
+        return Extent(size_of(source))
+    topic = open_kafka(source, settings.kafka, follow=False, limit=settings.decode.max_record_bytes, positions={})
+    try:
+        spans = topic.spans()
+    finally:
+        topic.close()
+    return Extent(sum(stop - start for start, stop in spans.values()), {name: at for name, (at, _) in spans.items()})
+
+
 @contextmanager
-def show_progress(source: str) -> Iterator[Watch]:
+def show_progress(extent: Extent) -> Iterator[Watch]:
     """Show on standard error how far the reading of a source has come."""
-    total = size_of(source)
+    total = extent.total
     if not sys.stderr.isatty():
-        yield PlainProgress(total)
+        yield PlainProgress(extent)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -40,7 +67,7 @@ def show_progress(source: str) -> Iterator[Watch]:
 
         def watch(records: int, positions: Mapping[str, int]) -> None:
             rate = records / max(1e-6, time.monotonic() - began)
-            bar.update(task, completed=sum(positions.values()) if total else records, records=records, rate=rate)
+            bar.update(task, completed=extent.done(positions) if total else records, records=records, rate=rate)
 
         yield watch
 
@@ -50,20 +77,20 @@ class PlainProgress:
 
     def __init__(
         self,
-        total: int | None,
+        extent: Extent,
         *,
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: typer.echo(line, err=True),
     ) -> None:
-        self._total = total
+        self._extent = extent
         self._clock = clock
         self._say = say
         self._began = self._said = clock()
-        self._before: tuple[int, int] | None = None  # records and bytes that an earlier run had read
+        self._before: tuple[int, int] | None = None  # records, and what of the extent, an earlier run had read
 
     def __call__(self, records: int, positions: Mapping[str, int]) -> None:
         """Hear how far it has come, and say so when it is time."""
-        done = sum(positions.values())
+        done, total = self._extent.done(positions), self._extent.total
         if self._before is None:
             self._before = (records, done)
         now = self._clock()
@@ -73,9 +100,9 @@ class PlainProgress:
         seconds = now - self._began
         line = f"{records} records, {(records - self._before[0]) / seconds:.0f}/s"
         fresh = done - self._before[1]
-        if self._total and fresh > 0:
-            left = max(0.0, (self._total - done) * seconds / fresh)
-            line += f", {min(1.0, done / self._total):.0%}, about {left:.0f} s left"
+        if total and fresh > 0:
+            left = max(0.0, (total - done) * seconds / fresh)
+            line += f", {min(1.0, done / total):.0%}, about {left:.0f} s left"
         self._say(line)
 
 

@@ -23,7 +23,7 @@ from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.outlet import Outlet
-from stream_guard.cli.progress import show_progress
+from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.run import LogFormat, say_counts, stop_on_signals
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
@@ -223,7 +223,7 @@ def _run(
             opened.callback(remote.close)
             workers.append(remote)
     told = () if progress is None else msgspec.json.decode(progress.meta().get(TOLD_META, b"[]"))
-    with show_progress(job.source) as watch:
+    with show_progress(extent_of(job.source, job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
         leader = Replay(workers, outlet.give, batch=batch, told=told, watch=watch)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 from collections.abc import Coroutine
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from stream_guard.cli.assembly import make_decoder, open_sink
 from stream_guard.cli.run import LogFormat, say_counts
 from stream_guard.counts import Counts
+from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import parse_address
@@ -24,9 +27,11 @@ from stream_guard.logs import set_up_logs
 from stream_guard.metrics import Metrics
 from stream_guard.registry import build_registry
 from stream_guard.reload import ReloadingPolicy
-from stream_guard.settings import Serve, load_settings
+from stream_guard.settings import Log, Serve, load_settings
 from stream_guard.status import StatusServer
 from stream_guard.stream.health import Health
+
+_logger = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +59,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     try:
-        from stream_guard.stream.parts import Parts
+        from stream_guard.stream.parts import Parts, refuse_change
         from stream_guard.stream.worker import run_worker
     except ImportError as error:
         raise SettingsError(f'the worker needs an extra: pip install "stream-guard[kafka]" ({error})') from None
@@ -65,7 +70,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     registry = build_registry(settings.plugins)
     following = ReloadingPolicy(policy, registry)
     for warning in following.current.warnings:
-        typer.echo(str(warning), err=True)
+        _logger.warning("%s", warning)
     try:
         address = parse_address(source)
     except ValueError as error:
@@ -95,14 +100,24 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             reload=following.poll if reload else _nothing,
             adopted=lambda changed: metrics.use_rules(changed.rules),
         )
+        following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))
+        _say_end(counts, letters, settings.log)
+
+
+def _say_end(counts: Counts, letters: DeadLetters, log: Log) -> None:
+    """Say what came of it: lines for people, or one line for machines."""
+    if log.format == "text":
         say_counts(counts, letters)
+        return
+    told = {"records": counts.records, "events": sum(counts.events.values()), "findings": counts.total("findings")}
+    _logger.info("ended", extra=told | {"dead_letters": letters.total, "state_resets": counts.state_resets})
 
 
 def _serve(serve: Serve, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:
     status = StatusServer(serve, collected, unready=health.unready, stuck=health.stuck)
     opened.callback(status.close)
-    typer.echo(f"metrics at {status.url}/metrics", err=True)
+    _logger.info("metrics at %s/metrics", status.url)
     return status
 
 

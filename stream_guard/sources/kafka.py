@@ -90,6 +90,21 @@ class KafkaSource:
         """The offset of the next record, by topic and partition."""
         return dict(self._next)
 
+    def spans(self) -> Mapping[str, tuple[int, int]]:
+        """From where to where each partition is read; what is followed is read to where it ends now."""
+        return {
+            origin_of(partition): (chosen.start, max(chosen.start, chosen.end if chosen.stop is None else chosen.stop))
+            for partition, chosen in self._ranges.items()
+        }
+
+    def lag(self) -> int:
+        """How many records wait to be judged, as far as we heard; where the reading has an end, up to that."""
+        waiting = 0
+        for partition, end in self._ends.items():
+            stop = self._ranges[partition].stop
+            waiting += max(0, (end if stop is None else stop) - self._next[origin_of(partition)])
+        return waiting
+
     def close(self) -> None:
         """Leave the cluster."""
         self._connection.close(autocommit=False, timeout_ms=1000)
@@ -221,7 +236,8 @@ class KafkaSource:
         if self._quiet < QUIET and self._away_since is None:
             return
         try:
-            self._consumer.end_offsets(list(self._fetched), timeout_ms=ASK_MS)
+            # A client that fetches no more would not hear that there is more: it shows in the lag.
+            self._ends |= self._consumer.end_offsets(list(self._fetched), timeout_ms=ASK_MS)
         except KafkaError as error:
             self._be_patient(self._connection.log.last() or str(error))
             return

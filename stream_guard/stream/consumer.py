@@ -26,6 +26,7 @@ from stream_guard.stream.stages import Stages
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
 SUSPICION: Final = 5.0  # seconds without a record from a partition that has some
+ASK: Final = 5.0  # seconds between two questions to the broker about where partitions end
 TICK: Final = 1.0  # seconds between two looks at partitions on which nothing comes
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class BatchConsumer(Consumer):
         self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
         self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
         self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
+        self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
+        self._asked = 0.0
         self._seeks = 0
         self._ticked = 0.0
         self.handled = 0  # records in all, those that were passed on included
@@ -217,7 +220,8 @@ class BatchConsumer(Consumer):
 
     def lag_of(self, place: TP) -> int | None:
         """Return how many records wait to be judged; None while nobody has said."""
-        end: int | None = self.highwater(place)
+        told: int | None = self.highwater(place)
+        end = self._ends.get(place) if told is None else max(told, self._ends.get(place, 0))
         upto = self._settled.get(place)
         if upto is None:
             upto = self.judge.next_offset(TopicPartition(*place))
@@ -237,6 +241,15 @@ class BatchConsumer(Consumer):
     def lag(self) -> int:
         """Return how many records wait to be judged, as far as we know."""
         return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
+
+    async def ask_ends(self) -> None:
+        """Ask the broker now and then where partitions end: a client that fetches no more does not hear of it."""
+        places = self._places()
+        if time.monotonic() - self._asked < ASK or not places or not self._is_ready():
+            return
+        self._asked = time.monotonic()
+        with suppress(KafkaError, TimeoutError):  # whether the broker answers at all is looked after elsewhere
+            self._ends = dict(await asyncio.wait_for(self.highwaters(*places), ASK))
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Begin with what was assigned; partitions that belong together must have come together."""
@@ -260,6 +273,7 @@ class BatchConsumer(Consumer):
         self._sought.clear()
         self._dropped.clear()
         self._waiting.clear()
+        self._ends.clear()
         self.judge.forget()
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
@@ -61,13 +62,14 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
         )
 
 
-def refuse_change(old: Engine, new: Engine, settings: Settings, decoder: Decoder) -> None:
+def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Policy) -> None:
     """Raise SettingsError for a policy that workers cannot change to while they run."""
+    new = Engine(policy, Counts(), mode="stream")
     refuse_waiting(new, settings, decoder)
     if new.spanning and not old.spanning:
         raise SettingsError(
-            "it brings the first rules that look across sessions, and they need a topic; stop all workers of the group "
-            "and start them with it"
+            "the new one brings the first rules that look across sessions, and they need a topic; stop all workers of "
+            "the group and start them with it"
         )
 
 

@@ -11,11 +11,11 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from stream_guard.engine import Engine
-from stream_guard.errors import SettingsError, SourceError, StoreError, StreamGuardError
+from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.stream.app import TableRows, WorkerApp, make_app, read_topics
-from stream_guard.stream.parts import Parts, build_stages, refuse_change
+from stream_guard.stream.parts import Parts, build_stages
 from stream_guard.stream.reach import Reach
 from stream_guard.stream.topics import connect, count_partitions, make_topics
 
@@ -77,6 +77,7 @@ async def _watch(
         consumer = app.batches
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
+        await consumer.ask_ends()
         parts.health.look([*reach.troubles(), *consumer.troubles()], consumer.lag(), consumer.handled)
         if stuck := parts.health.stuck():
             raise SourceError(f"{stuck}; nothing is lost: start the worker again")
@@ -90,11 +91,6 @@ async def _reload(app: WorkerApp, parts: Parts) -> None:
         return
     old = parts.engine
     engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states)
-    try:
-        refuse_change(parts.engine, engine, parts.settings, parts.decoder)
-    except SettingsError as error:
-        _logger.error("policy %s is not used: %s", policy.version, error)  # noqa: TRY400  # no traceback: nothing broke
-        return
     async with app.batches.between_batches():
         parts.adopted(policy)
         app.stages.use(engine)

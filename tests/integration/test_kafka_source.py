@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from stream_guard.cli.progress import extent_of
 from stream_guard.errors import SettingsError, SourceError
 from stream_guard.ports import Record, Source
-from stream_guard.settings import Decode, Kafka
+from stream_guard.settings import Decode, Kafka, load_settings
 from stream_guard.sources import is_endless, open_source
 from stream_guard.sources import kafka as source_module
 from tests.kafka.broker import Broker
@@ -300,6 +301,26 @@ def test_a_broker_that_stays_away_ends_the_run_with_what_to_do(own_broker: Broke
         with pytest.raises(SourceError, match=r"no broker has answered for .* s: connection refused; nothing is lost"):
             take(source, 1)
         assert source.positions() == {f"{topic}/0": 1}
+
+
+def test_the_lag_is_what_is_there_and_was_not_read_and_grows_while_nothing_is_read(cluster: Cluster) -> None:
+    topic = cluster.create(partitions=2)
+    cluster.fill(topic, [Row(b"%d" % number, partition=number % 2) for number in range(100)])
+    with opened(cluster.url(topic), follow=True) as source:
+        assert isinstance(source, source_module.KafkaSource)
+        assert source.lag() == 100
+        take(source, 40)
+        assert source.lag() == 60
+        take(source, 60)
+        assert source.lag() == 0
+        assert source.spans() == {f"{topic}/0": (0, 50), f"{topic}/1": (0, 50)}
+
+
+def test_the_extent_of_a_range_is_known_before_it_is_read(cluster: Cluster) -> None:
+    topic = cluster.create()
+    cluster.fill(topic, [Row(b"%d" % number) for number in range(100)])
+    extent = extent_of(cluster.url(topic, query="from=20&to=70"), load_settings())
+    assert (extent.total, extent.done({f"{topic}/0": 45})) == (50, 25)
 
 
 def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, Kafka]:

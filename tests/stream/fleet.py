@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from kafka.errors import KafkaError
 
-from stream_guard.sessions.session import Row as StoredSession
+from stream_guard.sessions.stored import Row as StoredSession
 from stream_guard.stream.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
 from tests.kafka.cluster import Cluster
 
@@ -48,13 +48,21 @@ class Fleet:
         self.letters = cluster.create(1)
         self.group = f"group-{self.events}"
 
-    def start(self, name: str = "", *, options: Sequence[str] = ("--no-serve",), at: str = "", **settings: str) -> str:
+    def start(
+        self,
+        name: str = "",
+        *,
+        options: Sequence[str] = ("--no-serve",),
+        at: str = "",
+        alerts: str = "",
+        **settings: str,
+    ) -> str:
         """Start a worker and return its name; a setting is written with two underscores for its dot."""
         self._made += 1
         name = name or f"worker-{self._made}"
         address = at or self.cluster.address
         command = [sys.executable, "-m", "stream_guard.cli", "worker", f"kafka://{address}/{self.events}"]
-        command += ["--policy", str(self.policy), "--alerts", f"kafka:{address}/{self.alerts}"]
+        command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
         command += ["--dead-letters", f"{address}/{self.letters}"]
         command += ["--group", self.group, "--instance", name, *options]
         chosen = {"worker__session_timeout": "6", "worker__poll_records": "200", **settings}
