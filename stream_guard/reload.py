@@ -23,13 +23,14 @@ class ReloadingPolicy:
     with it now, and is empty when nothing is.
     """
 
-    def __init__(self, path: Path, registry: Registry) -> None:
+    def __init__(self, path: Path, registry: Registry, *, lateness: float = 0.0) -> None:
         self._path = path
+        self._lateness = lateness
         self._registry = registry
         self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made now
         self.results: defaultdict[ReloadResult, int] = defaultdict(int)  # of the changes that were seen
         self._seen = self._look()
-        self.current = load_policy(path, registry)
+        self.current = load_policy(path, registry, lateness=lateness)
         self.problems: tuple[Problem, ...] = ()
 
     def poll(self) -> Policy | None:
@@ -43,7 +44,7 @@ class ReloadingPolicy:
             return None
         self._seen = seen
         try:
-            loaded = load_policy(self._path, self._registry)
+            loaded = load_policy(self._path, self._registry, lateness=self._lateness)
         except PolicyError as error:
             self._report(error.problems)
             return None

@@ -169,6 +169,12 @@ def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
     return TopicDecoder(form, decoders, formats) if formats else decoders[form]
 
 
+def lateness_of(form: str, registry: Registry, settings: Settings) -> float:
+    """Return how late events of a format may come, in seconds, where a policy does not say; so for topics' formats."""
+    kinds = [registry.decoders.get(name) for name in (form, *settings.decode.formats.values())]
+    return max(float(getattr(kind, "lateness", 0.0)) for kind in kinds)
+
+
 def _make_one(form: str, registry: Registry, settings: Settings) -> Decoder:
     if form not in registry.decoders:
         raise SettingsError(f"unknown format {form!r}; installed: {', '.join(registry.decoders)}")

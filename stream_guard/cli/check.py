@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.alerts import make_alert
 from stream_guard.batch import open_table
-from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.cli.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.run import say_counts
 from stream_guard.counts import Counts
@@ -66,7 +66,7 @@ def check(
     """Find what recorded sessions do wrong; exit 1 for findings, 4 when something could not be judged."""
     settings = load_settings(settings_file)
     registry = build_registry(settings.plugins)
-    rules = load_policy(policy, registry)
+    rules = load_policy(policy, registry, lateness=lateness_of(source_format, registry, settings))
     for warning in rules.warnings:
         typer.echo(str(warning), err=True)
     counts = Counts()

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from stream_guard.batch import open_table
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.cli.assembly import lateness_of, make_decoder
 from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
@@ -76,7 +76,13 @@ class Job:
 
     def load(self, registry: Registry) -> Policy:
         """Return the policy as it was when the replay began, whatever has become of the file."""
-        return load_policy(self.policy, registry, file=str(self.policy_file), folder=self.policy_file.parent)
+        return load_policy(
+            self.policy,
+            registry,
+            file=str(self.policy_file),
+            folder=self.policy_file.parent,
+            lateness=lateness_of(self.form, registry, self.settings),
+        )
 
 
 def register(app: typer.Typer) -> None:
@@ -123,12 +129,13 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     set_up_logs(settings.log)
     registry = build_registry(settings.plugins)
     target, span = bounds_of(source, start, stop)
-    rules = load_policy(policy, registry)
+    lateness = lateness_of(source_format, registry, settings)
+    rules = load_policy(policy, registry, lateness=lateness)
     if compare_policy is not None:
         decoder = make_decoder(source_format, registry, settings)
         letters = DeadLetters(None, Counts(), format_name=source_format)
         with closing(open_source(target, limits=settings.decode, kafka=settings.kafka)) as opened_source:
-            old = load_policy(compare_policy, registry)
+            old = load_policy(compare_policy, registry, lateness=lateness)
             raise typer.Exit(
                 backtest(opened_source, decoder, span, (rules, old), labels, form, settings.sessions, letters)
             )

@@ -12,7 +12,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from stream_guard.cli.assembly import RunOptions, assemble
+from stream_guard.cli.assembly import RunOptions, assemble, lateness_of
 from stream_guard.counts import Counts
 from stream_guard.logs import set_up_logs
 from stream_guard.policy.load import load_policy
@@ -67,10 +67,12 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     set_up_logs(settings.log)
     registry = build_registry(settings.plugins)
     follow = is_endless(source) if follow is None else follow
-    reloading = ReloadingPolicy(policy, registry) if (follow if reload is None else reload) else None
+    lateness = lateness_of(form, registry, settings)
+    following = follow if reload is None else reload
+    reloading = ReloadingPolicy(policy, registry, lateness=lateness) if following else None
     options = RunOptions(
         source=source,
-        policy=reloading.current if reloading is not None else load_policy(policy, registry),
+        policy=reloading.current if reloading is not None else load_policy(policy, registry, lateness=lateness),
         alerts=tuple(alerts or ("console",)),
         form=form,
         checkpoint=checkpoint,

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.cli.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.cli.run import LogFormat, say_counts
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
@@ -68,7 +68,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})
     set_up_logs(settings.log, others=("aiokafka", "faust", "mode"))
     registry = build_registry(settings.plugins)
-    following = ReloadingPolicy(policy, registry)
+    following = ReloadingPolicy(policy, registry, lateness=lateness_of(form, registry, settings))
     for warning in following.current.warnings:
         _logger.warning("%s", warning)
     try:

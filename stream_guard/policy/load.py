@@ -32,12 +32,18 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def load_policy(
-    source: Path | str | bytes, registry: Registry, *, file: str = "", folder: Path | None = None
+    source: Path | str | bytes,
+    registry: Registry,
+    *,
+    file: str = "",
+    folder: Path | None = None,
+    lateness: float = 0.0,
 ) -> Policy:
     """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
 
     ``file`` is what problems call it; ``folder`` is where the files that rules name are looked for, by
-    default the policy file's own. Raises PolicyError with everything that is wrong, in file order;
+    default the policy file's own. ``lateness`` is how late events may come where the policy does not
+    say: some formats are never in order. Raises PolicyError with everything that is wrong, in file order;
     warnings are in the policy.
     """
     document = read_document(source, file)
@@ -61,7 +67,9 @@ def load_policy(
     if report.failed:
         raise PolicyError(report.in_order())
     warn_of_unlisted(specs, agents, native.origins, report)
-    return _policy(form, specs, agents, report, document.file)
+    said = "max_out_of_orderness" in form.sessions.model_fields_set
+    late = form.sessions.max_out_of_orderness if said else lateness
+    return _policy(form, specs, agents, report, file=document.file, late=late)
 
 
 def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
@@ -145,8 +153,10 @@ def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report)
         first.setdefault(slot, number)
 
 
-def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Report, file: str) -> Policy:
-    idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
+def _policy(
+    form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Report, *, file: str, late: float
+) -> Policy:
+    idle = form.sessions.idle
     return Policy(
         rules=tuple(specs),
         version=version_of(specs, idle, late, form.tool_classes, agents),

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
+from stream_guard.cli.assembly import lateness_of
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
+from stream_guard.policy.load import load_policy
 from stream_guard.ports import HoldingDecoder, Record
+from stream_guard.registry import build_registry
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.stores import MemoryStore
+from stream_guard.settings import load_settings
 from tests.formats.session import SESSION_ID, START
 from tests.formats.telemetry import TRACE, current, otlp, otlp_span, sketches, wrap
 from tests.formats.test_corpus import DECODERS, decode
@@ -206,3 +210,39 @@ def test_converted_recording_has_its_spans_under_the_conversation_that_is_named_
     native = DECODERS["native"]()
     found = [event for line in written.read_bytes().splitlines() for event in native.decode(Record(line))]
     assert found == decode("otlp-json")
+
+
+def test_spans_may_be_five_seconds_late_unless_the_policy_says_otherwise(tmp_path: Path) -> None:
+    registry, settings, policy = build_registry(), load_settings(), tmp_path / "policy.yaml"
+    lateness = [lateness_of(form, registry, settings) for form in ("native", "otlp-json", "otlp-proto")]
+    assert lateness == [0.0, 5.0, 5.0]
+    policy.write_text(POLICY)
+    assert load_policy(policy, registry, lateness=5.0).max_out_of_orderness == 5.0
+    policy.write_text(POLICY + "sessions: {max_out_of_orderness: 0}\n")
+    assert load_policy(policy, registry, lateness=5.0).max_out_of_orderness == 0.0
+
+
+def test_call_that_is_told_late_is_judged_in_its_place(tmp_path: Path) -> None:
+    policy, recording = tmp_path / "policy.yaml", tmp_path / "spans.jsonl"
+    policy.write_text("rules: [{id: r, kind: must_call_before, params: {first: look, second: pay}}]\n")
+    tools = {"pay": 3.0, "look": 1.0}  # the one that happened later is sent first
+    spans = [otlp([tool(name, at)])[0] for name, at in tools.items()]
+    recording.write_bytes(b"".join(spans))
+    command = ["check", str(recording), "--policy", str(policy), "--from-format", "otlp-json", "--format", "jsonl"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    policy.write_text(policy.read_text() + "sessions: {max_out_of_orderness: 0}\n")
+    assert CliRunner().invoke(app, command).exit_code == 1
+
+
+def tool(name: str, at: float) -> dict[str, Any]:
+    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, NAME: SESSION_ID}
+    attributes |= {"gen_ai.tool.call.arguments": "{}", "gen_ai.tool.call.result": "done"}
+    moment = str(int((START + at) * 1e9))
+    return {
+        "traceId": TRACE,
+        "spanId": f"{int(at):016x}",
+        "parentSpanId": "00000000000000aa",
+        "startTimeUnixNano": moment,
+        "endTimeUnixNano": moment,
+        "attributes": [{"key": key, "value": wrap(value)} for key, value in attributes.items()],
+    }
