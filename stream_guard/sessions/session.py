@@ -14,37 +14,10 @@ import xxhash
 from stream_guard.counts import Counts
 from stream_guard.engine import Address, Cell, Engine
 from stream_guard.model import Event, Json, SessionEnd
-from stream_guard.paths import MISSING, json_equal, lookup
+from stream_guard.paths import MISSING, lookup
+from stream_guard.sessions.stored import ROW_VERSION, Open, Row, args_digest
 
-ROW_VERSION: Final = 1
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
-
-
-class Open(msgspec.Struct, array_like=True, gc=False):
-    """A tool call that has no result yet."""
-
-    call_id: str
-    tool: str
-    attempt: int
-    index: int
-    in_block: bool  # a turn's tool-use block announced it
-    in_event: bool  # a tool_call event told of it
-    digest: int = 0  # of the arguments; 0 until someone asks
-    args: Json = None  # whole while in memory; a stored session keeps what the policy asks for
-
-    def same_call(self, tool: str, args: Json) -> bool:
-        """Whether another sighting of a call speaks of this attempt."""
-        if tool != self.tool:
-            return False
-        if self.digest == 0:
-            # The quick comparison first; it takes true for 1, which JSON does not.
-            return bool(args == self.args) and json_equal(args, self.args)
-        return self.digest == args_digest(args)
-
-
-def args_digest(args: Json) -> int:
-    """Return a number that is the same for equal arguments, whatever the order of their keys; never 0."""
-    return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
 
 
 class Session(Cell):
@@ -123,35 +96,6 @@ class Session(Cell):
 def id_digest(event_id: str) -> int:
     """Return the number by which a stored session knows an event id."""
     return xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
-
-
-class Row(msgspec.Struct, array_like=True, gc=False):
-    """A session as it is stored. The order of the fields is the format: raise ROW_VERSION with it."""
-
-    version: int
-    session_id: str
-    run_id: str
-    agent: str
-    labels: dict[str, str]
-    last_event_id: str
-    time: float | None
-    turns: int
-    part: int
-    flags: int
-    seq: int
-    attempts: int
-    lag: float
-    explicit_part: str
-    recent: bytes
-    older: bytes
-    memory: list[int]
-    open: list[Open]
-    states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
-    judged: list[tuple[int, tuple[str, ...]]]
-    blind: list[int]
-    cooldowns: list[tuple[int, tuple[str, ...], float, int]]
-    holds: list[tuple[int, tuple[str, ...], float]]
-    buffer: list[tuple[float, int, Event]]
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

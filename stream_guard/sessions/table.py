@@ -229,11 +229,19 @@ class SessionTable:
         while self._heap and (oldest is None or oldest is newest):
             oldest = self._at_hand(heapq.heappop(self._heap)[1])
         if oldest is None or oldest is newest:  # no clock: whoever has been here longest
-            others = (session for session in (*self._clean.values(), *self._touched.values()) if session is not newest)
-            oldest = next(others, None)
+            oldest = self._other_than(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
+
+    def _other_than(self, newest: Session) -> Session | None:
+        """Return whoever has been here longest."""
+        # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
+        for held in (self._clean, self._touched):
+            for session in held.values():
+                if session is not newest:
+                    return session
+        return None
 
     def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
         """Let an event move the stream's clock, and wake the sessions whose time has come."""

@@ -17,7 +17,8 @@ from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
 from stream_guard.engine.index import Plan
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.sessions.session import Open, Session
+from stream_guard.sessions.session import Session
+from stream_guard.sessions.stored import Open
 
 # Reasons that say "I am waiting for a tool": the answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be any JSON, and a list has no hash

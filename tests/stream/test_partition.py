@@ -22,7 +22,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.sessions.session import Row as StoredSession
+from stream_guard.sessions.stored import Row as StoredSession
 from stream_guard.settings import Sessions, Settings
 from stream_guard.stream.partition import Partition
 from stream_guard.stream.rows import decode_session, progress_key, session_prefix

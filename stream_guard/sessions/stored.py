@@ -1,0 +1,73 @@
+"""The shapes of what a session stores: itself as a row, and its open calls.
+
+They stand apart from the code that works on them because msgspec reads their annotations when they are defined, and
+a module that is compiled does not keep its annotations (docs/adr/0014).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import xxhash
+
+from stream_guard.model import Event, Json
+from stream_guard.paths import json_equal
+
+ROW_VERSION: Final = 1
+
+
+class Open(msgspec.Struct, array_like=True, gc=False):
+    """A tool call that has no result yet."""
+
+    call_id: str
+    tool: str
+    attempt: int
+    index: int
+    in_block: bool  # a turn's tool-use block announced it
+    in_event: bool  # a tool_call event told of it
+    digest: int = 0  # of the arguments; 0 until someone asks
+    args: Json = None  # whole while in memory; a stored session keeps what the policy asks for
+
+    def same_call(self, tool: str, args: Json) -> bool:
+        """Whether another sighting of a call speaks of this attempt."""
+        if tool != self.tool:
+            return False
+        if self.digest == 0:
+            # The quick comparison first; it takes true for 1, which JSON does not.
+            return bool(args == self.args) and json_equal(args, self.args)
+        return self.digest == args_digest(args)
+
+
+def args_digest(args: Json) -> int:
+    """Return a number that is the same for equal arguments, whatever the order of their keys; never 0."""
+    return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
+
+
+class Row(msgspec.Struct, array_like=True, gc=False):
+    """A session as it is stored. The order of the fields is the format: raise ROW_VERSION with it."""
+
+    version: int
+    session_id: str
+    run_id: str
+    agent: str
+    labels: dict[str, str]
+    last_event_id: str
+    time: float | None
+    turns: int
+    part: int
+    flags: int
+    seq: int
+    attempts: int
+    lag: float
+    explicit_part: str
+    recent: bytes
+    older: bytes
+    memory: list[int]
+    open: list[Open]
+    states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
+    judged: list[tuple[int, tuple[str, ...]]]
+    blind: list[int]
+    cooldowns: list[tuple[int, tuple[str, ...], float, int]]
+    holds: list[tuple[int, tuple[str, ...], float]]
+    buffer: list[tuple[float, int, Event]]
