@@ -44,7 +44,7 @@ class PartitionStore:
         self._rows = rows
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
         self._sealing: dict[bytes, tuple[bytes, float | None]] = {}  # of the last seal: may not be in the rows yet
-        self._ended: set[bytes] = set()  # rows of sessions that have ended
+        self._ended: dict[bytes, Offsets] = {}  # sessions that have ended, and up to where their rows say it
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
@@ -101,13 +101,13 @@ class PartitionStore:
         """Return the changes since the last seal, to be written in this order, all of them."""
         ahead = not _covers(self.applied, self.horizon)
         changes: list[Change] = [(key, None) for key in self._take_back()]
+        self._sealed = dict(self.applied)
         for key, (state, deadline) in self._pending.items():
-            applied = self._stamp(key) if ahead else self.applied
+            applied = self._stamp(key) if ahead else self._sealed
             changes.append((key, encode_row(SessionRow(VERSION, applied, deadline, state))))
             if not state:
-                self._ended.add(key)
+                self._ended[key] = applied
         self._pending, self._sealing = {}, self._pending
-        self._sealed = dict(self.applied)
         changes += self.besides.items()
         self.besides.clear()
         progress = ProgressRow(VERSION, self._sealed, watermark, wall, self.origins, self.senders)
@@ -116,20 +116,17 @@ class PartitionStore:
 
     def _take_back(self) -> list[bytes]:
         """Return the rows of ended sessions that no crash can need: what was sealed before says all they say."""
-        passed = []
-        for key in list(self._ended):
-            row = self._rows.get(key)
-            if key in self._pending:
-                self._ended.discard(key)
-            elif row is not None and _covers(self._sealed, self._read(row).applied):
-                self._ended.discard(key)
-                passed.append(key)
+        for key in self._ended.keys() & self._pending.keys():
+            del self._ended[key]  # opened anew
+        passed = [key for key, applied in self._ended.items() if _covers(self._sealed, applied)]
+        for key in passed:
+            del self._ended[key]
         return passed
 
     def _stamp(self, key: bytes) -> Offsets:
         """Return up to where a session's events are in it; never less than its row said before."""
         row = self._rows.get(key)
-        return self.applied if row is None else latest(self.applied, self._read(row).applied)
+        return self._sealed if row is None else latest(self._sealed, self._read(row).applied)
 
     def _look_through(self) -> None:
         prefix = session_prefix(self.number, self._family)
@@ -138,7 +135,7 @@ class PartitionStore:
                 row = self._read(raw)
                 self.horizon = latest(self.horizon, row.applied)
                 if not row.state:
-                    self._ended.add(key)
+                    self._ended[key] = row.applied
 
     def _read_progress(self) -> ProgressRow | None:
         raw = self._rows.get(progress_key(self.number, self._family))
@@ -166,4 +163,4 @@ class PartitionStore:
 
 
 def _covers(offsets: Mapping[int, int], others: Mapping[int, int]) -> bool:
-    return all(offset <= offsets.get(tag, -1) for tag, offset in others.items())
+    return offsets is others or all(offset <= offsets.get(tag, -1) for tag, offset in others.items())
