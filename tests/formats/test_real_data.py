@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.reports.formats_counts import SETS, VARIABLE, Set, count
+from tests.reports.formats_counts import SETS, VARIABLE, Set, count, sweep
+
+
+def recordings() -> Path:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        pytest.skip(f"{VARIABLE} is not set; it names the folder of the recordings")
+    return Path(folder)
 
 
 @pytest.mark.parametrize("one", SETS, ids=lambda one: str(one.name))
 def test_counts_are_those_on_the_page_beside_the_recordings(one: Set) -> None:
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        pytest.skip(f"{VARIABLE} is not set; it names the folder of the recordings")
-    found, _ = count(Path(folder), one)
+    found, _ = count(recordings(), one)
     assert {name: found[name] for name in one.wanted} == dict(one.wanted)
+
+
+def test_every_record_there_is_becomes_events_or_a_reason() -> None:
+    found, reasons = sweep(recordings())
+    assert found["records"] > found["refused"] > 0
+    assert all(reasons)

@@ -51,6 +51,7 @@ SETS = (
     Set("tau2", "tau2", "tau2/*.simulations.jsonl.gz", {"sessions": 28, "calls": 132}),
     Set("tau2 headers", "tau2", "tau2/*.header.jsonl.gz", {"records": 2, "refused": 2}),
     Set("tau_bench", "tau-bench", "tau_bench/*.jsonl.gz", {"records": 553, "calls": 3287}),
+    Set("tau_bench act", "text-protocol", "tau_bench/retail_act-*.jsonl.gz", {"records": 58}),
 )
 
 
@@ -74,7 +75,40 @@ def main() -> int:
         for reason, times in reasons.most_common(3):
             print(f"{'':15} {times} x {reason}")
     print(f"{wrong} differ" if wrong else "every number is the one on its page")
+    swept, reasons = sweep(Path(folder))
+    print(f"everything, as auto: {swept['records']} records in {swept['files']} files, {swept['refused']} refused")
+    for reason, times in reasons.most_common():
+        print(f"{'':15} {times} x {reason}")
     return min(wrong, 1)
+
+
+def sweep(folder: Path) -> tuple[Counter[str], Counter[str]]:
+    """Hand every record there is to ``auto``: read, or refused for a reason; whatever else is raised ends the count."""
+    decoders = build_registry(Plugins(allow=("formats",))).decoders
+    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for path in sorted(folder.rglob("*")):
+        if path.name.endswith((".jsonl", ".jsonl.gz", ".json")):
+            found["files"] += 1
+            decoder = decoders["auto"]()
+            for record in documents(path):
+                found["records"] += 1
+                try:
+                    found["events"] += len(decoder.decode(record))
+                except DecodeError as error:
+                    found["refused"] += 1
+                    reasons[str(error)] += 1
+    return found, reasons
+
+
+def documents(path: Path) -> Iterator[Record]:
+    """Yield the records of a file: its lines, or all of it where it is one document."""
+    if path.name.endswith(".json"):
+        yield Record(path.read_bytes(), str(path))
+        return
+    source = open_source(str(path))
+    yield from (record for record in source if record is not None)
+    source.close()
 
 
 def count(folder: Path, one: Set) -> tuple[Counter[str], Counter[str]]:
