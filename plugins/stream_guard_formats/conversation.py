@@ -91,6 +91,8 @@ def check_session_id(session_id: str) -> None:
         raise DecodeError(
             f"the session's id {excerpt(session_id)} has {len(session_id)} characters; it needs 1 to {MAX_ID}"
         )
+    if session_id[0] == "\0":
+        raise DecodeError(f"the session's id {excerpt(session_id)} begins with a NUL character; no session's does")
 
 
 def derived_session(made_from: bytes, *names: str) -> str:

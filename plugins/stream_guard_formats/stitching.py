@@ -92,9 +92,9 @@ class Stitcher:
 
     def tell(self, spans: Sequence[Raw], logs: Sequence[Raw], service: str) -> list[Event]:
         """Take in an export and return the events that can be told now, or raise DecodeError and take in nothing."""
-        for raw in (*spans, *logs):
-            if named := session_of(raw.attributes):
-                check_session_id(named)
+        for raw in (*spans, *logs):  # now: what is refused later would be blamed on another record
+            check_session_id(session_of(raw.attributes) or raw.trace_id)
+            check_session_id(raw.trace_id)
         events: list[Event] = []
         for trace_id, (its_spans, its_logs) in _by_trace(spans, logs).items():
             events += self._take(trace_id, its_spans, its_logs, service)

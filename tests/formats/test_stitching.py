@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
 from stream_guard.cli.assembly import lateness_of
+from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import HoldingDecoder, Record
 from stream_guard.registry import build_registry
 from stream_guard.sessions.memory import DecoderMemory
-from stream_guard.sessions.stores import MemoryStore
+from stream_guard.sessions.stores import CheckpointStore, MemoryStore
 from stream_guard.settings import load_settings
 from tests.formats.session import SESSION_ID, START
 from tests.formats.telemetry import TRACE, current, otlp, otlp_span, sketches, wrap
@@ -143,6 +145,15 @@ def test_silence_ends_the_waiting_too() -> None:
     assert {event.session_id for event in reader.decoder.elapse(1.0)} == {TRACE}
 
 
+@pytest.mark.parametrize(("field", "bad"), [("traceId", "\0x"), ("named", "\0x"), ("named", "y" * 600)])
+def test_id_that_no_session_can_have_is_refused_with_the_record_that_brings_it(field: str, bad: str) -> None:
+    reader = Reader().read([[chat(0, said=0, parent="00000000000000aa")]])
+    span = chat(1, said=0, trace=bad) if field == "traceId" else chat(1, said=0, session=bad)
+    with pytest.raises(DecodeError, match="the session's id"):
+        reader.read([[span]])
+    assert {event.session_id for event in reader.finish()} == {TRACE}
+
+
 def test_history_is_told_once_however_long_it_is_and_however_often_it_is_sent() -> None:
     exports = [
         [chat(turn, said=turn, session=SESSION_ID, trace=f"{turn + 1:032x}") for turn in (number,)]
@@ -152,6 +163,21 @@ def test_history_is_told_once_however_long_it_is_and_however_often_it_is_sent() 
     assert [type(event) for event in events] == [UserMessage, Turn] * 100
     assert [event.text for event in events if isinstance(event, UserMessage)] == [f"question {n}" for n in range(100)]
     assert len({event.event_id for event in events}) == len(events)
+
+
+def test_what_waits_is_in_the_checkpoint_with_the_sessions(tmp_path: Path) -> None:
+    *before, last = spans_of_the_corpus(named=False)
+    last["attributes"].append({"key": NAME, "value": wrap(SESSION_ID)})
+    events: list[Event] = []
+    for span in (*before, last):  # a process for every record
+        store = CheckpointStore(tmp_path / "progress.db")
+        memory = DecoderMemory(store)
+        decoder: Any = OTLP()
+        events += decoder.remember(memory).decode(Record(otlp([span])[0]))
+        memory.flush()
+        store.commit({})
+        store.close()
+    assert events == decode("otlp-json")
 
 
 def test_span_that_is_delivered_twice_is_told_once() -> None:
