@@ -47,26 +47,52 @@ def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
     return value
 
 
-def json_equal(one: Json, other: Json) -> bool:
+_DEEP: Final = 100  # levels that are compared by recursion, which is quicker; below them it is a loop
+
+
+def json_equal(one: Json, other: Json, _level: int = 0) -> bool:
     """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
     if type(one) is str:
         return bool(one == other)
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict):
-        return isinstance(other, dict) and _objects_equal(one, other)
+        return isinstance(other, dict) and len(one) == len(other) and _objects_equal(one, other, _level + 1)
     if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(json_equal, one, other))
+        return isinstance(other, list) and len(one) == len(other) and _lists_equal(one, other, _level + 1)
     return bool(one == other)
 
 
-def _objects_equal(one: dict[str, Json], other: dict[str, Json]) -> bool:
-    if len(one) != len(other):
-        return False
+def _objects_equal(one: dict[str, Json], other: dict[str, Json], level: int) -> bool:
+    if level > _DEEP:
+        return _deep_equal(one, other)
     for key, item in one.items():
         found = other.get(key, MISSING)
         # Strings are most of what is compared, and need no call.
-        if found is MISSING or (item != found if type(item) is str else not json_equal(item, found)):
+        if found is MISSING or (item != found if type(item) is str else not json_equal(item, found, level)):
+            return False
+    return True
+
+
+def _lists_equal(one: list[Json], other: list[Json], level: int) -> bool:
+    if level > _DEEP:
+        return _deep_equal(one, other)
+    return all(json_equal(item, found, level) for item, found in zip(one, other, strict=True))
+
+
+def _deep_equal(one: Json, other: Json) -> bool:
+    """Compare what may be nested without end: compiled code has no limit to recursion and would crash."""
+    waiting = [(one, other)]
+    for left, right in waiting:  # grows while it is walked
+        if isinstance(left, dict):
+            if not isinstance(right, dict) or len(left) != len(right):
+                return False
+            waiting.extend((item, right.get(key, MISSING)) for key, item in left.items())
+        elif isinstance(left, list):
+            if not isinstance(right, list) or len(left) != len(right):
+                return False
+            waiting.extend(zip(left, right, strict=True))
+        elif right is MISSING or not json_equal(left, right):
             return False
     return True
 
