@@ -11,8 +11,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 	--custom-compile-command "make lock"
 
-# Wheels, so that nothing has to be compiled; only Faust is published as source alone, and needs a C compiler.
-FORMATS := --only-binary :all: --no-binary faust-streaming
+# Wheels, so that nothing has to be compiled; only Faust, off x86_64, is published as source alone.
+COMPILED := $(if $(filter x86_64,$(shell uname -m)),,faust-streaming)
+FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -30,8 +31,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
 		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
-	@command -v cc >/dev/null || { echo "Faust, which the worker runs on, is built from source: install a C compiler" \
-		"(Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"; exit 1; }
+	@test -z "$(COMPILED)" || command -v cc >/dev/null || { echo "$(COMPILED) has no wheel for $$(uname -m) and is built" \
+		"from source: install a C compiler (Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"; exit 1; }
 	@echo "installing what requirements.lock names into $(VENV); the first time takes about two minutes"
 	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
