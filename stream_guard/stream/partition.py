@@ -14,7 +14,7 @@ from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Sessions as Limits
 from stream_guard.stream.rows import topic_tag
-from stream_guard.stream.shown import Showing, ShowingTable
+from stream_guard.stream.showing_table import Showing, ShowingTable
 from stream_guard.stream.store import Change, PartitionStore
 
 
