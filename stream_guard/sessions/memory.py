@@ -48,7 +48,11 @@ class DecoderMemory:
 
     def drop(self, name: str) -> None:
         """Forget the row."""
-        self._changed[self._prefix + name] = None
+        row = self._prefix + name
+        if self._store.get(row) is None:  # a run without a checkpoint never flushes: nothing may pile up
+            self._changed.pop(row, None)
+        else:
+            self._changed[row] = None
 
     def rows(self) -> Iterator[str]:
         """Yield the names of all rows, in the order of when they were put (used once, at the start)."""
