@@ -269,7 +269,10 @@ class BatchConsumer(Consumer):
         """Finish what was begun, commit it, and let go."""
         # Faust does not wait when the worker is being stopped, and the next owner would read rows that still change.
         async with self._busy:
-            pass
+            try:
+                await self.judge.finish()
+            except Exception as error:  # noqa: BLE001  # whatever it is: the worker ends with it
+                self.failure = error
         await super().on_partitions_revoked(revoked)
         self._settled.clear()
         self._sought.clear()
