@@ -14,6 +14,7 @@ GARBAGE: Final = " invalid utf-8 sequence \x00\x01 gibberish ##@@"
 RATE_LIMITED: Final = "Rate limit exceeded"
 DEFAULT_WORDS: Final = 10  # of an answer that is cut short
 DEFAULT_FACTOR: Final = 2.0
+_MOST_FACTOR: Final = 1e9  # a text is never more than doubled; infinity is no number of words
 
 _LOOKED_AT: Final = 5  # fields of an object among which one is renamed
 _TOLD: Final = 10  # fields of an object that are told in prose
@@ -65,7 +66,7 @@ def change_format(text: str) -> str:
 def shift_verbosity(text: str, direction: str | None = None, factor: float | None = None) -> str:
     """Return a text with words of it said again, or with only its beginning."""
     words = text.split()
-    by = factor or DEFAULT_FACTOR
+    by = min(factor or DEFAULT_FACTOR, _MOST_FACTOR)
     if not words:
         return text
     if direction == "compress":

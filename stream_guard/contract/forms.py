@@ -52,7 +52,7 @@ class ToolFault(Form):
     mode: Literal["timeout", "error", "malformed", "slow", "malicious_response"]
     match_url: Text | None = None  # a glob over the address, for tools that are reached over HTTP
     delay_ms: Count | None = None  # 30000 for timeout, 5000 for slow
-    error_code: Whole | None = None  # 503
+    error_code: Annotated[Whole, Field(ge=400, le=599)] | None = None  # 503; an HTTP status, and one of failure
     message: str | None = None  # "Service Unavailable"
     probability: Share | None = None
     after_calls: Count | None = None

@@ -20,6 +20,7 @@ from stream_guard.contract.faults import TOOL_PAYLOAD, UNASKED, malform, tool_de
 from stream_guard.contract.labels import FaultMet
 from stream_guard.contract.scene import Call, Scene
 from stream_guard.contract.stage import Stage
+from stream_guard.contract.storm import ToolHit
 from stream_guard.contract.upstream import MAX_BODY, Reply, UpstreamError, ask, passed_on
 from stream_guard.model import Json
 
@@ -60,12 +61,12 @@ class ToolProxy:
         return await self._meet(scene, call, request, url, body)
 
     async def _meet(self, scene: Scene, call: Call, request: Request, url: str, body: bytes) -> Response:
-        fault = call.hit.fault if call.hit is not None else None
-        if fault is not None and (delay := tool_delay(fault)):
-            await asyncio.sleep(delay)
-        if fault is not None and fault.mode in UNASKED:
-            return _answer_instead(scene, call)
-        met = [call.hit.met] if call.hit is not None and call.hit.fault.mode == "slow" else []
+        hit = call.hit
+        if hit is not None:
+            await asyncio.sleep(tool_delay(hit.fault))
+            if hit.fault.mode in UNASKED:
+                return _answer_instead(scene, call, hit)
+        met = [hit.met] if hit is not None and hit.fault.mode == "slow" else []
         try:
             reply = await ask(self._client, request.method, url, passed_on(request.headers.items()), body)
         except UpstreamError as error:
@@ -96,16 +97,13 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _answer_instead(scene: Scene, call: Call) -> Response:
+def _answer_instead(scene: Scene, call: Call, hit: ToolHit) -> Response:
     """Answer for a tool that is not asked."""
-    if call.hit is None:
-        raise ValueError("only a call that met a fault is answered for")
-    met, fault = call.hit
+    met, fault = hit
     if fault.mode == "malicious_response":
-        payload = fault.payload or TOOL_PAYLOAD
-        scene.end_call(call, _readable(payload.encode("utf-8", "replace")), [met])
-        kind = "application/json" if _parse(payload.encode("utf-8", "replace")) is not None else "text/plain"
-        return Response(payload.encode("utf-8", "replace"), media_type=kind)
+        payload = (fault.payload or TOOL_PAYLOAD).encode("utf-8", "replace")
+        scene.end_call(call, _readable(payload), [met])
+        return Response(payload, media_type="text/plain" if _parse(payload) is None else "application/json")
     status, text = tool_refusal(fault)
     scene.end_call(call, {"status": status, "body": text}, [met], failed=True)
     return _refuse(status, text)

@@ -18,6 +18,7 @@ from stream_guard.contract.labels import FaultMet
 from stream_guard.contract.recording import as_text
 from stream_guard.contract.scene import Call, Scene
 from stream_guard.contract.stage import STAGE
+from stream_guard.contract.storm import ToolHit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,8 +55,8 @@ def _wrap_plain(function: Callable[..., Any], label: str) -> Callable[..., Any]:
         delay = _delay(call)
         if delay:
             time.sleep(delay)
-        if _is_unasked(call):
-            return _answer_instead(scene, call)
+        if call.hit is not None and call.hit.fault.mode in UNASKED:
+            return _answer_instead(scene, call, call.hit)
         try:
             result = function(*args, **kwargs)
         except Exception as error:
@@ -78,8 +79,8 @@ def _wrap_async(function: Callable[..., Any], label: str) -> Callable[..., Any]:
         delay = _delay(call)
         if delay:
             await asyncio.sleep(delay)
-        if _is_unasked(call):
-            return _answer_instead(scene, call)
+        if call.hit is not None and call.hit.fault.mode in UNASKED:
+            return _answer_instead(scene, call, call.hit)
         try:
             result = await function(*args, **kwargs)
         except Exception as error:
@@ -94,15 +95,9 @@ def _delay(call: Call) -> float:
     return tool_delay(call.hit.fault) if call.hit is not None else 0.0
 
 
-def _is_unasked(call: Call) -> bool:
-    return call.hit is not None and call.hit.fault.mode in UNASKED
-
-
-def _answer_instead(scene: Scene, call: Call) -> str:
+def _answer_instead(scene: Scene, call: Call, hit: ToolHit) -> str:
     """Answer for a tool that is not asked: with a payload, or by raising what its failure raises."""
-    if call.hit is None:
-        raise ValueError("only a call that met a fault is answered for")
-    met, fault = call.hit
+    met, fault = hit
     if fault.mode == "malicious_response":
         payload = fault.payload or TOOL_PAYLOAD
         scene.end_call(call, payload, [met])

@@ -45,6 +45,13 @@ def test_a_fault_without_numbers_takes_those_of_the_original() -> None:
     assert tool_delay(ToolFault(tool="t", mode="timeout", delay_ms=0)) == 0.0
 
 
+def test_numbers_without_measure_are_held_in_bounds() -> None:
+    assert tool_delay(ToolFault(tool="t", mode="slow", delay_ms=10**30)) == 86_400.0
+    assert drift("a b", "verbosity_shift", factor=float("inf")) == "a b a b"
+    with pytest.raises(ValueError, match="error_code"):
+        ToolFault(tool="t", mode="error", error_code=1000)
+
+
 def test_a_fault_after_calls_comes_from_that_call_on() -> None:
     assert [triggers(None, 3, call) for call in (1, 2, 3, 4)] == [False, False, True, True]
 
