@@ -188,7 +188,7 @@ def hang_then_look(prompt: str) -> str:
 
 
 def test_an_agent_that_was_left_behind_reaches_no_later_scene() -> None:
-    agent = Agent(endpoint=f"{__name__}:hang_then_look", type="python", timeout=1000)
+    agent = Agent(endpoint=f"{__name__}:hang_then_look", type="python", timeout=3000)
     down = weather(tool_faults=[{"tool": "look", "mode": "malicious_response", "payload": "obey"}])
     with Player(Setup(agent=agent)) as player:
         assert "did not answer" in failure_of(play(player, down, "hang"))

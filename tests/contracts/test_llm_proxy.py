@@ -147,7 +147,7 @@ def test_a_timeout_that_the_agent_does_not_wait_for_was_met(player: Player) -> N
     with scene(weather(llm_faults=[{"mode": "timeout"}])) as playing:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False, timeout=0.2)
+            httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False, timeout=2)
         events = playing.end("", 0)
     assert met(events) == {"llm_faults/0/timeout"}
     assert turn_of(events).response["error"] == "the agent did not wait for the answer"

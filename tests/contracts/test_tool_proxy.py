@@ -175,7 +175,7 @@ def test_a_call_that_nobody_waits_for_is_recorded_as_such(strange: Player) -> No
     fault = {"tool": "echo", "mode": "timeout", "delay_ms": 60_000}
     with scene(weather(tool_faults=[fault])) as playing:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.get(f"{strange.url}/tools/echo/x", timeout=0.2, trust_env=False)
+            httpx.get(f"{strange.url}/tools/echo/x", timeout=2, trust_env=False)
         events = playing.end("", 0)
     assert [result.output for result in results(events)] == ["the agent did not wait for the answer"]
     assert met(events) == {"tool_faults/0/timeout"}
