@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import faust
@@ -11,6 +11,8 @@ import faust
 from stream_guard.kafka.client import security_options
 from stream_guard.settings import Settings
 from stream_guard.stream.consumer import BatchConsumer, BatchTransport
+from stream_guard.stream.fence import Fence
+from stream_guard.stream.rows import owner_key
 from stream_guard.stream.stages import Stages
 from stream_guard.stream.store import Change
 
@@ -22,6 +24,12 @@ class WorkerApp(faust.App):
     """A Faust app without agents: its consumer gives what it fetches to the judge."""
 
     stages: Stages
+    claim: Callable[[Iterable[int]], Awaitable[None]]  # given by the table's rows
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.fence = Fence()
+        super().__init__(*args, **options)
+
     limit: int  # bytes of a record that are read
 
     def _new_transport(self) -> BatchTransport:
@@ -30,6 +38,7 @@ class WorkerApp(faust.App):
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
         consumer.judge, consumer.limit = self.stages, self.limit
+        consumer.fence, consumer.claim = self.fence, self.claim
         return consumer
 
     @property
@@ -99,6 +108,21 @@ class TableRows:
     def __init__(self, app: WorkerApp, producer: Any) -> None:
         self._table: Any = app.tables[TABLE]  # its interface leaves out what is needed here
         self._producer = producer
+        self._fence = app.fence
+        app.claim = self.claim
+
+    async def claim(self, partitions: Iterable[int]) -> None:
+        """Become the owner of partitions whose rows have been recovered; no row of another counts from here on.
+
+        Where one that does not count is the last of its key, what counts is written again: the broker may forget all
+        but the last.
+        """
+        rows = self.recovered()
+        changes = {}
+        for partition in partitions:
+            again = sorted(self._fence.take(partition))
+            changes[partition] = [(owner_key(partition), b"\x01"), *((key, rows.get(key)) for key in again)]
+        await self.write(changes)
 
     def recovered(self) -> Mapping[bytes, bytes]:
         """Return the rows as they are now."""
@@ -123,12 +147,12 @@ class TableRows:
 
         In lots made here: the client makes a future for every row that is sent by itself.
         """
-        topic, producer = self._table.changelog_topic_name, self._producer
+        topic, producer, mark = self._table.changelog_topic_name, self._producer, self._fence.mark(partition)
         lot = producer.create_batch()
         for key, value in changes:
-            if lot.append(key=key, value=value, timestamp=None) is None:
+            if lot.append(key=key, value=value, timestamp=None, headers=mark) is None:
                 await (await producer.send_batch(lot, topic, partition=partition))
                 lot = producer.create_batch()
-                lot.append(key=key, value=value, timestamp=None)  # the first one fits, whatever its size
+                lot.append(key=key, value=value, timestamp=None, headers=mark)  # the first one fits, whatever its size
         lot.close()
         await (await producer.send_batch(lot, topic, partition=partition))

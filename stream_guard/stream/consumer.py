@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -20,8 +21,10 @@ from faust.types import TP
 
 from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
+from stream_guard.stream.fence import Fence
 from stream_guard.stream.fetching import FetchingThread
 from stream_guard.stream.places import Batch, TopicPartition
+from stream_guard.stream.rows import owner_key
 from stream_guard.stream.stages import Stages
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
@@ -61,6 +64,8 @@ class BatchConsumer(Consumer):
 
     judge: Stages  # given by the app before the consumer starts
     limit: int  # bytes of a record that are read; given likewise
+    fence: Fence  # likewise
+    claim: Callable[[Iterable[int]], Awaitable[None]]  # likewise: makes us the owner of partitions
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -71,6 +76,7 @@ class BatchConsumer(Consumer):
         self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
         self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
         self._asked = 0.0
+        self._claimed = False  # whether we are the owner of what is assigned
         self._seeks = 0
         self._ticked = 0.0
         self.handled = 0  # records in all, those that were passed on included
@@ -128,18 +134,27 @@ class BatchConsumer(Consumer):
             read = self._read_offset[place]
             if read is not None and record.offset < read:
                 continue
-            message = self._to_message(place, record)
+            message = self._to_message(place, self._fenced(record))
             if queue.full():
                 await self.wait_first(self.callback(message), self.suspend_flow.wait())
             else:
                 await self.callback(message)
             self._read_offset[place] = record.offset
 
+    def _fenced(self, record: Any) -> Any:
+        """Return a row, or, where it is of a worker that was not the owner any more, one that changes nothing."""
+        if self.fence.admits(record.partition, record.offset, record.key, record.headers):
+            return record
+        return replace(record, key=owner_key(record.partition), value=None)
+
     async def _judge(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
         async with self._busy:
             if not self._is_ready():
                 self._dropped.update(fetched)
                 return
+            if not self._claimed:
+                await self.claim(sorted({place.partition for place in self._places()}))
+                self._claimed = True
             again = await self._read_again()
             batch = {}
             for place, records in fetched.items():
@@ -279,6 +294,7 @@ class BatchConsumer(Consumer):
         self._dropped.clear()
         self._waiting.clear()
         self._ends.clear()
+        self._claimed = False
         self.judge.forget()
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ VERSION: Final = 1
 SESSIONS: Final = 1  # rows of sessions; the number after it marks how far their partition came
 CELLS: Final = 3  # rows of what rules remember across sessions, likewise
 _WAITING: Final = 5  # events that wait to be shown to those rules
+_OWNER: Final = 7  # who owns a partition
 _PARTITION: Final = struct.Struct(">IB")
 _OFFSET: Final = struct.Struct(">Q")
 
@@ -86,6 +87,11 @@ def session_of(key: bytes) -> str:
 def progress_key(partition: int, family: int = SESSIONS) -> bytes:
     """Return the key of a partition's own row."""
     return _PARTITION.pack(partition, family + 1)
+
+
+def owner_key(partition: int) -> bytes:
+    """Return the key of the row that an owner of a partition begins with."""
+    return _PARTITION.pack(partition, _OWNER)
 
 
 def waiting_prefix(partition: int) -> bytes:

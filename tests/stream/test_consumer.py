@@ -46,6 +46,7 @@ class Consumer(BatchConsumer):
         self._waiting: dict[TP, tuple[int, float]] = {}
         self._ticked = float("inf")
         self.handled = 0
+        self._claimed = True
         self.failure = None
         self._committed_offset = {PLACE: None}
         self.judge = judge  # type: ignore[assignment]  # a double
