@@ -19,6 +19,8 @@ _DEEPEST: Final = 100
 # Messages of one conversation that are known when they are sent again; the oldest are forgotten.
 _MESSAGES: Final = 4096
 
+_encode = msgspec.json.Encoder().encode
+
 
 class Span(NamedTuple):
     """What a span says, in whatever names it said it."""
@@ -79,6 +81,7 @@ class Telling:
         self._speaking: set[str] = set()  # agents that call a model themselves; the others only hold them together
         self._said: dict[str, tuple[list[Said], list[Said]]] = {}  # of calls to a model: asked and answered
         self._answers: dict[str, str] = {}  # what the model was told came of a call
+        self._known: dict[bytes, list[Said]] = {}  # messages that were read: each comes with every later call
 
     def tell(self, spans: Sequence[Span]) -> list[Event]:
         """Return the events of the spans, sorted by time; what has no time stays behind what was before it."""
@@ -88,7 +91,7 @@ class Telling:
         around = {span.parent_id for span in calls}
         for span in spans:
             if span.sort == "llm":
-                asked, answered = read_said(span.inputs, "user"), read_said(span.outputs, "assistant")
+                asked, answered = self._read(span.inputs), read_said(span.outputs, "assistant")
                 self._said[span.span_id] = asked, answered
                 self._answers |= {one.call_id: one.output for said in asked for one in said.results if one.call_id}
         for span in sorted(spans, key=_place):
@@ -102,6 +105,20 @@ class Telling:
                 self._history(known, self._header(span, span.end), results_only=True)
         self._memory.bound()
         return _by_time(self._conversation.events)
+
+    def _read(self, inputs: Json) -> list[Said]:
+        """Return the messages that went to the model; what was sent before is not read again."""
+        value = unpack(inputs)
+        if not isinstance(value, list):
+            return read_said(value, "user")
+        found: list[Said] = []
+        for message in value:
+            key = _encode(message)
+            said = self._known.get(key)
+            if said is None:
+                said = self._known[key] = read_said(message, "user", depth=1)
+            found += said
+        return found
 
     def _model_call(self, span: Span) -> None:
         asked, answered = self._said[span.span_id]

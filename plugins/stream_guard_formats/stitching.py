@@ -56,15 +56,17 @@ class _Trace(msgspec.Struct, array_like=True):
     """One trace: whose it is, and what waits to be told."""
 
     session_id: str = ""  # empty while nobody has said it
-    due: float = inf  # when waiting is over
+    due: float | None = None  # when waiting is over; None: nothing waits, or nothing has a time
     service: str = ""
     spans: list[Raw] = []
     logs: list[Raw] = []
     known: dict[str, _Known] = {}
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_trace = msgspec.msgpack.Decoder(_Trace).decode
+# As JSON: attributes may hold numbers of any size, for which msgpack has no room.
+_encode_trace = msgspec.json.Encoder().encode
+_decode_trace = msgspec.json.Decoder(_Trace).decode
+_encode_told = msgspec.msgpack.Encoder().encode
 _decode_told = msgspec.msgpack.Decoder(Told).decode
 
 
@@ -87,8 +89,8 @@ class Stitcher:
         for name in memory.rows():
             if name != _CLOCK:
                 self._used[name[0]][name] = None
-                if name[0] == _TRACE and (trace := self._trace(name[1:])).due < inf:
-                    heappush(self._due, (trace.due, name[1:]))
+                if name[0] == _TRACE and (due := self._trace(name[1:]).due) is not None:
+                    heappush(self._due, (due, name[1:]))
 
     def tell(self, spans: Sequence[Raw], logs: Sequence[Raw], service: str) -> list[Event]:
         """Take in an export and return the events that can be told now, or raise DecodeError and take in nothing."""
@@ -126,13 +128,13 @@ class Stitcher:
         over = len(trace.spans) + len(trace.logs) > _HELD or any(not raw.parent_id for raw in spans)
         if trace.session_id or over:
             return self._settle(trace_id, trace)
-        if trace.due == inf and (trace.spans or trace.logs):
+        if trace.due is None and (trace.spans or trace.logs):
             times = (raw.end or raw.start for raw in (*trace.spans, *trace.logs))
             first = next((time for time in times if time is not None), self._clock)
             if first > -inf:
                 trace.due = first + self._wait
                 heappush(self._due, (trace.due, trace_id))
-        blob = _encode(trace)
+        blob = _encode_trace(trace)
         if len(blob) > _HELD_BYTES:
             return self._settle(trace_id, trace)
         self._put(_TRACE, trace_id, blob)
@@ -167,12 +169,12 @@ class Stitcher:
         conversation = Conversation(trace.session_id, labels=labels_of(trace.service))
         events = Telling(conversation, told, known).tell(spans)
         for raw, span in zip(whole, spans, strict=True):
-            trace.known[raw.span_id] = _Known(span.parent_id, span.sort, span.name[:200], has_content(raw))
+            trace.known[raw.span_id] = _Known(span.parent_id, span.sort, span.name[:200], filled=_is_filled(span))
         for span_id in list(trace.known)[: max(0, len(trace.known) - _KNOWN)]:
             del trace.known[span_id]
-        trace.spans, trace.logs, trace.due = [], [], inf
-        self._put(_TRACE, trace_id, _encode(trace))
-        self._put(_CONVERSATION, trace.session_id, _encode(told))
+        trace.spans, trace.logs, trace.due = [], [], None
+        self._put(_TRACE, trace_id, _encode_trace(trace))
+        self._put(_CONVERSATION, trace.session_id, _encode_told(told))
         return events
 
     def _forget(self) -> list[Event]:
@@ -205,6 +207,10 @@ def _by_trace(spans: Iterable[Raw], logs: Iterable[Raw]) -> dict[str, tuple[list
     for raw in logs:
         found.setdefault(raw.trace_id, ([], []))[1].append(raw)
     return found
+
+
+def _is_filled(span: Span) -> bool:
+    return span.inputs is not None or span.outputs is not None
 
 
 def _is_news(raw: Raw, trace: _Trace) -> bool:

@@ -15,6 +15,8 @@ from stream_guard.errors import DecodeError
 from stream_guard.ports import HoldingDecoder, Record
 from stream_guard.recordings import holding
 from tests.formats.mutation import mutate
+from tests.formats.session import SESSION_ID
+from tests.formats.telemetry import TRACE
 from tests.formats.test_corpus import DECODERS, RENDERERS
 
 MILLION = 1_000_000
@@ -85,6 +87,8 @@ def fuzz(name: str, inputs: int, seed: int, crashes: list[Crash]) -> Counter[str
             decoder = holding(kind()) if name.endswith(WAITING) else kind(strict_keys=dice.random() < 0.5)
         # Mostly from a whole record, sometimes from what the last change left.
         value = mutate(value if dice.random() < 0.2 and len(value) < 100_000 else dice.choice(seeds), dice)
+        if name.endswith(WAITING):
+            value = another_trace(value, dice)
         try:
             events = decoder.decode(Record(value, f"file{number % 3}", number))
             seen["events"] += len(events)
@@ -99,6 +103,14 @@ def fuzz(name: str, inputs: int, seed: int, crashes: list[Crash]) -> Counter[str
             crashes.append(Crash(name, number, value, repr(error)))
             decoder = None
     return seen
+
+
+def another_trace(value: bytes, dice: Random) -> bytes:
+    """Return the record as one of another trace and conversation: of one trace, each span is told only once."""
+    trace, session = f"{dice.randrange(300):032x}", f"order-{dice.randrange(10, 100)}"
+    for old, new in ((TRACE.encode(), trace.encode()), (bytes.fromhex(TRACE), bytes.fromhex(trace))):
+        value = value.replace(old, new)
+    return value.replace(SESSION_ID.encode(), session.encode())
 
 
 def main(inputs: int, seed: int) -> int:

@@ -154,6 +154,13 @@ def test_id_that_no_session_can_have_is_refused_with_the_record_that_brings_it(f
     assert {event.session_id for event in reader.finish()} == {TRACE}
 
 
+@pytest.mark.parametrize("number", [str(2**70), "1e308", 2**64, -(2**65)])
+def test_span_that_waits_may_hold_numbers_of_any_size(number: Any) -> None:
+    span = chat(0, said=0, parent="00000000000000aa")
+    span["attributes"].append({"key": "size", "value": {"intValue": number}})
+    assert len(Reader().read([[span]], restarts=True).finish()) == 2
+
+
 def test_history_is_told_once_however_long_it_is_and_however_often_it_is_sent() -> None:
     exports = [
         [chat(turn, said=turn, session=SESSION_ID, trace=f"{turn + 1:032x}") for turn in (number,)]
