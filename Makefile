@@ -18,7 +18,7 @@ FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test test-slow lint format docs bench bench-kafka broker broker-stop lock clean
+.PHONY: help setup setup-tests run test test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -98,7 +98,20 @@ format: setup ## rewrite the code in the house style
 docs: setup ## write the parts of the pages that are made from the code
 	$(BIN)/python -m tests.docs.generate
 
+# Beside the sources and never among them, where a compiled module would hide every later edit of its source.
+compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
+
+.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins/stream_guard_* -name '*.py') | setup
+	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
+		"headers of Python, python3-dev)"; exit 1; }
+	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this
+	@echo "compiling; takes a minute or two"
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build --target wheel --directory $(@D)
+	$(BIN)/python -m pip install --quiet --no-deps --no-index --no-compile --target $(@D)/site $(@D)/*.whl
+	@mv $(@D)/.began $@
+
 bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
+	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench
 
 bench-kafka: setup ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json

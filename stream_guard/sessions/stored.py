@@ -1,7 +1,7 @@
 """The shapes of what a session stores: itself as a row, and its open calls.
 
 They stand apart from the code that works on them because msgspec reads their annotations when they are defined, and
-a module that is compiled does not keep its annotations (docs/adr/0014).
+a module that is compiled does not keep its annotations (docs/adr/0015).
 """
 
 from __future__ import annotations

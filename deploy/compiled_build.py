@@ -1,0 +1,56 @@
+"""The build hook of the compiled wheel: mypyc makes extension modules of the modules that pyproject.toml lists.
+
+Off by default: HATCH_BUILD_HOOK_ENABLE_CUSTOM=true turns it on. What it builds goes into the wheel straight from a
+temporary folder, never into the source tree, where it would hide later edits (docs/adr/0015).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class CompiledBuild(BuildHookInterface[Any]):
+    """Puts the compiled form of the listed modules beside their sources."""
+
+    _folder: TemporaryDirectory[str] | None = None
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and say where each extension module belongs in the wheel."""
+        if version == "editable":  # whose point is that edits count at once
+            return
+        self._folder = TemporaryDirectory(prefix="stream-guard-compiled-")
+        built = Path(self._folder.name) / "lib"
+        _compile(list(self.config["modules"]), built, Path(self._folder.name))
+        for file in sorted(built.rglob("*.so")):
+            build_data["force_include"][str(file)] = file.relative_to(built).as_posix()
+        build_data["infer_tag"] = True
+        build_data["pure_python"] = False
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Throw away what was only needed on the way."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _compile(modules: list[str], built: Path, scratch: Path) -> None:
+    """Compile the modules, given as files below the top of the repository, into one library and a stub for each."""
+    # Here, because a wheel without compiled parts is built without either.
+    from mypyc.build import mypycify  # noqa: PLC0415
+    from setuptools import Distribution  # noqa: PLC0415
+
+    extensions = mypycify(
+        # Errors elsewhere are `make lint`'s to find, and must not depend on which release of a dependency is here.
+        ["--follow-imports=silent", "--no-warn-unused-ignores", f"--cache-dir={scratch / 'mypy'}", *modules],
+        group_name="stream_guard",
+        target_dir=str(scratch / "c"),
+        debug_level="0",  # debugging data would name this temporary folder: the same sources, another wheel
+    )
+    distribution = Distribution({"name": "stream-guard-compiled", "ext_modules": extensions})
+    command = distribution.get_command_obj("build_ext")
+    command.build_lib, command.build_temp = str(built), str(scratch / "o")
+    command.ensure_finalized()
+    command.run()

@@ -1,0 +1,138 @@
+"""The compiled wheel: what may be compiled, and that it judges as the plain one does."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pydantic
+import pytest
+
+import stream_guard
+
+ROOT = Path(__file__).parents[2]
+HOOK: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+    "wheel"
+]["hooks"]["custom"]
+FILES: list[str] = HOOK["modules"]
+NAMES = [file.removesuffix(".py").replace("/", ".") for file in FILES]
+
+# What is run once more, on the compiled build: recorded verdicts, the laws over every kind, the search for
+# counter-examples, and what goes through the compiled modules directly.
+RUN_AGAIN = (
+    "tests/vectors",
+    "tests/rules",
+    "tests/contract/test_laws.py",
+    "tests/property",
+    "tests/unit/engine",
+    "tests/unit/guard",
+    "tests/unit/sessions",
+    "tests/unit/test_inline.py",
+    "tests/unit/test_paths.py",
+    "tests/unit/test_patterns.py",
+    "tests/unit/test_reload.py",
+    "tests/unit/test_replay.py",
+)
+
+
+def classes_of(module: ModuleType) -> list[type]:
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+
+
+def heirs_of(cls: type) -> Iterator[type]:
+    heirs: list[type] = type.__subclasses__(cls)
+    for heir in heirs:
+        yield heir
+        yield from heirs_of(heir)
+
+
+def test_the_list_names_files_that_exist_each_once_in_order() -> None:
+    assert [file for file in FILES if not (ROOT / file).is_file()] == []
+    assert sorted(set(FILES)) == FILES
+
+
+def test_it_is_built_only_when_asked_for_and_with_the_mypy_that_was_tested() -> None:
+    assert HOOK["enable-by-default"] is False
+    pin = next(line for line in HOOK["dependencies"] if line.startswith("mypy=="))
+    assert f"\n{pin} " in (ROOT / "requirements.lock").read_text()
+
+
+def test_nothing_compiled_lies_among_the_sources() -> None:
+    assert [path for folder in ("stream_guard", "plugins") for path in (ROOT / folder).rglob("*.so")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_class_to_compile_has_annotations_that_are_read_when_it_is_defined(name: str) -> None:
+    for cls in classes_of(importlib.import_module(name)):
+        assert not hasattr(cls, "__struct_fields__"), f"{cls} is a struct: msgspec would see other types than it says"
+        assert not dataclasses.is_dataclass(cls)
+        assert not issubclass(cls, pydantic.BaseModel)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_nothing_to_compile_keeps_a_generator_expression_to_take_its_next(file: str) -> None:
+    # Compiled, what is kept is a list: next() of it raises.
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text())))
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.GeneratorExp)]
+    kept = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "next"]
+    assert [call.lineno for call in calls if ast.unparse(call.args[0]) in kept] == []
+
+
+def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
+    for found in pkgutil.walk_packages(stream_guard.__path__, "stream_guard."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    heirs = {
+        (heir.__module__, heir.__name__)
+        for name in NAMES
+        for cls in classes_of(importlib.import_module(name))
+        for heir in heirs_of(cls)
+        if heir.__module__.split(".")[0].startswith("stream_guard")
+    }
+    assert [heir for heir in sorted(heirs) if heir[0] not in NAMES] == []
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The compiled wheel, unpacked."""
+    done = subprocess.run(
+        ["make", "compiled", f"VENV={sys.prefix}"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / ".cache" / "compiled" / "site"
+
+
+def run_compiled(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where the compiled build comes before the sources, also in the processes that it starts."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_every_listed_module_comes_out_compiled_and_the_others_as_they_were(site: Path) -> None:
+    listed = ", ".join(map(repr, NAMES))
+    done = run_compiled(site, "-c", f"import importlib as i\nfor n in [{listed}]: print(i.import_module(n).__file__)")
+    assert done.returncode == 0, done.stderr
+    files = [Path(line) for line in done.stdout.split()]
+    assert [file.suffix for file in files] == [".so"] * len(NAMES)
+    assert all(file.is_relative_to(site) for file in files)
+    assert len(list(site.rglob("*.so"))) == len(NAMES) + 1  # and the library that they share
+
+
+@pytest.mark.slow
+def test_the_compiled_build_judges_as_the_plain_one(site: Path) -> None:
+    options = ("-q", "-p", "no:cacheprovider", "-o", f"pythonpath={site} {ROOT}", "-m", "not slow and not kafka")
+    done = run_compiled(site, "-m", "pytest", *options, *RUN_AGAIN)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
