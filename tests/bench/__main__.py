@@ -22,13 +22,13 @@ def main(arguments: Sequence[str]) -> int:
     registry = build_registry()
     with tempfile.TemporaryDirectory() as folder:
         benches: dict[str, Callable[[], dict[str, Any]]] = {
-            "rates": lambda: rates.measure(registry, Path(folder)),
+            "rates": lambda: rates.measure(Path(folder)),
             "lengths": lambda: lengths.measure(registry),
             "memory": memory.measure,
             "diff": lambda: diff.measure(registry),
             "contract": lambda: contract.measure(registry, CACHE / "bench-flakestorm"),
             "formats": lambda: formats.measure(registry),
-            "guard": lambda: guard.measure(registry),
+            "guard": guard.measure,
             "serve": lambda: serve.measure(registry, Path(folder)),
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }
@@ -52,7 +52,7 @@ def _show(name: str, result: dict[str, Any]) -> None:
     if name == "rates":
         for row, numbers in result["rows"].items():
             rate, share = numbers["events_per_second"], numbers["share_of_floor"]
-            print(f"{row:18} {numbers['us_per_event']:8.2f} us/event {rate:10,.0f} events/s {share:7.1%} of its floor")
+            print(f"{row:21} {numbers['us_per_event']:8.2f} us/event {rate:10,.0f} events/s {share:7.1%} of its floor")
         print(f"200 rules, few of which can match, take {result['rules_200_to_10']:.2f}x the time of 10")
     elif name == "lengths":
         for length, cost in result["us_per_event"].items():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pluggy
@@ -14,10 +16,12 @@ from stream_guard.inline import Guard
 from stream_guard.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from stream_guard.registry import Registry
+from stream_guard.registry import Registry, build_registry
+from tests.bench.builds import answer, builds
 
 TOOLS = ("pay", "mail", "read", "search", "delete")
 ROUNDS = 9
+LENGTHS = ("100", "10000", "100000")
 _hookspec, _hookimpl = pluggy.HookspecMarker("bench"), pluggy.HookimplMarker("bench")
 
 
@@ -76,20 +80,36 @@ def attempts(count: int, session: str, start: int = 0) -> list[ToolCall]:
     ]
 
 
-def measure(registry: Registry, count: int = 5_000) -> dict[str, Any]:
-    """Return microseconds of a check, of what it is held against, and of checks late in long sessions."""
-    loaded = policy(registry)
+def measure(count: int = 5_000) -> dict[str, Any]:
+    """Return microseconds of a check, of what it is held against, and of checks late in long sessions.
+
+    Checks are of the plain build and, where there is one, of the compiled; the two take turns.
+    """
     tools = dict.fromkeys(TOOLS, 1)
     hooks = pluggy.PluginManager("bench")
     hooks.add_hookspecs(_Spec)
     hooks.register(_Plugin())
     sample = attempts(count, "s")
-    return {
-        "check_50_rules": _percentiles(lambda: _timed(Guard(loaded).check, attempts(count, "s"), Action.ALLOW)),
-        "dict_lookup": _percentiles(lambda: _timed(lambda attempt: tools[attempt.tool], sample)),
-        "pluggy_call": _percentiles(lambda: _timed(lambda attempt: hooks.hook.check(attempt=attempt), sample)),
-        "late_in_session": {str(length): _late(loaded, length) for length in (100, 10_000, 100_000)},
+    measured: dict[str, Any] = {}
+    with builds("tests.bench.guard", str(count)) as sides:
+        taken: dict[str, list[int]] = {prefix: [] for prefix in sides}
+        for _ in range(ROUNDS):
+            for prefix, build in sides.items():
+                taken[prefix] += build.ask("check")
+        for prefix, build in sides.items():
+            measured[f"{prefix}check_50_rules"] = _percentiles(taken[prefix])
+            measured[f"{prefix}late_in_session"] = {length: build.ask(length) for length in LENGTHS}
+    measured["dict_lookup"] = _percentiles(_rounds(lambda attempt: tools[attempt.tool], sample))
+    measured["pluggy_call"] = _percentiles(_rounds(lambda attempt: hooks.hook.check(attempt=attempt), sample))
+    return measured
+
+
+def _works(loaded: Policy, count: int) -> dict[str, Callable[[], Any]]:
+    """Return what a build is asked for: the nanoseconds of some checks, and those late in sessions of some lengths."""
+    works: dict[str, Callable[[], Any]] = {
+        "check": lambda: _timed(Guard(loaded).check, attempts(count, "s"), Action.ALLOW)
     }
+    return works | {length: partial(_late, loaded, int(length)) for length in LENGTHS}
 
 
 def _late(loaded: Policy, length: int) -> float:
@@ -114,7 +134,15 @@ def _timed(work: Callable[[ToolCall], Any], sample: Sequence[ToolCall], wanted: 
     return taken
 
 
-def _percentiles(work: Callable[[], list[int]]) -> dict[str, float]:
+def _rounds(work: Callable[[ToolCall], Any], sample: Sequence[ToolCall]) -> list[int]:
+    return [one for _ in range(ROUNDS) for one in _timed(work, sample)]
+
+
+def _percentiles(taken: list[int]) -> dict[str, float]:
     """Return percentiles over every single call of several rounds: what else ran on the machine is in them."""
-    taken = sorted(one for _ in range(ROUNDS) for one in work())
+    taken = sorted(taken)
     return {f"p{percent:g}_us": taken[int(len(taken) * percent / 100)] / 1000 for percent in (50, 90, 99, 99.9)}
+
+
+if __name__ == "__main__":
+    answer(_works(policy(build_registry()), int(sys.argv[1])))

@@ -14,8 +14,13 @@ def best_of(contenders: Mapping[str, Work], rounds: int = 5) -> dict[str, float]
     least = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():
-            gc.collect()
-            began = time.process_time()
-            work()
-            least[name] = min(least[name], time.process_time() - began)
+            least[name] = min(least[name], cpu_seconds(work))
     return least
+
+
+def cpu_seconds(work: Work) -> float:
+    """Return the CPU seconds that the work takes once."""
+    gc.collect()
+    began = time.process_time()
+    work()
+    return time.process_time() - began
