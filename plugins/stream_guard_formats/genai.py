@@ -12,6 +12,7 @@ from stream_guard_formats.spans import Span
 
 # Who names the conversation, best first. The id of the trace is what is left when nobody does.
 SESSION_NAMES: Final = (
+    "session_id",
     "gen_ai.conversation.id",
     "session.id",
     "langfuse.session.id",

@@ -119,6 +119,14 @@ def test_conversation_that_only_the_last_span_names_gets_all_that_came_before() 
     assert reader.read([[last]]).events == decode("otlp-json")
 
 
+def test_conversation_is_named_by_the_best_of_the_names_a_span_has() -> None:
+    names = ["thread_id", "session.id", "gen_ai.conversation.id", "session_id"]  # the best last
+    for count in range(1, len(names) + 1):
+        span = chat(0, said=0)
+        span["attributes"] += [{"key": name, "value": wrap(f"by {name}")} for name in names[:count]]
+        assert {event.session_id for event in Reader().read([[span]]).finish()} == {f"by {names[count - 1]}"}
+
+
 def test_trace_that_nobody_names_is_told_when_its_root_is_there() -> None:
     *before, root = spans_of_the_corpus(named=False)
     reader = Reader().read([before])
