@@ -74,6 +74,7 @@ class BatchConsumer(Consumer):
         self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
         self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
         self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
+        self._passed: dict[TP, int] = {}  # up to where there are only marks of transactions behind what was settled
         self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
         self._asked = 0.0
         self._claimed = False  # whether we are the owner of what is assigned
@@ -214,10 +215,19 @@ class BatchConsumer(Consumer):
         if time.monotonic() - self._ticked < TICK:
             return
         self._ticked = time.monotonic()
+        await self._pass_marks()
         lagging = [place for place in self._places() if self.lag_of(place) != 0]
         self._suspect(lagging)
         idle = {place.partition for place in self._places()} - {place.partition for place in lagging}
         await self.judge.tick(sorted(idle))
+
+    async def _pass_marks(self) -> None:
+        """Find out where the client has gone over all there is: marks of transactions have offsets, and no record."""
+        for place, (at, _) in self._waiting.items():
+            if at == self._settled.get(place, -1) and place not in self._dropped and place not in self._sought:
+                position = await self.position(place)
+                if position is not None and place not in self._dropped:
+                    self._passed[place] = position
 
     def _suspect(self, lagging: Sequence[TP]) -> None:
         """Have partitions read again that should give something and do not: asking twice is cheap, losing is not."""
@@ -242,6 +252,9 @@ class BatchConsumer(Consumer):
         upto = self._settled.get(place)
         if upto is None:
             upto = self.judge.next_offset(TopicPartition(*place))
+        passed = self._passed.get(place)
+        if passed is not None and place not in self._dropped and place not in self._sought:
+            upto = max(passed, upto or 0)
         if end is None or (upto is None and end > 0):
             return None
         return max(0, end - (upto or 0))
@@ -294,6 +307,7 @@ class BatchConsumer(Consumer):
         self._dropped.clear()
         self._waiting.clear()
         self._ends.clear()
+        self._passed.clear()
         self._claimed = False
         self.judge.forget()
 
