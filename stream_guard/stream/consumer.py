@@ -74,7 +74,8 @@ class BatchConsumer(Consumer):
         self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
         self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
         self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
-        self._passed: dict[TP, int] = {}  # up to where there are only marks of transactions behind what was settled
+        self._reread: dict[TP, int] = {}  # was read once more from there, because nothing came
+        self._passed: dict[TP, int] = {}  # where the client stood after that: behind marks of transactions
         self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
         self._asked = 0.0
         self._claimed = False  # whether we are the owner of what is assigned
@@ -222,12 +223,18 @@ class BatchConsumer(Consumer):
         await self.judge.tick(sorted(idle))
 
     async def _pass_marks(self) -> None:
-        """Find out where the client has gone over all there is: marks of transactions have offsets, and no record."""
-        for place, (at, _) in self._waiting.items():
-            if at == self._settled.get(place, -1) and place not in self._dropped and place not in self._sought:
+        """Find out where the client has gone over all there is: marks of transactions have offsets, and no record.
+
+        It is believed only where it went there once more from what is settled, and gave nothing.
+        """
+        for place in list(self._waiting):
+            if self._was_read_again(place):
                 position = await self.position(place)
-                if position is not None and place not in self._dropped:
+                if position is not None:
                     self._passed[place] = position
+
+    def _was_read_again(self, place: TP) -> bool:
+        return place not in self._dropped and self._reread.get(place) == self._settled.get(place, -1)
 
     def _suspect(self, lagging: Sequence[TP]) -> None:
         """Have partitions read again that should give something and do not: asking twice is cheap, losing is not."""
@@ -239,6 +246,7 @@ class BatchConsumer(Consumer):
             if at != upto or now - since > SUSPICION:
                 if at == upto:
                     self._dropped.add(place)
+                    self._reread[place] = upto
                 at, since = upto, now
             self._waiting[place] = (at, since)
 
@@ -253,7 +261,7 @@ class BatchConsumer(Consumer):
         if upto is None:
             upto = self.judge.next_offset(TopicPartition(*place))
         passed = self._passed.get(place)
-        if passed is not None and place not in self._dropped and place not in self._sought:
+        if passed is not None and self._was_read_again(place):
             upto = max(passed, upto or 0)
         if end is None or (upto is None and end > 0):
             return None
@@ -308,6 +316,7 @@ class BatchConsumer(Consumer):
         self._waiting.clear()
         self._ends.clear()
         self._passed.clear()
+        self._reread.clear()
         self._claimed = False
         self.judge.forget()
 
