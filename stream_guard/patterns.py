@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -34,6 +35,12 @@ def _options() -> Any:
     return options
 
 
+@lru_cache(maxsize=128)
+def _compile(pattern: str) -> Any:
+    """Return the compiled pattern; the package keeps as many, but is slow to find out that it has one."""
+    return re2.compile(pattern, _options())
+
+
 class Regex:
     """A regular expression that runs in linear time, checked when the policy is loaded."""
 
@@ -42,7 +49,7 @@ class Regex:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         try:
-            self._compiled = re2.compile(pattern, _options())
+            self._compiled = _compile(pattern)
         except (re2.error, UnicodeEncodeError) as error:
             advice = next((text for part, text in _ADVICE if part in pattern), "")
             raise ValueError(f"{_reason(error)}{'; ' + advice if advice else ''}") from None
@@ -101,16 +108,23 @@ class TextSet:
     __slots__ = ("_set", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._set = re2.Set.SearchSet(_options())
-        for pattern in patterns:
-            self._set.Add(pattern)
-        self._set.Compile()
+        self._set = _compile_set(tuple(patterns))
         self.match_nothing = bool(self._set.Match(b""))  # whether some pattern occurs even in an empty text
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order."""
         found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
         return found or []
+
+
+@lru_cache(maxsize=32)
+def _compile_set(patterns: tuple[str, ...]) -> Any:
+    """Return the compiled set; it never changes, and the rules of one policy are arranged more than once."""
+    made = re2.Set.SearchSet(_options())
+    for pattern in patterns:
+        made.Add(pattern)
+    made.Compile()
+    return made
 
 
 def literal(text: str) -> str:

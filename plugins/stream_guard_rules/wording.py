@@ -60,7 +60,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
         """Look at the text."""
         if not self.params.empty and not turn.text.strip():
             return None
-        matches = self.params.pattern.search(turn.text) is not None
+        matches = self.params.pattern.occurs_in(turn.text)
         if not self.params.each:
             state.responded = True
             state.found = state.found or matches
