@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic import ValidationError
+
+from stream_guard.conditions import Condition
 from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Invariant
 from stream_guard.contract.labels import ANSWER, ATTACKED, PROMPT, ROLE
 from stream_guard.contract.patterns import any_of, python_pattern
 from stream_guard.contract.types import TYPES
+from stream_guard.measures import SIMILARITIES
 from stream_guard.model import Json
+from stream_guard.policy.agents import Agents
+from stream_guard.policy.digest import version_of
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
+from stream_guard.policy.spec import DEFAULT_IDLE, Policy, RuleSpec
 from stream_guard.registry import Registry
 
 THRESHOLD: Final = 0.75  # of similarity and behavior_unchanged, where the contract names none
@@ -22,6 +28,7 @@ COMPLETES: Final = "completes"  # the rule that every contract has: an answer th
 
 RuleForm = dict[str, Json]
 _ANSWERS: Final = {"path": f"labels.{ROLE}", "op": "==", "value": ANSWER}
+_IS_ANSWER: Final = Condition(_ANSWERS)
 
 
 @dataclass(slots=True)
@@ -51,8 +58,32 @@ def compile_contract(contract: Contract, registry: Registry, baselines: Mapping[
         if invariant.negate and invariant.type in _ONE_WAY:
             inverted.add(invariant.id)
     forms.append({"id": COMPLETES, "kind": "must_complete", "when": _ANSWERS})
-    policy = load_policy(json.dumps({"rules": forms}), registry, file=contract.file or "the contract")
-    return Compiled(policy, rules, frozenset(inverted))
+    return Compiled(_policy(contract, forms, registry), rules, frozenset(inverted))
+
+
+def _policy(contract: Contract, forms: list[RuleForm], registry: Registry) -> Policy:
+    """Return the rules as a policy: the same as if they stood in a file, and quicker where we wrote all of them."""
+    file = contract.file or "the contract"
+    if all(invariant.type in TYPES for invariant in contract.invariants):
+        try:
+            specs = [_spec(form, registry) for form in forms]
+        except (KeyError, ValidationError):
+            pass  # whoever reads files also says what is wrong and what to do about it
+        else:
+            version = version_of(specs, DEFAULT_IDLE, 0.0, {}, Agents())
+            return Policy(rules=tuple(specs), version=version, file=file)
+    return load_policy(json.dumps({"rules": forms}), registry, file=file)
+
+
+def _spec(form: RuleForm, registry: Registry) -> RuleSpec:
+    kind, params, when = registry.kinds[form["kind"]], form.get("params", {}), form["when"]
+    return RuleSpec(
+        id=form["id"],
+        slot=form["id"],
+        rule=kind(kind.params_type.model_validate(params, context={SIMILARITIES: registry.similarities})),
+        params=params,
+        when=_IS_ANSWER if when is _ANSWERS else Condition(when),
+    )
 
 
 def _rules(invariant: Invariant, baselines: Mapping[str, str]) -> list[RuleForm]:

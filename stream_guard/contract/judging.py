@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.contract.compiling import Compiled
 from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Invariant
+from stream_guard.contract.hearing import SessionVerdicts
 from stream_guard.contract.matrix import Cell, State
 from stream_guard.contract.recorded import Recorded, answer_text
 from stream_guard.contract.types import TYPES
@@ -25,14 +25,6 @@ _DIGITS: Final = re.compile("[0-9]")
 _NEVER_CAME: Final = "no fault that it is about ever reached the agent"
 
 Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
-
-
-@dataclass(slots=True)
-class SessionVerdicts:
-    """What the rules said about one session, by their position in the policy."""
-
-    found: dict[int, Finding] = field(default_factory=dict)  # the first finding of each rule
-    unjudged: set[int] = field(default_factory=set)  # rules that lacked something, or failed
 
 
 class _Said(NamedTuple):
@@ -60,33 +52,33 @@ class Judge:
         self._verdicts = verdicts
         self._baselines = baselines
         self._baseline_scenario = baseline_scenario
+        self._quoted: dict[tuple[str, str], str] = {}  # by session and event
 
-    def cell(self, invariant: Invariant, weather: Weather) -> Cell:
-        """Return the cell of an invariant in a scenario."""
-        sessions = [one for one in weather.sessions if serves(self._contract, invariant, one)]
-        if why := self._not_applicable(invariant, weather, sessions):
-            return _cell(invariant, weather, State.NOT_APPLICABLE, _Said(State.PASS, why), 0)
+    def cell(self, invariant: Invariant, weather: Weather, sessions: list[Recorded]) -> Cell:
+        """Return the cell of an invariant in a scenario; ``sessions`` are those that were recorded for both."""
         asked = [one for one in sessions if weather.holds(invariant.when, one)]
+        if why := self._not_applicable(invariant, weather, sessions, asked):
+            return self._cell(invariant, weather, State.NOT_APPLICABLE, _Said(State.PASS, why), 0)
         stormy = [one for one in asked if not weather.is_known_calm(invariant.when, one)]
         if asked and not stormy:
             said_of_none = _Said(State.PASS, _NEVER_CAME, asked[0], _answer_id(asked[0]))
-            return _cell(invariant, weather, State.NOT_EXERCISED, said_of_none, 0)
-        asked = stormy
-        said = [self._judge(invariant, session) for session in asked]
+            return self._cell(invariant, weather, State.NOT_EXERCISED, said_of_none, 0)
+        said = [self._judge(invariant, session) for session in stormy]
         said += self._missing(invariant, sessions)
         for outcome in (State.FAIL, State.INCONCLUSIVE):
-            decided = next((one for one in said if one.outcome is outcome), None)
-            if decided is not None:
-                return _cell(invariant, weather, outcome, decided, len(asked))
+            for one in said:
+                if one.outcome is outcome:
+                    return self._cell(invariant, weather, outcome, one, len(stormy))
         if weather.exercised(invariant.when) == "no":
             held = said[0]._replace(reason=f"it held, but {_NEVER_CAME}")
-            return _cell(invariant, weather, State.NOT_EXERCISED, held, len(asked))
-        return _cell(invariant, weather, State.PASS, said[0], len(asked))
+            return self._cell(invariant, weather, State.NOT_EXERCISED, held, len(stormy))
+        return self._cell(invariant, weather, State.PASS, said[0], len(stormy))
 
-    def _not_applicable(self, invariant: Invariant, weather: Weather, sessions: list[Recorded]) -> str:
+    def _not_applicable(
+        self, invariant: Invariant, weather: Weather, sessions: list[Recorded], asked: list[Recorded]
+    ) -> str:
         """Return why the invariant is not asked about in this scenario, or nothing."""
-        asked = [weather.holds(invariant.when, session) for session in sessions or (None,)]
-        if not any(asked):
+        if not asked and (sessions or not weather.holds(invariant.when)):
             return f"when: {invariant.when}, and that is not so in this scenario"
         auto = invariant.type == "behavior_unchanged" and invariant.baseline in (None, "auto")
         if auto and self._baseline_scenario == weather.scenario.name:
@@ -119,8 +111,10 @@ class Judge:
         """Return what the rules of the invariant say about an answer that came."""
         verdict, rules = self._verdicts[session.session_id], self._compiled.rules[invariant.id]
         place = session, answer_id
-        found = next((verdict.found[rule] for rule in rules if rule in verdict.found), None)
-        if found is None and any(rule in verdict.unjudged for rule in rules):
+        found = None
+        if verdict.found:
+            found = next((verdict.found[rule] for rule in rules if rule in verdict.found), None)
+        if found is None and not verdict.unjudged.isdisjoint(rules):
             return _Said(State.INCONCLUSIVE, "the recording leaves out what the invariant needs", *place)
         if invariant.id in self._compiled.inverted:
             if found is not None:
@@ -135,17 +129,33 @@ class Judge:
             return ""
         return "there is no baseline to compare with: no session of calm weather was recorded for this prompt"
 
+    def _cell(self, invariant: Invariant, weather: Weather, state: State, said: _Said, sessions: int) -> Cell:
+        session = said.session
+        return Cell(
+            invariant=invariant.id,
+            scenario=weather.scenario.name,
+            severity=invariant.severity,
+            weight=invariant.weight,
+            state=state,
+            reason=_safe(said.reason),
+            excerpt=self._excerpt(session, said.event_id, hide=state is State.FAIL and invariant.type in _PERSONAL),
+            session_id="" if session is None else session.session_id,
+            event_id=said.event_id,
+            sessions=sessions,
+        )
 
-def serves(contract: Contract, invariant: Invariant, session: Recorded) -> bool:
-    """Whether the session was recorded for the invariant: for it by name, or by the prompt it was asked."""
-    labels = session.labels
-    if labels.invariant not in ("", invariant.id):
-        return False
-    prompts = contract.prompts(invariant)
-    if prompts:
-        return labels.prompt in prompts
-    # Without golden prompts whatever was asked counts, but not what was asked as the probe of another invariant.
-    return not any(labels.prompt in (other.probes or ()) for other in contract.invariants)
+    def _excerpt(self, session: Recorded | None, event_id: str, *, hide: bool) -> str:
+        """Return what the agent said at the place, as much of it as may leave the building."""
+        if session is None:
+            return ""
+        place = session.session_id, event_id
+        text = self._quoted.get(place)
+        if text is None:  # all invariants of a scenario quote the same answers
+            said = (one for one in session.events if one.event_id == event_id and isinstance(one, Turn))
+            at = next(said, session.answer)
+            text = self._quoted[place] = "" if at is None else _safe(answer_text(at))
+        # A report that repeats the numbers and addresses it complains of would be the next leak.
+        return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
 
 
 def _why(invariant: Invariant, finding: Finding) -> str:
@@ -168,33 +178,7 @@ def _held(invariant: Invariant) -> str:
     return f"{invariant.type} holds, negated" if invariant.negate else f"{invariant.type} holds"
 
 
-def _cell(invariant: Invariant, weather: Weather, state: State, said: _Said, sessions: int) -> Cell:
-    session = said.session
-    return Cell(
-        invariant=invariant.id,
-        scenario=weather.scenario.name,
-        severity=invariant.severity,
-        weight=invariant.weight,
-        state=state,
-        reason=_safe(said.reason),
-        excerpt=_excerpt(session, said.event_id, hide=state is State.FAIL and invariant.type in _PERSONAL),
-        session_id="" if session is None else session.session_id,
-        event_id=said.event_id,
-        sessions=sessions,
-    )
-
-
-def _excerpt(session: Recorded | None, event_id: str, *, hide: bool) -> str:
-    """Return what the agent said at the place, as much of it as may leave the building."""
-    if session is None:
-        return ""
-    at = next((one for one in session.events if one.event_id == event_id and isinstance(one, Turn)), session.answer)
-    text = "" if at is None else _safe(answer_text(at))
-    # A report that repeats the numbers and addresses it complains of would be the next leak.
-    return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
-
-
 @lru_cache(maxsize=1024)
 def _safe(text: str) -> str:
-    """Mask and cut a text; all invariants of a scenario quote the same answers."""
+    """Mask and cut a text; many cells say the same."""
     return printable(redact_text(text))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from stream_guard.contract.forms import ContextAttack, LlmFault, Scenario, ToolFault
@@ -74,6 +75,7 @@ def write_faults(faults: Iterable[FaultMet]) -> str:
     return ",".join(str(fault) for fault in sorted(set(faults)))
 
 
+@lru_cache(maxsize=1024)
 def read_faults(value: str) -> frozenset[FaultMet]:
     """Return the faults that a value of ``contract_fault`` names; what it does not name rightly is left out."""
     found = set()

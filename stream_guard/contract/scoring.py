@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_guard.batch import open_table
-from stream_guard.contract.compiling import Compiled, compile_contract
+from stream_guard.contract.compiling import compile_contract
 from stream_guard.contract.document import Contract
-from stream_guard.contract.judging import Judge, SessionVerdicts, serves
+from stream_guard.contract.hearing import hear
+from stream_guard.contract.judging import Judge
 from stream_guard.contract.matrix import Matrix, has_critical_failure, score_of
 from stream_guard.contract.recorded import Recorded, read_sessions
+from stream_guard.contract.serving import Serving
 from stream_guard.contract.weather import Weather
-from stream_guard.counts import Counts
-from stream_guard.model import Event, Finding
+from stream_guard.model import Event
 from stream_guard.policy.wording import printable, show
 from stream_guard.registry import Registry
 
@@ -22,13 +22,19 @@ from stream_guard.registry import Registry
 def score(contract: Contract, events: Iterable[Event], registry: Registry) -> Matrix:
     """Return the matrix of the recorded sessions; what could not be used is said in its notes."""
     attacked = {scenario.name for scenario in contract.scenarios if scenario.context_attacks}
-    sorted_out = _sort(contract, read_sessions(events, attacked))
+    serving = Serving(contract)
+    sorted_out = _sort(contract, serving, read_sessions(events, attacked))
     baselines = _baselines(contract, sorted_out)
     compiled = compile_contract(contract, registry, baselines.texts)
-    verdicts = _judge(sorted_out.by_scenario, compiled)
+    judged = (session for sessions in sorted_out.by_scenario.values() for session in sessions)
+    verdicts = hear(contract, compiled, serving, judged)
     weathers = [Weather(scenario, sorted_out.by_scenario.get(scenario.name, ())) for scenario in contract.scenarios]
     judge = Judge(contract, compiled, verdicts, baselines.prompts, baselines.scenario)
-    cells = tuple(judge.cell(invariant, weather) for weather in weathers for invariant in contract.invariants)
+    cells = tuple(
+        judge.cell(invariant, weather, sessions)
+        for weather in weathers
+        for invariant, sessions in zip(contract.invariants, serving.by_invariant(weather.sessions), strict=True)
+    )
     value = score_of(cells)
     critical = has_critical_failure(cells)
     return Matrix(
@@ -51,7 +57,7 @@ class _Sorted:
     notes: list[str] = field(default_factory=list)
 
 
-def _sort(contract: Contract, sessions: Sequence[Recorded]) -> _Sorted:
+def _sort(contract: Contract, serving: Serving, sessions: Sequence[Recorded]) -> _Sorted:
     """Put every session where it belongs; one that belongs nowhere is reported, never dropped silently."""
     known = {scenario.name for scenario in contract.scenarios}
     result = _Sorted()
@@ -68,7 +74,7 @@ def _sort(contract: Contract, sessions: Sequence[Recorded]) -> _Sorted:
             lost[f"the scenario {show(labels.scenario)}, which the contract does not have"].append(session.session_id)
         else:
             result.by_scenario[labels.scenario].append(session)
-            if not any(serves(contract, invariant, session) for invariant in contract.invariants):
+            if not serving.invariants(labels):
                 lost["a prompt that the contract does not have"].append(session.session_id)
     for why, names in lost.items():
         shown = ", ".join(printable(name, 60) for name in names[:3]) + (", ..." if len(names) > 3 else "")
@@ -103,24 +109,3 @@ def _failed(session: Recorded) -> bool:
     """Whether the answer is an error, and so nothing to compare with."""
     response = session.answer.response if session.answer else {}
     return bool(response.get("error")) or response.get("stop_reason") == "error"
-
-
-def _judge(by_scenario: dict[str, list[Recorded]], compiled: Compiled) -> dict[str, SessionVerdicts]:
-    """Return, by session, what the rules found in it and which of them could not judge."""
-    counts = Counts()
-    table = open_table(compiled.policy, counts)
-    positions = {rule.id: number for number, rule in enumerate(compiled.policy.rules)}
-    verdicts: dict[str, SessionVerdicts] = {}
-    for session in (one for sessions in by_scenario.values() for one in sessions):
-        before = dict(counts.unevaluable), dict(counts.rule_errors)
-        found: list[Finding] = []
-        for event in session.events:
-            table.feed(event, found)
-        table.end_all(found)
-        verdict = verdicts[session.session_id] = SessionVerdicts()
-        for finding in found:
-            if finding.kind != "rule_error":
-                verdict.found.setdefault(positions[finding.rule_id], finding)
-        for now, then in ((counts.unevaluable, before[0]), (counts.rule_errors, before[1])):
-            verdict.unjudged |= {number for number, count in now.items() if count > then.get(number, 0)}
-    return verdicts

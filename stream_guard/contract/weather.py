@@ -15,7 +15,6 @@ from stream_guard.model import ToolResult
 Sighting: TypeAlias = Literal["met", "not met", "unknown"]
 
 _HOLDS: Final[dict[str, Callable[[frozenset[str]], bool]]] = {
-    "always": lambda _broken: True,
     "tool_faults_active": lambda broken: "tool_faults" in broken,
     "llm_faults_active": lambda broken: "llm_faults" in broken,
     "any_chaos_active": bool,
@@ -37,11 +36,12 @@ class Weather:
         self.sessions = sessions
         self._seen = {fault: _sighting(fault, form, sessions) for fault, form in declared(scenario)}
         self._calm: dict[tuple[str, str], bool] = {}
+        self._exercised: dict[str, Exercised] = {}
         self._broken = frozenset[str](fault.sort for fault in self._seen)
 
     def holds(self, when: When, session: Recorded | None = None) -> bool:
         """Whether an invariant is asked about here: faults that the session shows count like declared ones."""
-        return _HOLDS[when](self._broken | session.sorts_met if session else self._broken)
+        return when == "always" or _HOLDS[when](self._broken | session.sorts_met if session else self._broken)
 
     def is_known_calm(self, when: When, session: Recorded) -> bool:
         """Whether the invariant is about faults, and the session shows that none of them reached the agent in it."""
@@ -57,7 +57,11 @@ class Weather:
 
     def exercised(self, when: When = "always") -> Exercised:
         """Return whether what an invariant with this ``when`` is about reached the agent."""
-        sorts = _SORTS_OF.get(when, SORTS)
+        if when not in self._exercised:
+            self._exercised[when] = self._look(_SORTS_OF.get(when, SORTS))
+        return self._exercised[when]
+
+    def _look(self, sorts: Sequence[str]) -> Exercised:
         seen = [sighting for fault, sighting in self._seen.items() if fault.sort in sorts]
         if not seen:
             return "calm"

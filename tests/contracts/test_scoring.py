@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from stream_guard.contract.compiling import compile_contract
+from stream_guard.contract.hearing import hear
 from stream_guard.contract.labels import BASELINE, FAULT, INVARIANT, MODEL, ROLE, SCENARIO, TRUE, WATCHED
 from stream_guard.contract.matrix import State
+from stream_guard.contract.recorded import read_sessions
 from stream_guard.contract.scoring import score
+from stream_guard.contract.serving import Serving
 from stream_guard.model import Event, Turn, UserMessage
 from stream_guard.testing.shorthand import events as shorthand
 from tests.contracts.answers import answered, contract, matrix_of, only, registry
@@ -265,3 +269,22 @@ def test_every_kind_can_be_an_invariant_and_finds_what_it_finds_elsewhere(kind: 
     promise = contract({"type": kind, "params": dict(example.params)})
     (cell,) = score(promise, shorthand(trace), registry()).cells
     assert cell.state is (State.FAIL if example.hits else State.PASS), cell.reason
+
+
+def test_a_session_meets_only_the_rules_of_invariants_that_it_was_recorded_for() -> None:
+    promise = contract(
+        {"type": "contains", "value": "yes"},
+        {"type": "contains", "value": "no", "probes": ["q"]},
+        golden_prompts=["p"],
+    )
+    sessions = read_sessions([*answered("maybe"), *answered("maybe", prompt="q")])
+    verdicts = hear(promise, compile_contract(promise, registry(), {}), Serving(promise), sessions)
+    assert {name: list(verdict.found) for name, verdict in verdicts.items()} == {"calm/p": [0], "calm/q": [1]}
+
+
+def test_what_is_open_at_the_end_of_one_recording_is_not_left_to_the_next() -> None:
+    promise = contract({"type": "must_call_once", "params": {"tool": "pay"}}, golden_prompts=["p", "q"])
+    paid = answered("done", prompt="q", tools=[("pay", "ok")])
+    cell = only(promise, answered("done"), paid)
+    assert (cell.state, cell.session_id, cell.sessions) == (State.FAIL, "calm/p", 2)
+    assert only(promise, paid, answered("done", tools=[("pay", "ok")])).state is State.PASS
