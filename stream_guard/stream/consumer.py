@@ -16,20 +16,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
 from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
 from stream_guard.stream.fence import Fence
 from stream_guard.stream.fetching import FetchingThread
+from stream_guard.stream.lagging import LaggingConsumer
 from stream_guard.stream.places import Batch, TopicPartition
 from stream_guard.stream.rows import owner_key
-from stream_guard.stream.stages import Stages
 
 POLL: Final = 0.5  # seconds that one look waits for something to come
-SUSPICION: Final = 5.0  # seconds without a record from a partition that has some
-ASK: Final = 5.0  # seconds between two questions to the broker about where partitions end
 TICK: Final = 1.0  # seconds between two looks at partitions on which nothing comes
 
 _logger = logging.getLogger(__name__)
@@ -59,30 +57,21 @@ class ConsumerThread(FetchingThread):
             await super().on_thread_stop()
 
 
-class BatchConsumer(Consumer):
+class BatchConsumer(LaggingConsumer):
     """Hands whole batches to the judge and commits what it has settled."""
 
-    judge: Stages  # given by the app before the consumer starts
-    limit: int  # bytes of a record that are read; given likewise
+    limit: int  # bytes of a record that are read; given by the app before the consumer starts
     fence: Fence  # likewise
     claim: Callable[[Iterable[int]], Awaitable[None]]  # likewise: makes us the owner of partitions
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._busy = asyncio.Lock()  # held while a batch is judged
-        self._settled: dict[TP, int] = {}  # what may be committed: the next offset
         self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
-        self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
-        self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
-        self._reread: dict[TP, int] = {}  # was read once more from there, because nothing came
-        self._passed: dict[TP, int] = {}  # where the client stood after that: behind marks of transactions
-        self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
-        self._asked = 0.0
         self._claimed = False  # whether we are the owner of what is assigned
         self._seeks = 0
         self._ticked = 0.0
         self.handled = 0  # records in all, those that were passed on included
-        self.failure: BaseException | None = None
 
     def _new_consumer_thread(self) -> ConsumerThread:
         # A loop of the same make as the one we run in: Faust would make a plain one, which is slower at reading.
@@ -171,10 +160,6 @@ class BatchConsumer(Consumer):
         self._settled.update({TP(*place): records[-1].position + 1 for place, records in batch.items()})
         self.handled += sum(map(len, batch.values()))
 
-    def _is_ready(self) -> bool:
-        ready = self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing
-        return bool(ready and self.failure is None)
-
     async def _read_again(self) -> set[TP]:
         """Go back on the partitions whose records were dropped, and return them."""
         again = self._dropped & self.assignment()
@@ -222,51 +207,6 @@ class BatchConsumer(Consumer):
         idle = {place.partition for place in self._places()} - {place.partition for place in lagging}
         await self.judge.tick(sorted(idle))
 
-    async def _pass_marks(self) -> None:
-        """Find out where the client has gone over all there is: marks of transactions have offsets, and no record.
-
-        It is believed only where it went there once more from what is settled, and gave nothing.
-        """
-        for place in list(self._waiting):
-            if self._was_read_again(place):
-                position = await self.position(place)
-                if position is not None:
-                    self._passed[place] = position
-
-    def _was_read_again(self, place: TP) -> bool:
-        return place not in self._dropped and self._reread.get(place) == self._settled.get(place, -1)
-
-    def _suspect(self, lagging: Sequence[TP]) -> None:
-        """Have partitions read again that should give something and do not: asking twice is cheap, losing is not."""
-        now, before = time.monotonic(), self._waiting
-        self._waiting = {}
-        for place in lagging:
-            upto = self._settled.get(place, -1)
-            at, since = before.get(place, (upto, now))
-            if at != upto or now - since > SUSPICION:
-                if at == upto:
-                    self._dropped.add(place)
-                    self._reread[place] = upto
-                at, since = upto, now
-            self._waiting[place] = (at, since)
-
-    def _places(self) -> list[TP]:
-        return [place for place in self.assignment() if not self._is_changelog_tp(place)]
-
-    def lag_of(self, place: TP) -> int | None:
-        """Return how many records wait to be judged; None while nobody has said."""
-        told: int | None = self.highwater(place)
-        end = self._ends.get(place) if told is None else max(told, self._ends.get(place, 0))
-        upto = self._settled.get(place)
-        if upto is None:
-            upto = self.judge.next_offset(TopicPartition(*place))
-        passed = self._passed.get(place)
-        if passed is not None and self._was_read_again(place):
-            upto = max(passed, upto or 0)
-        if end is None or (upto is None and end > 0):
-            return None
-        return max(0, end - (upto or 0))
-
     def troubles(self) -> list[str]:
         """Return what keeps the worker from judging; nothing when nothing does."""
         reasons = {
@@ -275,19 +215,6 @@ class BatchConsumer(Consumer):
             "no partition is assigned: there are more workers than partitions": not self._places(),
         }
         return [reason for reason, holds in reasons.items() if holds]
-
-    def lag(self) -> int:
-        """Return how many records wait to be judged, as far as we know."""
-        return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
-
-    async def ask_ends(self) -> None:
-        """Ask the broker now and then where partitions end: a client that fetches no more does not hear of it."""
-        places = self._places()
-        if time.monotonic() - self._asked < ASK or not places or not self._is_ready():
-            return
-        self._asked = time.monotonic()
-        with suppress(KafkaError, TimeoutError):  # whether the broker answers at all is looked after elsewhere
-            self._ends = dict(await asyncio.wait_for(self.highwaters(*places), ASK))
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Begin with what was assigned; partitions that belong together must have come together."""
