@@ -186,8 +186,7 @@ def _sessions(setups: Sequence[Setup], units: Sequence[Unit]) -> Iterator[bytes]
         player.agent.check()
         if not player.agent.can_reset and player.is_stateful(units[0].prompt):
             typer.echo(STATEFUL, err=True)
-        for unit in units:
-            yield player.play(unit)
+        yield from player.play_all(units)
 
 
 @contextmanager

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from typing import TYPE_CHECKING, Final, Self
@@ -17,6 +19,7 @@ from stream_guard.contract.document import Contract
 from stream_guard.contract.forms import Agent as AgentForm
 from stream_guard.contract.forms import Scenario
 from stream_guard.contract.labels import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE
+from stream_guard.contract.performer import TimedOutError
 from stream_guard.contract.python_agent import PythonAgent
 from stream_guard.contract.recording import encode_events
 from stream_guard.contract.scene import Scene
@@ -122,8 +125,41 @@ class Player:
         try:
             answer = self.agent.ask(prompt)
         finally:
-            self._stage.scene = None
+            if self._stage.scene is scene:  # else it took too long, and another one is played by now
+                self._stage.scene = None
         return encode_events(scene.end(answer.text, answer.latency_ms, answer.error))
+
+    def play_all(self, units: Iterable[Unit]) -> Generator[bytes, None, None]:
+        """Drive sessions one after the other, and yield each as lines; ResetError when one cannot start clean."""
+        agent = self.agent
+        if not isinstance(agent, PythonAgent):
+            yield from map(self.play, units)
+            return
+        waiting, done = iter(units), deque[bytes]()
+
+        def play_on() -> None:
+            for unit in waiting:
+                done.append(self.play(unit))
+
+        is_over = False
+        while not is_over:
+            try:
+                # In the agent's thread: to pass every call there and back takes longer than many a call does.
+                with closing(agent.work(play_on)) as progress:
+                    for _ in progress:
+                        while done:
+                            yield done.popleft()
+                is_over = True
+            except TimedOutError:
+                scene = self._stage.scene
+                overdue = None if scene is None else _end_overdue(scene, agent)
+                yield from done
+                done.clear()
+                if overdue is None:
+                    raise agent.not_reset() from None
+                yield overdue
+            finally:
+                self._stage.scene = None
 
     def is_stateful(self, prompt: str) -> bool:
         """Whether the agent answers the same prompt in two ways, in calm weather; an error says nothing."""
@@ -165,6 +201,12 @@ class Player:
                 os.environ[name] = value
         if self._background is not None:
             self._background.close()
+
+
+def _end_overdue(scene: Scene, agent: PythonAgent) -> bytes:
+    """Return the session of an agent that did not come back."""
+    answer = agent.overdue()
+    return encode_events(scene.end(answer.text, answer.latency_ms, answer.error))
 
 
 def crew(setup: Setup, workers: int, endpoints: Sequence[str] = ()) -> list[Setup]:

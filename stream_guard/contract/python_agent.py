@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import time
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
 from stream_guard.contract.agent import RESET_SECONDS, Answer, ResetError
 from stream_guard.contract.forms import Agent as AgentForm
+from stream_guard.contract.performer import LeftBehindError, Performer, TimedOutError
 from stream_guard.contract.recording import as_text
 from stream_guard.contract.stage import STAGE
 from stream_guard.errors import SettingsError
 
-Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
-Outcome: TypeAlias = tuple[Any, BaseException | None]
+_WAKE: Final = 0.05  # seconds after which whoever waits for work in the agent's thread hears how far it is
 
 
 class PythonAgent:
@@ -42,12 +39,17 @@ class PythonAgent:
         try:
             text = _shown(self._perform(self._ask, (prompt,), self._seconds))
         except TimedOutError:
-            error = f"the agent did not answer in {self._seconds * 1000:.0f} ms"
+            return self.overdue()
         except BaseException as failure:  # the agent's own: even SystemExit ends only its cell
-            if isinstance(failure, KeyboardInterrupt):
+            if isinstance(failure, KeyboardInterrupt | LeftBehindError):
                 raise
             error = f"{type(failure).__name__}: {failure}"
         return Answer(text, (time.perf_counter() - began) * 1000, error)
+
+    def overdue(self) -> Answer:
+        """Return the answer of an agent that took too long."""
+        spent_ms = self._seconds * 1000
+        return Answer("", spent_ms, f"the agent did not answer in {spent_ms:.0f} ms")
 
     def reset(self) -> None:
         """Call the reset function."""
@@ -56,73 +58,52 @@ class PythonAgent:
         try:
             self._perform(self._reset, (), RESET_SECONDS)
         except TimedOutError:
-            raise ResetError(f"reset_function did not return in {RESET_SECONDS:g} s") from None
+            raise self.not_reset() from None
         except Exception as failure:  # noqa: BLE001  # whatever it was, the state is unknown
             raise ResetError(f"reset_function failed: {type(failure).__name__}: {failure}") from None
+
+    def not_reset(self) -> ResetError:
+        """Return what to raise when the reset took too long."""
+        return ResetError(f"reset_function did not return in {RESET_SECONDS:g} s")
 
     def close(self) -> None:
         """Let the thread end."""
         self._performer.leave()
 
-    def _perform(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
-        try:
-            return self._performer.perform(function, args, seconds)
-        except TimedOutError:
-            # Nobody can stop a thread. It keeps its event loop; the next call gets a new one. What it calls from now on
-            # belongs to no scene.
-            STAGE.left_behind.add(self._performer.thread)
-            self._performer.leave()
-            self._performer = Performer()
-            raise
+    def work(self, work: Callable[[], Any]) -> Generator[None, None, None]:
+        """Do something that asks and resets in the agent's own thread, where that needs no other to wait for it.
 
-
-class TimedOutError(Exception):
-    """The call did not come back; a TimeoutError would be taken for one that the agent raised."""
-
-
-class Performer:
-    """A thread with an event loop that lives as long as it does: what an async agent opened stays usable."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        self.thread = Thread(target=self._run, name="contract-agent", daemon=True)
-        self.thread.start()
-
-    def perform(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
-        """Return what the function returns, awaited if need be; TimedOutError when it takes longer.
-
-        After a TimedOutError the thread is at something that nobody waits for: leave it.
+        Yields now and then until it is done. Raises what the work raises, and TimedOutError when the agent takes too
+        long; then the work is given up, and so it is when nobody waits for its end.
         """
-        self._jobs.put((function, args))
+        self._performer.begin(work)
+        is_over, outcome = False, None
         try:
-            result, error = self._outcomes.get(timeout=seconds)
-        except Empty:
-            raise TimedOutError from None
-        if error is not None:
-            raise error
-        return result
-
-    def leave(self) -> None:
-        """Let the thread end when it has finished what it is at."""
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        loop = asyncio.new_event_loop()
-        try:
-            while (job := self._jobs.get()) is not None:
-                function, args = job
-                try:
-                    result = function(*args)
-                    if inspect.isawaitable(result):
-                        result = loop.run_until_complete(_awaited(result))
-                except BaseException as error:  # noqa: BLE001  # handed to whoever waits
-                    self._outcomes.put((None, error))
-                else:
-                    self._outcomes.put((result, None))
+            while outcome is None:
+                outcome = self._performer.wait(_WAKE)
+                is_over = outcome is not None
+                yield
+            if outcome[1] is not None:
+                raise outcome[1]
         finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+            if not is_over:
+                self._leave_behind()
+
+    def _perform(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
+        performer = self._performer
+        if performer.is_here:
+            return performer.call(function, args, seconds)
+        results: list[Any] = []
+        for _ in self.work(lambda: results.append(performer.call(function, args, seconds))):
+            pass
+        return results[0]
+
+    def _leave_behind(self) -> None:
+        # Nobody can stop a thread. It keeps its event loop; the next call gets a new one. What it calls from now on
+        # belongs to no scene.
+        STAGE.left_behind.add(self._performer.thread)
+        self._performer.leave()
+        self._performer = Performer()
 
 
 def load_object(name: str, what: str) -> Any:
@@ -158,7 +139,3 @@ def _shown(result: Any) -> str:
     if result is None:
         return ""
     return result if isinstance(result, str) else as_text(result)
-
-
-async def _awaited(result: Any) -> Any:
-    return await result

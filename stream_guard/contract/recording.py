@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -11,7 +12,7 @@ import msgspec
 
 from stream_guard.arguments import parse_json
 from stream_guard.errors import SettingsError, SourceError
-from stream_guard.model import Event, Json
+from stream_guard.model import Event, Json, ToolCall
 from stream_guard.ports import Decoder, Record
 
 MAX_TEXT: Final = 200_000  # characters of one text that are kept; what is longer is cut, and says so
@@ -57,37 +58,51 @@ def as_text(value: Any) -> str:
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
-    """Return events as lines of the native format."""
-    return b"".join([_line(event) for event in events])
+    """Return events as lines of the native format, without what goes without saying: people open these files."""
+    return _ENCODER.encode_lines([_kept(event) for event in events])
 
 
 def decode_events(lines: bytes, decoder: Decoder, origin: str) -> list[Event]:
-    """Return the events of recorded lines, read as any recording is."""
-    events: list[Event] = []
-    for number, line in enumerate(lines.splitlines(keepends=True), 1):
-        events += decoder.decode(Record(value=line, origin=origin, line=number))
-    return events
-
-
-def _silent(kind: type[Event]) -> list[tuple[str, Any]]:
-    """Return the fields of a kind of event, each with the value that need not be written."""
+    """Return the events of lines that were recorded here, as ``decoder``, the native one, reads them."""
+    events = _DECODER.decode_lines(lines)
+    if not any(type(event) is ToolCall and type(event.args) is str for event in events):
+        return events
+    # Arguments that are a text may be JSON in a text: that is for the decoder to find out.
     return [
-        (field.name, field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default)
-        for field in msgspec.structs.fields(kind)
+        event
+        for number, line in enumerate(lines.splitlines(keepends=True), 1)
+        for event in decoder.decode(Record(value=line, origin=origin, line=number))
     ]
 
 
-_SILENT: Final = {kind: _silent(kind) for kind in get_args(Event)}
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 
 
-def _line(event: Event) -> bytes:
-    """Write an event without what goes without saying: people open these files."""
-    kept: dict[str, Any] = {"kind": event.__struct_config__.tag}
-    for name, silent in _SILENT[type(event)]:
-        value = getattr(event, name)
-        if value != silent:
-            kept[name] = value
-    return msgspec.json.encode(kept) + b"\n"
+class _Shape:
+    """The fields of a kind of event, and for each the value that need not be written."""
+
+    def __init__(self, kind: type[Event]) -> None:
+        fields = msgspec.structs.fields(kind)
+        self.tag = kind.__struct_config__.tag
+        self.names = [field.name for field in fields]
+        self.values = attrgetter(*self.names)  # all at once: it is done for every event
+        self.silent = [
+            field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            for field in fields
+        ]
+
+
+_SHAPES: Final = {kind: _Shape(kind) for kind in get_args(Event)}
+
+
+def _kept(event: Event) -> dict[str, Any]:
+    shape = _SHAPES[type(event)]
+    said = zip(shape.names, shape.values(event), shape.silent, strict=True)
+    return {
+        "kind": shape.tag,
+        **{name: value for name, value, silent in said if value is not silent and value != silent},
+    }
 
 
 class TraceFile:

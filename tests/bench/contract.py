@@ -124,8 +124,8 @@ def _run(contract: Contract, registry: Registry, setup: Setup) -> None:
     decoder = registry.decoders["native"]()
     events = []
     with Player(setup) as player:
-        for unit in plan(contract, run_id="bench"):
-            events += decode_events(player.play(unit), decoder, "bench")
+        for lines in player.play_all(plan(contract, run_id="bench")):
+            events += decode_events(lines, decoder, "bench")
     matrix = score(contract, events, registry)
     # A run in which nothing was met would be quick, and worth nothing.
     if matrix.count(State.NOT_EXERCISED) or matrix.count(State.INCONCLUSIVE) or matrix.score is None:

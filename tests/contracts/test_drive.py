@@ -9,8 +9,8 @@ import pytest
 
 from stream_guard.contract.agent import ResetError
 from stream_guard.contract.document import Contract, load_contract
-from stream_guard.contract.drive import Player, Setup, crew, plan, play_in_processes
-from stream_guard.contract.forms import Agent
+from stream_guard.contract.drive import Player, Setup, Unit, crew, plan, play_in_processes
+from stream_guard.contract.forms import Agent, Scenario
 from stream_guard.contract.labels import read_labels
 from stream_guard.contract.scene import MOST_EVENTS
 from stream_guard.contract.stage import STAGE
@@ -223,3 +223,57 @@ def test_an_attack_on_the_context_comes_with_the_prompt_where_no_model_is_reache
 
 def echo(prompt: str) -> str:
     return prompt
+
+
+ASKED: list[str] = []
+
+
+def hang_once(prompt: str) -> str:
+    if prompt == "hang":
+        RELEASED.wait(30)
+    return prompt.upper()
+
+
+def clean_up() -> None:
+    ASKED.append("reset")
+    if len(ASKED) == 3:
+        raise RuntimeError("stuck")
+
+
+def units_of(*prompts: str) -> list[Unit]:
+    calm = Scenario(name="calm")
+    return [
+        Unit(session_id=f"s{number}", scenario=calm, prompt=prompt, labels={}, seed="0")
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+def test_of_many_sessions_the_one_that_hangs_fails_and_the_others_are_played_in_order() -> None:
+    RELEASED.clear()
+    agent = Agent(endpoint=f"{__name__}:hang_once", type="python", timeout=1000)
+    with Player(Setup(agent=agent)) as player:
+        sessions = [read_back(lines) for lines in player.play_all(units_of("a", "hang", "b", "c"))]
+    RELEASED.set()
+    assert [events[0].session_id for events in sessions] == ["s0", "s1", "s2", "s3"]
+    assert [answer_of(sessions[number]) for number in (0, 2, 3)] == ["A", "B", "C"]
+    assert failure_of(sessions[1]) == "the agent did not answer in 1000 ms"
+    assert STAGE.scene is None
+
+
+def test_sessions_that_were_played_before_a_failed_reset_are_kept() -> None:
+    ASKED.clear()
+    agent = Agent(endpoint=f"{__name__}:echo", type="python", reset_function=f"{__name__}:clean_up")
+    played: list[bytes] = []
+    with Player(Setup(agent=agent)) as player, pytest.raises(ResetError, match="stuck"):
+        played.extend(player.play_all(units_of("a", "b", "c")))
+    assert [answer_of(read_back(lines)) for lines in played] == ["a", "b"]
+
+
+def test_whoever_stops_listening_leaves_nothing_on_the_stage() -> None:
+    agent = Agent(endpoint=f"{__name__}:echo", type="python")
+    with Player(Setup(agent=agent)) as player:
+        playing = player.play_all(units_of(*"abcdefgh"))
+        assert answer_of(read_back(next(playing))) == "a"
+        playing.close()
+        assert STAGE.scene is None
+        assert player.agent.ask("again").text == "again"
