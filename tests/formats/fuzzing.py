@@ -117,10 +117,11 @@ def main(inputs: int, seed: int) -> int:
     """Print what came of the inputs, shared among all decoders; the exit code is 1 when one was not survived."""
     crashes: list[Crash] = []
     each = -(-inputs // len(names()))
-    print("decoder                 inputs      read   refused    events")
+    print("decoder                 inputs      read   refused    events   not survived so far")
     for name in names():
         seen = fuzz(name, each, seed, crashes)
-        print(f"{name:20} {each:>9} {seen['read']:>9} {seen['refused']:>9} {seen['events']:>9}", flush=True)
+        row = f"{name:20} {each:>9} {seen['read']:>9} {seen['refused']:>9} {seen['events']:>9} {len(crashes):>9}"
+        print(row, flush=True)
     for crash in crashes[:20]:
         print(f"{crash.name} input {crash.number}: {crash.error}\n  {crash.value[:2000]!r}")
     print(f"{each * len(names())} inputs, {len(crashes)} not survived")
