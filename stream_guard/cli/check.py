@@ -11,8 +11,8 @@ import msgspec
 import typer
 
 from stream_guard.alerts import make_alert
+from stream_guard.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.batch import open_table
-from stream_guard.cli.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.run import say_counts
 from stream_guard.counts import Counts

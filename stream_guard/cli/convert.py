@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.assembly import make_decoder
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_guard import demo as samples
-from stream_guard.cli.assembly import Run, RunOptions, assemble
+from stream_guard.assembly import Run, RunOptions, assemble
 from stream_guard.cli.run import say_counts
 from stream_guard.demo.sessions import sample_events
 from stream_guard.kafka.writer import Outgoing, TopicWriter

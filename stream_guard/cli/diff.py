@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.assembly import make_decoder
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, INFRASTRUCTURE
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters

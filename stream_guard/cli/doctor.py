@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stream_guard.assembly import make_decoder
 from stream_guard.checkup import Check, Sample, Status, check_partitions, check_sample
-from stream_guard.cli.assembly import make_decoder
 from stream_guard.cli.exits import FINDINGS, INFRASTRUCTURE
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from stream_guard.alerts import make_alert
-from stream_guard.cli.assembly import open_sink
+from stream_guard.assembly import open_sink
 from stream_guard.cli.check import FindingFormat
 from stream_guard.embedded import SINK_META, position_of
 from stream_guard.model import Alert, Finding, Severity

@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, quote
 import msgspec
 import typer
 
+from stream_guard.assembly import lateness_of, make_decoder
 from stream_guard.batch import open_table
-from stream_guard.cli.assembly import lateness_of, make_decoder
 from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE

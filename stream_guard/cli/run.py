@@ -12,7 +12,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from stream_guard.cli.assembly import RunOptions, assemble, lateness_of
+from stream_guard.assembly import RunOptions, assemble, lateness_of
 from stream_guard.counts import Counts
 from stream_guard.logs import set_up_logs
 from stream_guard.policy.load import load_policy

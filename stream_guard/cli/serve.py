@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.assembly import make_decoder, open_sink
+from stream_guard.assembly import make_decoder, open_sink
 from stream_guard.errors import SettingsError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

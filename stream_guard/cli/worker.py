@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from stream_guard.cli.assembly import lateness_of, make_decoder, open_sink
+from stream_guard.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.cli.run import LogFormat, say_counts
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters

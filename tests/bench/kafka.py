@@ -102,7 +102,7 @@ async def poll(address: str, topics: list[str], clock: Clock) -> None:
 
 async def work(address: str, topics: list[str], clock: Clock) -> None:
     """Judge everything with one worker."""
-    from stream_guard.cli.assembly import make_decoder, open_sink
+    from stream_guard.assembly import make_decoder, open_sink
     from stream_guard.counts import Counts
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
@@ -136,7 +136,7 @@ async def work(address: str, topics: list[str], clock: Clock) -> None:
 
 async def embed(address: str, topics: list[str], clock: Clock) -> None:
     """Judge everything with the embedded runner, with a checkpoint."""
-    from stream_guard.cli.assembly import RunOptions, assemble
+    from stream_guard.assembly import RunOptions, assemble
     from stream_guard.registry import build_registry
     from stream_guard.settings import load_settings
 

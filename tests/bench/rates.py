@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.cli.assembly import RunOptions, assemble
+from stream_guard.assembly import RunOptions, assemble
 from stream_guard.model import Event
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import Decode, Settings

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from stream_guard.assembly import lateness_of
 from stream_guard.cli.app import app
-from stream_guard.cli.assembly import lateness_of
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy

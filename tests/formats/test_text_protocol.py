@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.assembly import make_decoder
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event, ToolResult
 from stream_guard.ports import Record

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.assembly import make_decoder
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.ports import Record

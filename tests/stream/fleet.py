@@ -123,12 +123,12 @@ class Fleet:
             for offset in decode_progress(row).applied.values()
         )
 
-    def wait_for(self, records: int) -> None:
+    def wait_for(self, records: int, patience: float = PATIENCE) -> None:
         """Wait until that many records have been judged; AssertionError when nothing more happens."""
-        end, before = time.monotonic() + PATIENCE, -1
+        end, before = time.monotonic() + patience, -1
         while (done := self.progress()) < records:
             if done > before:
-                end, before = time.monotonic() + PATIENCE, done
+                end, before = time.monotonic() + patience, done
             self._look_after_workers()
             logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{done} of {records} records were judged\n{logs}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.cli.assembly import make_decoder
+from stream_guard.assembly import make_decoder
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events

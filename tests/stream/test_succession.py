@@ -57,7 +57,7 @@ def test_a_partition_with_100_000_live_sessions_is_taken_over_and_every_one_is_r
         fleet.cluster.fill(fleet.events, after)
         began = time.monotonic()
         fleet.start("successor", worker__poll_records="2000")
-        fleet.wait_for(len(before) + 1)
+        fleet.wait_for(len(before) + 1, patience=600.0)
         seconds = time.monotonic() - began
         record_property("seconds to take over", round(seconds, 1))
         print(f"{CROWD} live sessions were taken over in {seconds:.1f} s, the start of the process included")
