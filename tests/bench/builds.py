@@ -39,7 +39,7 @@ class Build:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise AssertionError(f'the process that was asked for "{name}" has ended')
+            raise AssertionError(f'asked for "{name}", the process ended; is its build out of date? `make compiled`')
         return json.loads(answer)
 
     def close(self) -> None:

@@ -113,9 +113,9 @@ def site() -> Path:
     return ROOT / ".cache" / "compiled" / "site"
 
 
-def run_compiled(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python where the compiled build comes before the sources, also in the processes that it starts."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
+def run_first(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where a folder comes before all others, also in the processes that it starts."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(path), str(ROOT)))}
     command = [sys.executable, "-P", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
 
@@ -123,7 +123,7 @@ def run_compiled(site: Path, *arguments: str) -> subprocess.CompletedProcess[str
 @pytest.mark.slow
 def test_every_listed_module_comes_out_compiled_and_the_others_as_they_were(site: Path) -> None:
     listed = ", ".join(map(repr, NAMES))
-    done = run_compiled(site, "-c", f"import importlib as i\nfor n in [{listed}]: print(i.import_module(n).__file__)")
+    done = run_first(site, "-c", f"import importlib as i\nfor n in [{listed}]: print(i.import_module(n).__file__)")
     assert done.returncode == 0, done.stderr
     files = [Path(line) for line in done.stdout.split()]
     assert [file.suffix for file in files] == [".so"] * len(NAMES)
@@ -131,8 +131,46 @@ def test_every_listed_module_comes_out_compiled_and_the_others_as_they_were(site
     assert len(list(site.rglob("*.so"))) == len(NAMES) + 1  # and the library that they share
 
 
+# Sample sessions, cut in two; the second half is judged with what was stored after the first.
+HALVES = """
+import sys
+import msgspec
+from stream_guard.demo.sessions import sample_events
+from stream_guard.inline import Guard
+from stream_guard.model import Event
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.sessions.stores import CheckpointStore
+from pathlib import Path
+events = [msgspec.convert(event, Event) for event in sample_events(40)]
+events.sort(key=lambda event: event.time)  # at the cut, many sessions are under way
+half = len(events) // 2
+guard = Guard(load_policy(Path(sys.argv[1]), build_registry()), store=CheckpointStore(Path(sys.argv[2])))
+for event in events[:half] if sys.argv[3] == "first" else events[half:]:
+    for finding in guard.observe(event):
+        print(finding.alert_id)
+guard.commit()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["plain first", "compiled first"])
+def test_a_state_that_one_build_stored_the_other_reads(order: str, site: Path, tmp_path: Path) -> None:
+    policy = str(ROOT / "stream_guard" / "demo" / "policy.yaml")
+
+    def judge(path: Path, store: str, half: str) -> list[str]:
+        done = run_first(path, "-c", HALVES, policy, str(tmp_path / store), half)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    first, second = (ROOT, site) if order == "plain first" else (site, ROOT)
+    wanted = [judge(ROOT, "one.db", half) for half in ("first", "second")]
+    assert [judge(first, "both.db", "first"), judge(second, "both.db", "second")] == wanted
+    assert all(wanted)
+
+
 @pytest.mark.slow
 def test_the_compiled_build_judges_as_the_plain_one(site: Path) -> None:
     options = ("-q", "-p", "no:cacheprovider", "-o", f"pythonpath={site} {ROOT}", "-m", "not slow and not kafka")
-    done = run_compiled(site, "-m", "pytest", *options, *RUN_AGAIN)
+    done = run_first(site, "-m", "pytest", *options, *RUN_AGAIN)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
