@@ -78,11 +78,11 @@ def error_finding(bound: Bound, error: Exception, event: Event | None, cell: Cel
 
 def digest(*parts: str) -> str:
     """Return the id of a finding: equal parts, equal id, on every machine and in every replay."""
-    hashed = blake2b(digest_size=16)
+    pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        hashed.update(len(data).to_bytes(4, "big") + data)
-    return hashed.hexdigest()
+        pieces += (len(data).to_bytes(4, "big"), data)
+    return blake2b(b"".join(pieces), digest_size=16).hexdigest()
 
 
 def _part(bound: Bound, address: Address, cell: Cell) -> str:

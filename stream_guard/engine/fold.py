@@ -305,6 +305,8 @@ class Engine:
             self._forget_part(cell)
 
     def _ending(self, bound: Bound, cell: Cell) -> list[Address]:
+        if bound.gate is not None and bound.key is None:
+            return [bound.number] if bound.number in cell.judged else []
         if bound.gate is not None:
             return [address for address in cell.judged if _number(address) == bound.number]
         if bound.key is not None:
