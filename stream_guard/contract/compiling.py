@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
+import msgspec
 from pydantic import ValidationError
 
 from stream_guard.conditions import Condition
@@ -17,10 +19,9 @@ from stream_guard.contract.patterns import any_of, python_pattern
 from stream_guard.contract.types import TYPES
 from stream_guard.measures import SIMILARITIES
 from stream_guard.model import Json
-from stream_guard.policy.agents import Agents
-from stream_guard.policy.digest import version_of
+from stream_guard.policy.digest import LENGTH
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import DEFAULT_IDLE, Policy, RuleSpec
+from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.registry import Registry
 
 THRESHOLD: Final = 0.75  # of similarity and behavior_unchanged, where the contract names none
@@ -70,9 +71,13 @@ def _policy(contract: Contract, forms: list[RuleForm], registry: Registry) -> Po
         except (KeyError, ValidationError):
             pass  # whoever reads files also says what is wrong and what to do about it
         else:
-            version = version_of(specs, DEFAULT_IDLE, 0.0, {}, Agents())
-            return Policy(rules=tuple(specs), version=version, file=file)
+            return Policy(rules=tuple(specs), version=_version(forms), file=file)
     return load_policy(json.dumps({"rules": forms}), registry, file=file)
+
+
+def _version(forms: list[RuleForm]) -> str:
+    """Return a digest of the rules; they are always spelt in one way here, so nothing has to be evened out first."""
+    return sha256(msgspec.json.encode(forms)).hexdigest()[:LENGTH]
 
 
 def _spec(form: RuleForm, registry: Registry) -> RuleSpec:

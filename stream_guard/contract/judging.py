@@ -56,10 +56,11 @@ class Judge:
 
     def cell(self, invariant: Invariant, weather: Weather, sessions: list[Recorded]) -> Cell:
         """Return the cell of an invariant in a scenario; ``sessions`` are those that were recorded for both."""
-        asked = [one for one in sessions if weather.holds(invariant.when, one)]
+        when = invariant.when
+        asked = sessions if when == "always" else [one for one in sessions if weather.holds(when, one)]
         if why := self._not_applicable(invariant, weather, sessions, asked):
             return self._cell(invariant, weather, State.NOT_APPLICABLE, _Said(State.PASS, why), 0)
-        stormy = [one for one in asked if not weather.is_known_calm(invariant.when, one)]
+        stormy = asked if when == "always" else [one for one in asked if not weather.is_known_calm(when, one)]
         if asked and not stormy:
             said_of_none = _Said(State.PASS, _NEVER_CAME, asked[0], _answer_id(asked[0]))
             return self._cell(invariant, weather, State.NOT_EXERCISED, said_of_none, 0)
@@ -69,7 +70,7 @@ class Judge:
             for one in said:
                 if one.outcome is outcome:
                     return self._cell(invariant, weather, outcome, one, len(stormy))
-        if weather.exercised(invariant.when) == "no":
+        if weather.exercised(when) == "no":
             held = said[0]._replace(reason=f"it held, but {_NEVER_CAME}")
             return self._cell(invariant, weather, State.NOT_EXERCISED, held, len(stormy))
         return self._cell(invariant, weather, State.PASS, said[0], len(stormy))
@@ -87,8 +88,11 @@ class Judge:
 
     def _missing(self, invariant: Invariant, sessions: list[Recorded]) -> list[_Said]:
         """What was to be asked and was not recorded."""
+        prompts = self._contract.prompts(invariant)
+        if sessions and len(prompts) < 2:
+            return []  # they were recorded for the invariant, so it is the one that they were asked
         recorded = {session.labels.prompt for session in sessions}
-        missing = [prompt for prompt in self._contract.prompts(invariant) if prompt not in recorded]
+        missing = [prompt for prompt in prompts if prompt not in recorded]
         if missing:
             return [_Said(State.INCONCLUSIVE, f"no session was recorded for the prompt {show(missing[0])}")]
         return [] if sessions else [_Said(State.INCONCLUSIVE, "no session was recorded for it")]
