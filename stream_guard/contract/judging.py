@@ -168,10 +168,20 @@ def _why(invariant: Invariant, finding: Finding) -> str:
         return f"{show(finding.evidence.get('found', ''))} occurs in the answer"
     if finding.kind == "must_match_text" and invariant.type in TYPES:
         if invariant.type == "regex":
-            return f"nothing in the answer matches {show(invariant.pattern)}"
+            return _unmatched(str(invariant.pattern))
         texts = [invariant.value] if invariant.value is not None else invariant.values or invariant.patterns or []
-        return f"the answer has {'no' if len(texts) == 1 else 'none of'} {listed(map(str, texts), 'or')}"
+        return _lacking(tuple(map(str, texts)))
     return finding.detail
+
+
+@lru_cache(maxsize=1024)
+def _unmatched(pattern: str) -> str:
+    return f"nothing in the answer matches {show(pattern)}"
+
+
+@lru_cache(maxsize=1024)
+def _lacking(texts: tuple[str, ...]) -> str:
+    return f"the answer has {'no' if len(texts) == 1 else 'none of'} {listed(texts, 'or')}"
 
 
 def _answer_id(session: Recorded) -> str:
