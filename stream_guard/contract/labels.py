@@ -21,9 +21,10 @@ event that carries the text: a user message, a tool result or a model's turn. An
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
 
 from stream_guard.contract.forms import ContextAttack, LlmFault, Scenario, ToolFault
 from stream_guard.model import Event, ToolResult, UserMessage
@@ -46,8 +47,7 @@ SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 Fault: TypeAlias = ToolFault | LlmFault | ContextAttack
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FaultMet:
+class FaultMet(NamedTuple):
     """One fault of a scenario: its sort, its number in the list (from 0), and its mode or type."""
 
     sort: Sort
@@ -87,8 +87,7 @@ def read_faults(value: str) -> frozenset[FaultMet]:
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLabels:
+class SessionLabels(msgspec.Struct, frozen=True):
     """What the labels of one recorded session say."""
 
     scenario: str

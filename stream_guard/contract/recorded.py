@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from stream_guard.contract.labels import (
@@ -23,8 +23,7 @@ from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
 _ROLES: Final = frozenset((ANSWER, MODEL))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """One recorded session: a prompt under a scenario, and all that came of it."""
 
     session_id: str
