@@ -25,6 +25,7 @@ class WorkerApp(faust.App):
 
     stages: Stages
     claim: Callable[[Iterable[int]], Awaitable[None]]  # given by the table's rows
+    put_back: Callable[[Iterable[Any]], None]  # likewise
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.fence = Fence()
@@ -38,7 +39,7 @@ class WorkerApp(faust.App):
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
         consumer.judge, consumer.limit = self.stages, self.limit
-        consumer.fence, consumer.claim = self.fence, self.claim
+        consumer.fence, consumer.claim, consumer.put_back = self.fence, self.claim, self.put_back
         return consumer
 
     @property
@@ -109,7 +110,7 @@ class TableRows:
         self._table: Any = app.tables[TABLE]  # its interface leaves out what is needed here
         self._producer = producer
         self._fence = app.fence
-        app.claim = self.claim
+        app.claim, app.put_back = self.claim, self.put_back
 
     async def claim(self, partitions: Iterable[int]) -> None:
         """Become the owner of partitions whose rows have been recovered; no row of another counts from here on.
@@ -132,15 +133,23 @@ class TableRows:
     async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
         """Send the rows in their order, wait for all acknowledgements, then show them."""
         await asyncio.gather(*(self._send(partition, listed) for partition, listed in changes.items()))
-        store = self._table.data
         for partition, listed in changes.items():
             for key, value in listed:
-                if value is None:
-                    store.data.pop(key, None)
-                    store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust looks for rows that left
-                else:
-                    store.data[key] = value
-                    store._key_partition[key] = partition  # noqa: SLF001  # as above
+                self._show(partition, key, value)
+
+    def put_back(self, records: Iterable[Any]) -> None:
+        """Show rows that were read from the changelog, in their order."""
+        for record in records:
+            self._show(record.partition, record.key, record.value)
+
+    def _show(self, partition: int, key: bytes, value: bytes | None) -> None:
+        store = self._table.data
+        if value is None:
+            store.data.pop(key, None)
+            store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust looks for rows that left
+        else:
+            store.data[key] = value
+            store._key_partition[key] = partition  # noqa: SLF001  # as above
 
     async def _send(self, partition: int, changes: Sequence[Change]) -> None:
         """Write a partition's rows; the next lot goes out when the one before is safe, for the last row proves all.
