@@ -34,8 +34,7 @@ class Open(msgspec.Struct, array_like=True, gc=False):
         if tool != self.tool:
             return False
         if self.digest == 0:
-            # The quick comparison first; it takes true for 1, which JSON does not.
-            return bool(args == self.args) and json_equal(args, self.args)
+            return json_equal(args, self.args)  # not `==`: that takes true for 1, and gives up on deep nesting
         return self.digest == args_digest(args)
 
 

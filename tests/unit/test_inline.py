@@ -82,3 +82,17 @@ def test_a_gate_that_cannot_judge_is_open_or_closed_as_the_rule_says(on_error: s
     policy = Policy(rules=(rule_spec(Broken, {}, then=Action.BLOCK, on_error=on_error),), version="v1")
     watched = Guard(policy)
     assert [watched.check(call("x", str(number))).action for number in range(3)] == [action] * 3
+
+
+def test_arguments_nested_without_end_are_judged_and_known_again() -> None:
+    def deep() -> sg.Json:
+        args: sg.Json = {}
+        for _ in range(5000):
+            args = {"inner": args}
+        return args
+
+    watched = guard()
+    for tool, action in (("drop", Action.BLOCK), ("drop", Action.BLOCK), ("read", Action.ALLOW)):
+        attempt = sg.ToolCall(session_id="s", tool=tool, call_id="c1", args=deep())
+        assert watched.check(attempt).action is action
+    assert watched.counts.merged_calls == 1
