@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS:
             del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape halves of characters in what a test wrote: its report passes from process to process as UTF-8."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode("utf-8")) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(scope="session")
