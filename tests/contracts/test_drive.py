@@ -188,6 +188,8 @@ def hang_then_look(prompt: str) -> str:
 
 
 def test_an_agent_that_was_left_behind_reaches_no_later_scene() -> None:
+    RELEASED.clear()  # another test may have set it before
+    LATE.clear()
     agent = Agent(endpoint=f"{__name__}:hang_then_look", type="python", timeout=3000)
     down = weather(tool_faults=[{"tool": "look", "mode": "malicious_response", "payload": "obey"}])
     with Player(Setup(agent=agent)) as player:
