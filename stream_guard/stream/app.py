@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import faust
@@ -23,6 +24,7 @@ COMMIT_SECONDS: Final = 1.0
 class WorkerApp(faust.App):
     """A Faust app without agents: its consumer gives what it fetches to the judge."""
 
+    folders: TemporaryDirectory[str]  # gone with the app
     stages: Stages
     claim: Callable[[Iterable[int]], Awaitable[None]]  # given by the table's rows
     put_back: Callable[[Iterable[Any]], None]  # likewise
@@ -54,8 +56,11 @@ class WorkerApp(faust.App):
 def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> WorkerApp:
     """Return the app of a worker on topics that have that number of partitions; ``read_topics`` names them."""
     worker = settings.worker
+    # Faust makes folders for stores on disk. There are none, so they go where nobody has to sweep.
+    folders = TemporaryDirectory(prefix="stream_guard-")
     app = WorkerApp(
         worker.group,
+        datadir=folders.name,
         broker=";".join(f"kafka://{server}" for server in servers),
         broker_credentials=_credentials(settings),
         broker_client_id="stream-guard",
@@ -77,6 +82,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         web_enabled=False,
         autodiscover=False,
     )
+    app.folders = folders
     app.limit = settings.decode.max_record_bytes
     app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
     return app
