@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +20,14 @@ def require(part: object, reason: str) -> None:
         return
     if os.environ.get(REQUIRE_ALL, "") not in ("", "0"):
         pytest.fail(f"{reason} ({REQUIRE_ALL} is set, so this is a failure)")
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def import_part(name: str) -> Any:
+    """Return a package that only some tests need; without it they are skipped, or fail where all is required."""
+    found = find_spec(name.partition(".")[0])
+    require(found, f"the package {name} is not installed (`make setup` installs it)")
+    return import_module(name)
 
 
 def find_promtool(root: Path) -> str:

@@ -19,6 +19,7 @@ from stream_guard.contract.drive import Player
 from stream_guard.model import Event, Turn
 from tests.contracts.scenes import answer_of, met, play, scene, weather
 from tests.contracts.servers import Market, market, proxied
+from tests.parts import import_part
 
 TEXT = " ".join(f"w{number}" for number in range(1, 21))
 CALL = Wanted(id="call_7", name="pay", arguments='{"name": "x"}')
@@ -224,7 +225,7 @@ def test_the_sample_agent_over_http_meets_faults_of_its_model() -> None:
 
 
 def test_the_client_that_agents_use_reads_every_answer_of_the_proxy(player: Player) -> None:
-    openai = pytest.importorskip("openai", reason="the client of OpenAI is not installed")
+    openai = import_part("openai")
     chat: Any = [{"role": "user", "content": "hello"}]
     with openai.OpenAI(base_url=f"{player.url}/v1", api_key="none", max_retries=0) as client:
         for fault, text in (([], TEXT), ([{"mode": "truncated_response", "max_tokens": 2}], "w1 w2")):

@@ -12,14 +12,14 @@ from stream_guard.history import audit
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call
 from tests.history.postgres import Server, find_programs, running
-from tests.parts import require
+from tests.parts import import_part, require
 
 TABLES = "sg_history, sg_audit, sg_reviews, sg_incidents, sg_timeline, sg_rulings, sg_ended"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    pytest.importorskip("psycopg")
+    import_part("psycopg")
     programs = find_programs()
     require(programs, "Postgres is not installed (Debian: apt-get install postgresql)")
     assert programs is not None

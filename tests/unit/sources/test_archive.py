@@ -15,6 +15,7 @@ from stream_guard.ports import Record
 from stream_guard.settings import Decode
 from stream_guard.sources import open_source
 from stream_guard.sources.archive import SUFFIXES
+from tests.parts import import_part
 
 ROWS = [{"kind": "tool_call", "session_id": f"s{n % 3}", "event_id": f"e{n}", "tool": "pay"} for n in range(600)]
 
@@ -32,20 +33,20 @@ def write_gzip(path: Path, rows: Sequence[Any]) -> None:
 
 
 def write_zstandard(path: Path, rows: Sequence[Any]) -> None:
-    pack = pytest.importorskip("zstandard").ZstdCompressor().compress
+    pack = import_part("zstandard").ZstdCompressor().compress
     half = len(rows) // 2  # two frames, as appending makes them
     path.write_bytes(pack(as_lines(rows[:half])) + pack(as_lines(rows[half:])))
 
 
 def write_avro(path: Path, rows: Sequence[Any]) -> None:
-    fastavro = pytest.importorskip("fastavro")
+    fastavro = import_part("fastavro")
     fields = [{"name": name, "type": ["null", "string", "bytes"]} for name in rows[0]]
     with path.open("wb") as file:
         fastavro.writer(file, {"type": "record", "name": "event", "fields": fields}, rows)
 
 
 def write_parquet(path: Path, rows: Sequence[Any]) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pyarrow, parquet = import_part("pyarrow"), import_part("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path, row_group_size=100)
 
 
