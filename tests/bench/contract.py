@@ -24,7 +24,6 @@ import socket
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +36,7 @@ from stream_guard.contract.recording import decode_events
 from stream_guard.contract.scoring import score
 from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
+from tests.bench.environments import python_with
 
 VERSION = "2.0.0"  # the one whose behaviour was measured; Apache-2.0
 SIZES = {100: 10, 1_600: 40}  # cells, and invariants as well as scenarios
@@ -82,7 +82,7 @@ _FAULTS: list[list[dict[str, Any]]] = [
 
 def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     """Return cells per second of both engines, and how many times more ours are, or why that is not known."""
-    python = _installed(cache)
+    python = _their_python(cache)
     if python is None:
         return {"missing": f"flakestorm {VERSION} cannot be installed here"}
     results = _in_process(python, cache, registry)
@@ -217,26 +217,14 @@ def _free_port() -> int:
         return port
 
 
-def _installed(cache: Path) -> Path | None:
-    folder = cache / "venv"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-    probe = subprocess.run([python, "-c", "import flakestorm.contracts.engine"], check=False, capture_output=True)
-    if probe.returncode == 0:
-        return python
-    install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"flakestorm=={VERSION}"]
-    done = subprocess.run(install, check=False, capture_output=True)
-    if done.returncode:
-        print(done.stderr.decode(errors="replace")[-500:], file=sys.stderr)
-        return None
-    return python
+def _their_python(cache: Path) -> Path | None:
+    return python_with("flakestorm", VERSION, "flakestorm.contracts.engine", cache)
 
 
 def main() -> int:
     """Measure in process and print a table."""
     cache = Path(__file__).parents[2] / ".cache" / "bench-flakestorm"
-    python = _installed(cache)
+    python = _their_python(cache)
     if python is None:
         return 1
     for name, row in _in_process(python, cache, build_registry()).items():

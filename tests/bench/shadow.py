@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-import venv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stream_guard.batch import evaluate
 from stream_guard.model import Turn
 from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
+from tests.bench.environments import python_with
 from tests.bench.measure import best_of
 
 VERSION = "3.2.5"  # the one whose behaviour was measured
@@ -53,7 +54,7 @@ _RULES: list[dict[str, Any]] = [
 
 def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     """Return how many times longer Shadow takes, for traces of several lengths, or why that is not known."""
-    python = _installed(cache)
+    python = python_with("shadow-diff", VERSION, "shadow.hierarchical", cache)
     if python is None:
         return {"missing": f"shadow-diff {VERSION} cannot be installed here"}
     cache.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     arguments = [str(python), "-c", _THEIRS, str(policy_file), *map(str, files.values())]
     theirs = json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
     policy = load_policy(policy_file, registry)
-    ours = best_of({str(turns): lambda turns=turns: evaluate(_turns(turns), policy) for turns in TURNS}, rounds=3)  # type: ignore[misc]
+    ours = best_of({str(turns): partial(_evaluate, turns, policy) for turns in TURNS}, rounds=3)
     return {
         str(turns): {
             "shadow_s": theirs[str(file)],
@@ -77,20 +78,8 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     }
 
 
-def _installed(cache: Path) -> Path | None:
-    folder = cache / "venv"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-    probe = subprocess.run([python, "-c", "import shadow.hierarchical"], check=False, capture_output=True)
-    if probe.returncode == 0:
-        return python
-    install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"shadow-diff=={VERSION}"]
-    done = subprocess.run(install, check=False, capture_output=True)
-    if done.returncode:
-        print(done.stderr.decode(errors="replace")[-500:], file=sys.stderr)
-        return None
-    return python
+def _evaluate(turns: int, policy: Policy) -> None:
+    evaluate(_turns(turns), policy)
 
 
 def _pair(number: int) -> tuple[dict[str, Any], dict[str, Any]]:
