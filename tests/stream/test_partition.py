@@ -11,11 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_guard.assembly import make_decoder
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
-from stream_guard.engine import Engine
 from stream_guard.errors import StoreError
 from stream_guard.model import Finding
 from stream_guard.policy.load import load_policy
@@ -23,13 +19,11 @@ from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.sessions.stored import Row as StoredSession
-from stream_guard.settings import Sessions, Settings
 from stream_guard.stream.partition import Partition
 from stream_guard.stream.rows import decode_session, progress_key, session_prefix
-from stream_guard.stream.store import Change, PartitionStore
+from tests.stream.partitions import Rows, judge_with_crashes, open_partition, write
 
 TOPIC = "events"
-Rows = dict[bytes, bytes]
 
 
 @pytest.fixture
@@ -49,20 +43,8 @@ def records(sessions: int) -> list[Record]:
     return found
 
 
-def open_partition(rows: Rows, policy: Policy, now: float = 0.0) -> Partition:
-    counts = Counts()
-    decoder = make_decoder("native", build_registry(), Settings())
-    letters = DeadLetters(None, counts, format_name="native")
-    engine = Engine(policy, counts, mode="stream")
-    return Partition(PartitionStore(0, rows), engine, decoder, letters, Sessions(), now=lambda: now)
-
-
-def write(rows: Rows, changes: list[Change]) -> None:
-    for key, value in changes:
-        if value is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = value
+def reopen(rows: Rows, policy: Policy, now: float = 0.0) -> Partition:
+    return open_partition(rows, policy, "native", now=lambda: now)
 
 
 def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
@@ -79,7 +61,7 @@ def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
 
 
 def judge(rows: Rows, policy: Policy, given: list[Record], size: int = 50) -> set[str]:
-    partition, found = open_partition(rows, policy), list[Finding]()
+    partition, found = reopen(rows, policy), list[Finding]()
     for start in range(0, len(given), size):
         partition.fold(TOPIC, given[start : start + size], found)
         write(rows, partition.seal())
@@ -94,20 +76,7 @@ def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undistur
     whole: Rows = {}
     wanted = judge(whole, loaded, given)
     rows: Rows = {}
-    found: list[Finding] = []
-    settled = crashes = 0
-    while settled < len(given):
-        partition, at = open_partition(rows, loaded), dice.randint(max(0, settled - 30), settled)
-        while at < len(given):
-            batch = given[at : at + dice.randint(1, 60)]
-            partition.fold(TOPIC, batch, found)
-            changes = partition.seal()
-            if crashes < 30 and dice.random() < 0.4:
-                write(rows, changes[: dice.randint(0, len(changes))])
-                crashes += 1
-                break
-            write(rows, changes)
-            at = settled = batch[-1].position + 1
+    found, crashes = judge_with_crashes(lambda: reopen(rows, loaded), rows, given, dice, batch=60, back=30)
     assert crashes > 5
     assert {finding.alert_id for finding in found} == wanted
     assert states(rows) == states(whole)
@@ -117,7 +86,7 @@ def test_ended_sessions_leave_nothing_behind_once_their_partition_has_passed_the
     rows: Rows = {}
     given = records(30)
     judge(rows, loaded, given)
-    partition, none = open_partition(rows, loaded), list[Finding]()
+    partition, none = reopen(rows, loaded), list[Finding]()
     for _ in range(2):
         partition.fold(TOPIC, [], none)
         write(rows, partition.seal())
@@ -137,9 +106,9 @@ def test_a_silent_partition_ages_by_the_wall_clock_also_over_a_restart(loaded: P
     rows: Rows = {}
     judge(rows, loaded, records(20))
     assert states(rows)
-    later, found = open_partition(rows, loaded, now=1.0), list[Finding]()
+    later, found = reopen(rows, loaded, now=1.0), list[Finding]()
     assert later.tick(0.0, found) is False
-    much_later = open_partition(rows, loaded, now=7_200.0)
+    much_later = reopen(rows, loaded, now=7_200.0)
     assert much_later.tick(0.0, found) is True
     write(rows, much_later.seal())
     assert states(rows) == {}
@@ -147,11 +116,11 @@ def test_a_silent_partition_ages_by_the_wall_clock_also_over_a_restart(loaded: P
 
 def test_the_next_offset_is_known_after_a_restart(loaded: Policy) -> None:
     rows: Rows = {}
-    assert open_partition(rows, loaded).next_offset(TOPIC) is None
+    assert reopen(rows, loaded).next_offset(TOPIC) is None
     judge(rows, loaded, records(5))
-    assert open_partition(rows, loaded).next_offset(TOPIC) == len(records(5))
+    assert reopen(rows, loaded).next_offset(TOPIC) == len(records(5))
 
 
 def test_rows_of_another_version_are_refused_and_not_forgotten(loaded: Policy) -> None:
     with pytest.raises(StoreError, match="another version"):
-        open_partition({progress_key(0): b"\x91\x02"}, loaded)
+        reopen({progress_key(0): b"\x91\x02"}, loaded)

@@ -8,23 +8,17 @@ from typing import Any
 
 import pytest
 
-from stream_guard.assembly import make_decoder
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
-from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.settings import Sessions, Settings
 from stream_guard.stream.partition import Partition
-from stream_guard.stream.store import PartitionStore
 from tests.formats.telemetry import TRACE, otlp, wrap
 from tests.formats.test_stitching import NAME, POLICY, spans_of_the_corpus
+from tests.stream.partitions import Rows, judge_with_crashes, open_partition, write
 
 TOPIC = "spans"
-Rows = dict[bytes, bytes]
 
 
 @pytest.fixture
@@ -46,41 +40,17 @@ def records(traces: int) -> list[Record]:
     return [Record(value, f"{TOPIC}/0", offset) for offset, value in enumerate(values)]
 
 
-def open_partition(rows: Rows, policy: Policy, now: list[float]) -> Partition:
-    counts = Counts()
-    decoder = make_decoder("otlp-json", build_registry(), Settings())
-    letters = DeadLetters(None, counts, format_name="otlp-json")
-    engine = Engine(policy, counts, mode="stream")
-    return Partition(PartitionStore(0, rows), engine, decoder, letters, Sessions(), now=lambda: now[0])
-
-
-def write(rows: Rows, changes: list[tuple[bytes, bytes | None]]) -> None:
-    for key, value in changes:
-        if value is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = value
+def reopen(rows: Rows, policy: Policy, now: list[float]) -> Partition:
+    return open_partition(rows, policy, "otlp-json", now=lambda: now[0])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_crashes_between_any_two_rows_leave_the_alerts_of_sessions_that_are_named_last(
     policy: Policy, seed: int
 ) -> None:
-    given, dice, found = records(12), random.Random(seed), list[Finding]()
+    given, dice = records(12), random.Random(seed)
     rows: Rows = {}
-    settled = crashes = 0
-    while settled < len(given):
-        partition, at = open_partition(rows, policy, [0.0]), dice.randint(max(0, settled - 20), settled)
-        while at < len(given):
-            batch = given[at : at + dice.randint(1, 20)]
-            partition.fold(TOPIC, batch, found)
-            changes = partition.seal()
-            if crashes < 30 and dice.random() < 0.4:
-                write(rows, changes[: dice.randint(0, len(changes))])
-                crashes += 1
-                break
-            write(rows, changes)
-            at = settled = batch[-1].position + 1
+    found, crashes = judge_with_crashes(lambda: reopen(rows, policy, [0.0]), rows, given, dice, batch=20, back=20)
     assert crashes > 3
     sessions = {f"order-{number}" for number in range(12)}
     assert {(one.rule_id, one.session_id) for one in found} == {
@@ -92,7 +62,7 @@ def test_crashes_between_any_two_rows_leave_the_alerts_of_sessions_that_are_name
 def test_spans_that_nobody_names_are_judged_when_the_partition_has_been_silent_long_enough(policy: Policy) -> None:
     rows: Rows = {}
     now, found = [0.0], list[Finding]()
-    partition = open_partition(rows, policy, now)
+    partition = reopen(rows, policy, now)
     values = [otlp([span])[0] for span in spans_of_the_corpus(named=False)[:-1]]
     partition.fold(TOPIC, [Record(value, f"{TOPIC}/0", n) for n, value in enumerate(values)], found)
     write(rows, partition.seal())
