@@ -64,9 +64,10 @@ class Browser:
         return [json.dumps(one) for one in self.heard if one.get("method") in names]
 
     def requests(self) -> list[str]:
-        """Return the addresses that were asked for since the page was opened."""
+        """Return the addresses that were asked for since the page was opened, its own first; not what is inside it."""
         sent = [one for one in self.heard if one.get("method") == "Network.requestWillBeSent"]
-        return [one["params"]["request"]["url"] for one in sent]
+        addresses = [one["params"]["request"]["url"] for one in sent]
+        return [address for address in addresses if not address.startswith("data:")]
 
     def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + 60
