@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 
 from stream_guard.cli.progress import extent_of
-from stream_guard.errors import SettingsError, SourceError
-from stream_guard.ports import Record, Source
+from stream_guard.errors import SourceError
 from stream_guard.settings import Decode, Kafka, load_settings
 from stream_guard.sources import is_endless, open_source
 from stream_guard.sources import kafka as source_module
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
-from tests.kafka.configuration import PASSWORD, USER
+from tests.kafka.reading import numbers, opened, read, take
 
-pytestmark = [pytest.mark.kafka, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
-
-
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask sooner than in earnest: what is waited for here is there, or never will be."""
-    monkeypatch.setattr("stream_guard.kafka.client.ATTEMPT", 1.2)
-    monkeypatch.setattr(source_module, "QUIET", 0.5)
-
-
-@contextmanager
-def opened(target: str, **options: Any) -> Iterator[Source]:
-    source = open_source(target, **options)
-    try:
-        yield source
-    finally:
-        source.close()
-
-
-def read(target: str, **options: Any) -> list[Record]:
-    with opened(target, **options) as source:
-        return [record for record in source if record is not None]
-
-
-def numbers(records: Iterable[Record]) -> list[int]:
-    return [int(record.value) for record in records]
-
-
-def take(source: Source, count: int) -> list[Record]:
-    """The next records of a source that is followed; what comes is waited for."""
-    found: list[Record] = []
-    for record in source:
-        if record is not None:
-            found.append(record)
-        if len(found) == count:
-            return found
-    raise AssertionError("the source ended")
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.usefixtures("hurried_source"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 def test_a_record_comes_with_its_key_its_headers_its_time_and_its_place(cluster: Cluster) -> None:
@@ -321,105 +284,3 @@ def test_the_extent_of_a_range_is_known_before_it_is_read(cluster: Cluster) -> N
     cluster.fill(topic, [Row(b"%d" % number) for number in range(100)])
     extent = extent_of(cluster.url(topic, query="from=20&to=70"), load_settings())
     assert (extent.total, extent.done({f"{topic}/0": 45})) == (50, 25)
-
-
-def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, Kafka]:
-    """The address and the settings for a listener, right in every way that is not changed."""
-    files = broker.certificates
-    assert files is not None
-    known: dict[str, Any] = {"security_protocol": listener, "patience": 5.0}
-    if listener.startswith("SASL"):
-        known |= {"sasl_username": USER, "sasl_password": PASSWORD}
-    if listener.endswith("SSL"):
-        known |= {"ssl_ca_file": files.authority}
-    if listener == "SSL":
-        known |= {"ssl_certificate_file": files.client, "ssl_key_file": files.client_key}
-    return broker.address(listener), Kafka.model_validate(known | changes)
-
-
-WAYS = [
-    ("SSL", "PLAIN"),
-    *((listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in ("PLAIN", "SCRAM-SHA-256")),
-    ("SASL_SSL", "SCRAM-SHA-512"),
-]
-
-
-@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_every_way_of_being_let_in_works(secure_broker: Broker, listener: str, mechanism: str) -> None:
-    cluster = Cluster(secure_broker.address())
-    topic = cluster.create()
-    cluster.fill(topic, [Row(b"1"), Row(b"2")])
-    address, kafka = secured(secure_broker, listener, sasl_mechanism=mechanism)
-    assert numbers(read(f"kafka://{address}/{topic}", kafka=kafka)) == [1, 2]
-
-
-@pytest.mark.usefixtures("leaky_client")
-@pytest.mark.parametrize(("listener", "mechanism"), WAYS[1:])
-def test_a_wrong_password_is_said_and_not_shown(secure_broker: Broker, listener: str, mechanism: str) -> None:
-    address, kafka = secured(secure_broker, listener, sasl_mechanism=mechanism, sasl_password="not-the-word")
-    with pytest.raises(SourceError, match=f"refused the login of 'guard' by {mechanism}") as refused:
-        open_source(f"kafka://{address}/t", kafka=kafka)
-    assert "not-the-word" not in str(refused.value) + repr(kafka)
-
-
-@pytest.mark.usefixtures("leaky_client")
-@pytest.mark.parametrize(
-    ("asked", "settings", "reason"),
-    [
-        ("SSL", {"security_protocol": "PLAINTEXT"}, "does not speak PLAINTEXT on this port"),
-        ("SASL_PLAINTEXT", {"security_protocol": "PLAINTEXT"}, "does not speak PLAINTEXT on this port"),
-        ("PLAINTEXT", {"security_protocol": "SSL"}, "no encrypted connection.*whether this port speaks SSL"),
-        ("SASL_SSL", {"ssl_ca_file": None}, "certificate verify failed.*check kafka.ssl_ca_file"),
-        ("SSL", {"ssl_certificate_file": None}, "no encrypted connection.*check kafka.ssl_ca_file"),
-    ],
-)
-def test_a_port_that_speaks_another_language_is_said(
-    secure_broker: Broker, asked: str, settings: dict[str, Any], reason: str
-) -> None:
-    address, kafka = secured(secure_broker, asked, **settings)
-    with pytest.raises(SourceError, match=reason):
-        open_source(f"kafka://{address}/t", kafka=kafka)
-
-
-@pytest.mark.usefixtures("leaky_client")
-def test_a_name_that_the_certificate_is_not_for_is_refused_unless_that_is_allowed(secure_broker: Broker) -> None:
-    topic = Cluster(secure_broker.address()).create()
-    port = secure_broker.address("SASL_SSL").rpartition(":")[2]
-    _, strict = secured(secure_broker, "SASL_SSL")
-    _, lenient = secured(secure_broker, "SASL_SSL", ssl_check_hostname=False)
-    # The same machine by a short form of its address, which no certificate names.
-    with pytest.raises(SourceError, match="certificate verify failed"):
-        open_source(f"kafka://127.1:{port}/{topic}", kafka=strict)
-    assert read(f"kafka://127.1:{port}/{topic}", kafka=lenient) == []
-
-
-def test_a_password_comes_from_a_file(secure_broker: Broker, tmp_path: Any) -> None:
-    cluster = Cluster(secure_broker.address())
-    topic = cluster.create()
-    cluster.fill(topic, [Row(b"1")])
-    (tmp_path / "password").write_text(PASSWORD + "\n")
-    address, kafka = secured(
-        secure_broker, "SASL_PLAINTEXT", sasl_password=None, sasl_password_file=tmp_path / "password"
-    )
-    assert numbers(read(f"kafka://{address}/{topic}", kafka=kafka)) == [1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"sasl_username": ""}, "needs kafka.sasl_username"),
-        ({"sasl_password": None}, "needs kafka.sasl_password_file or kafka.sasl_password"),
-        ({"sasl_password_file": "/no/such/file"}, "kafka.sasl_password_file: /no/such/file cannot be read"),
-        ({"ssl_ca_file": "/no/such/file"}, "kafka.ssl_ca_file: /no/such/file is not a file"),
-        ({"ssl_certificate_file": __file__}, "cannot be used.*must be PEM"),
-    ],
-)
-def test_a_setting_that_is_missing_or_wrong_is_named(changes: dict[str, Any], reason: str) -> None:
-    settings = {"security_protocol": "SASL_SSL", "sasl_username": "a", "sasl_password": "b"}
-    with pytest.raises(SettingsError, match=reason):
-        open_source("kafka://127.0.0.1:1/t", kafka=Kafka.model_validate(settings | changes))
-
-
-def test_json_of_the_settings_holds_no_password() -> None:
-    kafka = Kafka.model_validate({"sasl_password": "open sesame"})
-    assert "sesame" not in json.dumps(kafka.model_dump(mode="json")) + repr(kafka)
