@@ -6,7 +6,7 @@ remember goes into ``state``, which the engine creates, saves, restores and hand
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
@@ -107,13 +107,13 @@ class Rule(Generic[P, S]):
     state_limit: ClassVar[int] = 1024  # bytes of one serialised state, whatever the events
     examples: ClassVar[Sequence[Example]] = ()
     params_type: ClassVar[type[Params]] = Params
-    state_type: ClassVar[type[State]] = NoState
+    state_type: type[State] = NoState  # a rule whose params leave nothing to remember may have another than its kind
 
     params: P
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for base in getattr(cls, "__orig_bases__", ()):
+        for base in vars(cls).get("__orig_bases__", ()):  # its own: what it inherits is set already
             if isinstance(origin := get_origin(base), type) and issubclass(origin, Rule):
                 params_type, state_type = get_args(base)
                 if isinstance(params_type, type) and isinstance(state_type, type):
@@ -121,6 +121,10 @@ class Rule(Generic[P, S]):
 
     def __init__(self, params: P) -> None:
         self.params = params
+
+    def handlers(self) -> Collection[str] | None:
+        """The handlers it needs with these params, by name; None means all that it has."""
+        return None
 
     def tools(self) -> ToolFilter | None:
         """The tools whose calls, decisions and results it wants to see; None means all."""

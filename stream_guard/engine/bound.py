@@ -105,8 +105,9 @@ class Bound:
 
 
 def overrides(rule: Rule[Any, Any], handler: str) -> bool:
-    """Whether the kind brings its own version of the handler."""
-    return getattr(type(rule), handler) is not getattr(Rule, handler)
+    """Whether the kind brings its own version of the handler, and the rule needs it."""
+    needed = rule.handlers()
+    return getattr(type(rule), handler) is not getattr(Rule, handler) and (needed is None or handler in needed)
 
 
 def fingerprint(spec: RuleSpec) -> int:
