@@ -5,32 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
-from pydantic import AliasChoices, Field, model_validator
-from pydantic_core import PydanticCustomError
-
 import stream_guard as sg
-
-_MOST: Final = 2**53
-"""Sums stop here, so that a source that counts in absurd numbers cannot break the stored state."""
-
-
-class MaxTurnsParams(sg.Params):
-    """Parameters of ``max_turns``."""
-
-    n: int = Field(
-        validation_alias=AliasChoices("n", "limit"),
-        ge=0,
-        le=_MOST,
-        description="turns that are still fine (or `limit`)",
-    )
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.budget import MOST, MaxTotalTokensParams, MaxTurnsParams, TokenSum, TurnCount
 
 
-class TurnCount(sg.State):
-    """How many turns there were."""
-
-    turns: int = 0
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
     """A session must not have more than ``n`` turns; it fires once, at turn n + 1."""
 
@@ -62,39 +42,10 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
         return sg.Hit(f"more than {self.params.n} turns", {"turns": state.turns, "limit": self.params.n})
 
 
-class MaxTotalTokensParams(sg.Params):
-    """Parameters of ``max_total_tokens``."""
-
-    n: int = Field(
-        validation_alias=AliasChoices("n", "limit"),
-        ge=0,
-        le=_MOST,
-        description="tokens that are still fine (or `limit`)",
-    )
-    warn_at: int | None = Field(
-        default=None, ge=0, description="a soft threshold below n: passing it is a hit whose evidence says `soft`"
-    )
-
-    @model_validator(mode="after")
-    def _warns_first(self) -> MaxTotalTokensParams:
-        if self.warn_at is not None and self.warn_at >= self.n:
-            raise PydanticCustomError(
-                "warn_at",
-                "warn_at is {warn_at} and n is {n}; the warning must come first, so write a smaller warn_at",
-                {"warn_at": self.warn_at, "n": self.n},
-            )
-        return self
-
-
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
 
 
-class TokenSum(sg.State):
-    """How many tokens were used."""
-
-    total: int = 0
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
     """Input, output and thinking tokens together must not pass ``n``; it fires once, when they do."""
 
@@ -144,7 +95,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
                 used += _count(value)
         before, limit, warn_at = state.total, self._limit, self._warn_at
         total = before + used
-        state.total = total = min(_MOST, total)
+        state.total = total = min(MOST, total)
         if before <= limit < total:
             return sg.Hit(f"{total} tokens used, {limit} allowed", {"total": total, "limit": limit})
         if warn_at is not None and before <= warn_at < total <= limit:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.calls import (
+    CalledState,
+    MustCallOnceParams,
+    MustCallOnlyParams,
+    MustCallParams,
+    NoCallParams,
+    OnceState,
+)
 
 _REMEMBERED = 8  # attempts of which it is not known yet whether they ran
 
 
-class NoCallParams(sg.Params):
-    """Parameters of ``no_call``."""
-
-    tool: sg.ToolPattern = Field(description="the tool that must not be called: a name, a glob, or a list of them")
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NoCall(sg.Rule[NoCallParams, sg.NoState]):
     """``tool`` must never be called; every attempt is a hit."""
 
@@ -38,12 +40,7 @@ class NoCall(sg.Rule[NoCallParams, sg.NoState]):
         return sg.Hit(f"{call.tool} was called", {"tool": call.tool})
 
 
-class MustCallOnlyParams(sg.Params):
-    """Parameters of ``must_call_only``."""
-
-    tool: sg.ToolPattern = Field(description="the tools that may be called: a name, a glob, or a list of them")
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
     """No tool but ``tool`` may be called; every attempt at another one is a hit."""
 
@@ -70,19 +67,7 @@ class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
         return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool})
 
 
-class MustCallParams(sg.Params):
-    """Parameters of ``must_call``."""
-
-    tool: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of which one is enough")
-
-
-class CalledState(sg.State):
-    """Whether one of the attempts may have run."""
-
-    ran: bool = False
-    open: list[int] = []
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustCall(sg.Rule[MustCallParams, CalledState]):
     """``tool`` must be called at least once; an attempt that was blocked is no call.
 
@@ -146,20 +131,7 @@ class MustCall(sg.Rule[MustCallParams, CalledState]):
         return sg.Hit(f"{self.params.tool} was never called", {"tool": str(self.params.tool)})
 
 
-class MustCallOnceParams(sg.Params):
-    """Parameters of ``must_call_once``."""
-
-    tool: sg.ToolPattern = Field(description="the tool to be called once: a name, a glob, or a list of them")
-
-
-class OnceState(sg.State):
-    """How often it was tried, and whether one of the attempts may have run."""
-
-    count: int = 0
-    ran: bool = False
-    open: list[int] = []
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
     """``tool`` must be called exactly once.
 

@@ -6,9 +6,10 @@ from math import isnan
 from typing import Final
 
 import re2
-from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.completion import MaxLatencyParams, WaitingState
 from stream_guard_rules.texts import shown
 
 # What a reader sees: no separator, no control, and no mark that only formats, such as a zero-width space.
@@ -23,12 +24,7 @@ def failure_of(turn: sg.Turn) -> str:
     return "the model or the agent failed" if turn.response.get("stop_reason") == "error" else ""
 
 
-class WaitingState(sg.State):
-    """Whether somebody asked and has had no answer yet."""
-
-    waiting: bool = False
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustComplete(sg.Rule[sg.Params, WaitingState]):
     """Every response must have come without an error, and every user's message must have a response.
 
@@ -77,6 +73,7 @@ class MustComplete(sg.Rule[sg.Params, WaitingState]):
         return sg.Hit("the session ended before the user had an answer") if state.waiting else None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
     """Every response must have a text that a reader can see.
 
@@ -110,12 +107,7 @@ class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
         return sg.Hit("the response has no text", {"characters": len(turn.text)})
 
 
-class MaxLatencyParams(sg.Params):
-    """Parameters of ``max_latency``."""
-
-    max_ms: int = Field(gt=0, description="milliseconds that are still fine")
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
     """No response may take longer than ``max_ms`` milliseconds.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 import msgspec
-from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
 from stream_guard_rules.digests import digest
+from stream_guard_rules.shapes.consistency import Anchor, MustRemainConsistentParams
 from stream_guard_rules.texts import shown
 
 _SCALARS: Final = (str, int, float)
@@ -18,38 +18,7 @@ _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one o
 _Seen: TypeAlias = sg.Turn | sg.ToolCall | sg.ToolResult
 
 
-class MustRemainConsistentParams(sg.Params):
-    """Parameters of ``must_remain_consistent``."""
-
-    path: sg.Path = Field(
-        description="where the value stands: request.*, response.*, model, labels.* in turns; "
-        "tool.args.* in calls; tool.result.* in results"
-    )
-
-    @field_validator("path")
-    @classmethod
-    def _can_change(cls, path: sg.Path) -> sg.Path:
-        root = path.text.split(".")[0]
-        about_tools = root == "tool" and path.steps[:1] in {("name",), ("args",), ("result",)}
-        if root in {"user", "session"} or (root == "tool" and not about_tools):
-            raise PydanticCustomError(
-                "path",
-                'no value at "{path}" is meant to stay the same; name one of request, response, model, '
-                "stop_reason, labels, tool.name, tool.args or tool.result",
-                {"path": path.text},
-            )
-        return path
-
-
-class Anchor(sg.State):
-    """The first value, or a digest of it, and the turn it was seen in."""
-
-    seen: bool = False
-    value: sg.Json = None
-    digest: str = ""
-    index: int = -1
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
     """Once a value was seen at ``path``, every later one must equal it; absence and null are no change."""
 
@@ -77,19 +46,31 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
         ),
     )
 
-    def __new__(cls, params: MustRemainConsistentParams) -> MustRemainConsistent:  # noqa: PYI034  # one of its subclasses
-        """Return a rule with a handler for the events its path is about, so that no other costs it anything."""
-        if not params.path.text.startswith("tool."):
-            return super().__new__(_InTurns)
-        return super().__new__(_InResults if params.path.steps[0] == "result" else _InCalls)
-
     def __init__(self, params: MustRemainConsistentParams) -> None:
         super().__init__(params)
         self._find = params.path.find
 
+    def handlers(self) -> tuple[str, ...]:
+        """That of the events the path is about, so that no other event costs anything."""
+        if not self.params.path.text.startswith("tool."):
+            return ("on_turn",)
+        return ("on_tool_result",) if self.params.path.steps[0] == "result" else ("on_tool_call",)
+
     def needs(self) -> frozenset[sg.Need]:
         """Content, unless the path is about what every source tells."""
         return frozenset(("content",) if self.params.path.reads_content else ())
+
+    def on_turn(self, turn: sg.Turn, state: Anchor) -> sg.Hit | None:
+        """Compare what the turn says."""
+        return self._compare(turn, state)
+
+    def on_tool_call(self, call: sg.ToolCall, state: Anchor) -> sg.Hit | None:
+        """Compare what the call asks for."""
+        return self._compare(call, state)
+
+    def on_tool_result(self, result: sg.ToolResult, state: Anchor) -> sg.Hit | None:
+        """Compare what came back."""
+        return self._compare(result, state)
 
     def _compare(self, event: _Seen, anchor: Anchor) -> sg.Hit | None:
         value = self._find(event)
@@ -106,21 +87,6 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
         first = "a long value" if anchor.digest else shown(anchor.value)
         evidence = {"path": self.params.path.text, "first": first, "now": shown(value), "first_turn": anchor.index}
         return sg.Hit(f"{self.params.path.text} changed from {first} to {shown(value)}", evidence)
-
-
-class _InTurns(MustRemainConsistent):
-    def on_turn(self, turn: sg.Turn, state: Anchor) -> sg.Hit | None:
-        return self._compare(turn, state)
-
-
-class _InCalls(MustRemainConsistent):
-    def on_tool_call(self, call: sg.ToolCall, state: Anchor) -> sg.Hit | None:
-        return self._compare(call, state)
-
-
-class _InResults(MustRemainConsistent):
-    def on_tool_result(self, result: sg.ToolResult, state: Anchor) -> sg.Hit | None:
-        return self._compare(result, state)
 
 
 def _drop(anchor: Anchor, value: sg.Json, index: int) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import re2
-from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.texts import Text, cut
-
-PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
-_ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.disclosure import NoLongQuoteParams, NoPiiParams, PiiType
+from stream_guard_rules.texts import cut
 
 
 def _digits(text: str) -> str:
@@ -85,14 +83,7 @@ _REAL: Final[dict[PiiType, Callable[[str], bool]]] = {
 }
 
 
-class NoPiiParams(sg.Params):
-    """Parameters of ``no_pii``."""
-
-    types: list[PiiType] = Field(
-        default=list(_ALL), min_length=1, description="which personal data: email, phone, card, ssn, ip, iban"
-    )
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
     """No response may have personal data in it.
 
@@ -141,13 +132,7 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
         return sg.Hit(f"the response has personal data in it: {', '.join(found)}", {"types": found})
 
 
-class NoLongQuoteParams(sg.Params):
-    """Parameters of ``no_long_quote``."""
-
-    text: Text = Field(description="the text that must not be repeated")
-    words: int = Field(default=8, ge=3, le=100, description="how many words in a row are a quote")
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NoLongQuote(sg.Rule[NoLongQuoteParams, sg.NoState]):
     """No response may repeat ``words`` words in a row of ``text``, whatever the case and the punctuation.
 

@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
-
 import stream_guard as sg
 from stream_guard_rules.attempts import awaits_calls
-from stream_guard_rules.texts import Text, cut
-
-_MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
-
-
-class CallsTool(sg.Params):
-    """A tool that must be called."""
-
-    kind: Literal["tool_call"] = Field(description="the follow-up is a tool call")
-    tool_name: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of them")
-
-
-class IncludesText(sg.Params):
-    """A text that must be said."""
-
-    kind: Literal["text_includes"] = Field(description="the follow-up is a text")
-    text: Text = Field(description="the text to be said, letter for letter")
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.followup import (
+    MOST_TURNS,
+    CallsTool,
+    FollowupState,
+    IncludesText,
+    MustFollowupParams,
+    Pending,
+)
+from stream_guard_rules.texts import cut
 
 
-class MustFollowupParams(sg.Params):
-    """Parameters of ``must_followup``."""
-
-    trigger: sg.Condition = Field(
-        description="conditions over a turn that ask for the follow-up; an empty list is every turn"
-    )
-    must: CallsTool | IncludesText = Field(
-        discriminator="kind", description="the follow-up: {kind: tool_call, tool_name} or {kind: text_includes, text}"
-    )
-    within_turns: int = Field(default=1, ge=1, le=_MOST_TURNS, description="in how many of the next turns it may come")
-    within_seconds: sg.Duration | None = Field(
-        default=None, description="how long it may take at most; an answer exactly that late is too late"
-    )
-
-    @field_validator("trigger")
-    @classmethod
-    def _is_about_turns(cls, trigger: sg.Condition) -> sg.Condition:
-        for leaf in trigger.leaves:
-            if leaf.path.text.split(".")[0] in {"tool", "user"}:
-                raise PydanticCustomError(
-                    "trigger",
-                    'a trigger looks at a turn, where "{path}" never resolves; to look for a tool, '
-                    "write response.content contains its name",
-                    {"path": leaf.path.text},
-                )
-        return trigger
-
-
-class Pending(sg.State):
-    """A trigger that waits for its follow-up."""
-
-    index: int
-    left: int  # turns that may still answer
-    deadline: float | None
-
-
-class FollowupState(sg.State):
-    """The triggers that wait, oldest first, and the turn whose calls are still coming in."""
-
-    pending: list[Pending] = []
-    open_turn: int = -1
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
     """A turn that meets ``trigger`` must be followed by ``must`` in the next turn, or within what is allowed.
 
@@ -145,7 +91,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
         if self._triggers(turn):
             within = self.params.within_seconds
             deadline = turn.time + within if within is not None and turn.time is not None else None
-            del state.pending[: 1 - _MOST_TURNS]
+            del state.pending[: 1 - MOST_TURNS]
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
         return hit
 

@@ -1,14 +1,15 @@
-"""Predicates as tests that say yes, no or unknown, as Kleene does, and what has to be counted for them."""
+"""Predicates as tests that say yes, no or unknown, as Kleene does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isfinite
 from operator import ge, gt, le, lt
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import stream_guard as sg
-from stream_guard_rules.predicates import Compared, Count, Matching, When, WindowCount, given
+from stream_guard_rules.shapes.counters import COUNTED, GROUPS, Counter, counter_of
+from stream_guard_rules.shapes.predicates import Compared, Count, Matching, When, given
 
 Numbers: TypeAlias = Sequence[int | None]
 """How often each of a rule's counters has counted; None: not to be known here."""
@@ -20,28 +21,19 @@ Test: TypeAlias = Callable[[sg.ToolCall, Numbers, Notes], bool | None]
 """Whether an attempt is meant; None where that is not to be known (Kleene's third value)."""
 
 
-class Counter(NamedTuple):
-    """What is counted: attempts at one tool or at all, in a run, a session or a window of seconds."""
-
-    scope: str
-    tool: str | None
-    seconds: float = 0.0
-    most: int = 0  # a window remembers no more than it takes to know that the threshold is passed
-
-
 class Compiler:
-    """Turns what is written into one test, and collects what has to be counted for it."""
+    """Turns what is written into one test, which reads the counters by their positions."""
 
-    def __init__(self, *, coerce: bool) -> None:
+    def __init__(self, counters: Sequence[Counter], *, coerce: bool) -> None:
+        self._counters = counters
         self._coerce = coerce
-        self.counters: list[Counter] = []
 
     def compile(self, when: When) -> Test:
         """Return the test; a group without predicates matches nothing, not even under ``not``."""
         return _all([self._one(name, value) for name, value in given(when)])
 
     def _one(self, name: str, value: Any) -> Test:
-        if name in _GROUPS:
+        if name in GROUPS:
             return self._group(name, value)
         if name == "tool_name_in":
             names = frozenset(value)
@@ -50,9 +42,9 @@ class Compiler:
             return _name_matches(value)
         if name in _COMPARISONS:
             return _compare(_COMPARISONS[name], value, coerce=value.coerce or self._coerce)
-        if name in _COUNTED:
-            return self._count(_COUNTED[name], value)
-        return _matches(value) if name == "arg_regex" else _ask(value.path, _ANSWERS[name](value))
+        if name in COUNTED:
+            return self._count(name, value)
+        return _matches(value) if name == "arg_regex" else _ask(value.path, _answer(name, value))
 
     def _group(self, name: str, value: Any) -> Test:
         if name == "not_":
@@ -60,13 +52,8 @@ class Compiler:
         tests = [self.compile(inner) for inner in value]
         return _all(tests) if name == "all_of" else _any(tests)
 
-    def _count(self, scope: str, written: Count) -> Test:
-        counter = Counter(scope, written.tool)
-        if isinstance(written, WindowCount):
-            counter = Counter(scope, written.tool, written.window_seconds, written.value + 1)
-        if counter not in self.counters:
-            self.counters.append(counter)
-        position, threshold = self.counters.index(counter), written.value
+    def _count(self, name: str, written: Count) -> Test:
+        position, threshold = self._counters.index(counter_of(name, written)), written.value
 
         def exceeds(_call: sg.ToolCall, numbers: Numbers, _notes: Notes) -> bool | None:
             number = numbers[position]
@@ -166,6 +153,18 @@ def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
     return holds
 
 
+def _answer(name: str, written: Any) -> Callable[[Any], bool]:
+    if name == "arg_eq":
+        return lambda value: value is not sg.MISSING and sg.json_equal(value, written.value)
+    if name == "arg_neq":
+        return lambda value: value is not sg.MISSING and not sg.json_equal(value, written.value)
+    if name == "arg_in":
+        return lambda value: any(sg.json_equal(value, one) for one in written.values)
+    if name == "arg_present":
+        return lambda value: value is not sg.MISSING
+    return lambda value: value is sg.MISSING
+
+
 def _matches(written: Matching) -> Test:
     find, occurs_in = _finder(written.path), written.pattern.occurs_in
 
@@ -213,17 +212,4 @@ def _number(value: sg.Json) -> int | float | None:
     return None
 
 
-_GROUPS: Final = ("all_of", "any_of", "not_")
 _COMPARISONS: Final = {"arg_gt": gt, "arg_gte": ge, "arg_lt": lt, "arg_lte": le}
-_COUNTED: Final = {
-    "call_count_in_run_gt": "run",
-    "call_count_in_session_gt": "session",
-    "call_count_in_window_gt": "window",
-}
-_ANSWERS: Final[dict[str, Callable[[Any], Callable[[Any], bool]]]] = {
-    "arg_eq": lambda written: lambda value: value is not sg.MISSING and sg.json_equal(value, written.value),
-    "arg_neq": lambda written: lambda value: value is not sg.MISSING and not sg.json_equal(value, written.value),
-    "arg_in": lambda written: lambda value: any(sg.json_equal(value, one) for one in written.values),
-    "arg_present": lambda _written: lambda value: value is not sg.MISSING,
-    "arg_missing": lambda _written: lambda value: value is sg.MISSING,
-}

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
-
 import stream_guard as sg
-
-_MOST = 2**53  # counting stops here, so that a stored number always fits
-_REMEMBERED = 64  # calls without a result of which one turn may have that many
-
-
-class MaxCallsParams(sg.Params):
-    """Parameters of ``max_calls``."""
-
-    tool: sg.ToolPattern = Field(
-        default=sg.ToolPattern("*"), description="the tools that are counted together: a name, a glob, or a list"
-    )
-    n: int = Field(ge=0, le=_MOST, description="calls that are still fine")
-
-
-class CallCount(sg.State):
-    """How many attempts there were."""
-
-    calls: int = 0
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.limits import (
+    MOST,
+    REMEMBERED,
+    CallCount,
+    FailureCount,
+    MaxCallsParams,
+    MaxFailedCallsParams,
+    MaxParallelCallsParams,
+    MaxTextLengthParams,
+    OpenCalls,
+)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxCalls(sg.Rule[MaxCallsParams, CallCount]):
     """``tool`` must not be called more than ``n`` times; every attempt beyond that is a hit, blocked or not."""
 
@@ -52,26 +44,14 @@ class MaxCalls(sg.Rule[MaxCallsParams, CallCount]):
 
     def on_tool_call(self, call: sg.ToolCall, state: CallCount) -> sg.Hit | None:
         """Count the attempt."""
-        state.calls = min(state.calls + 1, _MOST)
+        state.calls = min(state.calls + 1, MOST)
         if state.calls <= self.params.n:
             return None
         evidence = {"tool": call.tool, "calls": state.calls, "limit": self.params.n}
         return sg.Hit(f"{call.tool} is call {state.calls} where {self.params.n} are allowed", evidence)
 
 
-class MaxFailedCallsParams(sg.Params):
-    """Parameters of ``max_failed_calls``."""
-
-    tool: sg.ToolPattern = Field(description="the tools whose failures are counted: a name, a glob, or a list")
-    n: int = Field(ge=1, le=_MOST, description="failures after which it must not be tried again")
-
-
-class FailureCount(sg.State):
-    """How many attempts failed."""
-
-    failures: int = 0
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, FailureCount]):
     """``tool`` must not be tried again once ``n`` attempts at it have failed; a blocked attempt is no failure."""
 
@@ -110,7 +90,7 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, FailureCount]):
     def on_tool_result(self, result: sg.ToolResult, state: FailureCount) -> None:
         """Count a failure."""
         if result.status == "error":
-            state.failures = min(state.failures + 1, _MOST)
+            state.failures = min(state.failures + 1, MOST)
 
     def on_ungated(self, event: sg.Event, state: FailureCount) -> None:
         """Count failures wherever they stand."""
@@ -118,19 +98,7 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, FailureCount]):
             self.on_tool_result(event, state)
 
 
-class MaxParallelCallsParams(sg.Params):
-    """Parameters of ``max_parallel_calls``."""
-
-    n: int = Field(default=1, ge=1, le=_REMEMBERED, description="calls that may be open at the same time")
-
-
-class OpenCalls(sg.State):
-    """The attempts of the current turn that have no result yet."""
-
-    turn: int = -1
-    open: list[int] = []
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
     """No more than ``n`` calls may be open at the same time: a call begun before the last one has its result.
 
@@ -159,7 +127,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
         """Count what is open beside this call."""
         if call.index != state.turn:
             state.turn, state.open = call.index, []
-        state.open = [*state.open[1 - _REMEMBERED :], call.attempt]
+        state.open = [*state.open[1 - REMEMBERED :], call.attempt]
         if len(state.open) <= self.params.n:
             return None
         evidence = {"tool": call.tool, "open": len(state.open), "limit": self.params.n}
@@ -175,19 +143,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
             self.on_tool_result(event, state)
 
 
-class MaxTextLengthParams(sg.Params):
-    """Parameters of ``max_text_length``."""
-
-    words: int | None = Field(default=None, ge=0, description="words that are still fine")
-    characters: int | None = Field(default=None, ge=0, description="characters that are still fine")
-
-    @model_validator(mode="after")
-    def _says_what(self) -> MaxTextLengthParams:
-        if self.words is None and self.characters is None:
-            raise PydanticCustomError("max_text_length", 'write "words", "characters" or both')
-        return self
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MaxTextLength(sg.Rule[MaxTextLengthParams, sg.NoState]):
     """No response may be longer than ``words`` or ``characters``; words are what white space separates."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import re2
-from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.refusal import AskedState, MustRefuseParams
 from stream_guard_rules.texts import cut
 
 _OLD: Final = (
@@ -70,22 +71,7 @@ EAGER: Final = (
 REFUSED_BY: Final = 400  # characters: who declines says so early, and "I cannot stress this enough" comes later
 
 
-class MustRefuseParams(sg.Params):
-    """Parameters of ``must_refuse``."""
-
-    always: bool | None = Field(
-        default=None,
-        description="true: every request must be refused; false: none has to be; left out: those that attack the "
-        "agent's rules have to be, and an eager yes to another one is not judged",
-    )
-
-
-class AskedState(sg.State):
-    """Whether the latest message of the user attacks the agent's rules."""
-
-    attacked: bool = False
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustRefuse(sg.Rule[MustRefuseParams, AskedState]):
     """A request that attacks the agent's rules must be refused, and no response may say that it gave in.
 

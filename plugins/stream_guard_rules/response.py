@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
-
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import stream_guard as sg
-from stream_guard_rules.texts import Text, cut
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.response import (
+    ForbiddenTextParams,
+    IncludeParams,
+    IncludeState,
+    RequiredStopReasonParams,
+)
+from stream_guard_rules.texts import cut
 
 
-class RequiredStopReasonParams(sg.Params):
-    """Parameters of ``required_stop_reason``."""
-
-    allowed: list[str] = Field(min_length=1, description="the stop reasons a response may end with, as a list")
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
     """Every response must end with one of the ``allowed`` stop reasons; a missing one is not allowed."""
 
@@ -54,19 +53,7 @@ class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
         return sg.Hit(f"{found} is not one of {', '.join(self.params.allowed)}", evidence)
 
 
-class IncludeParams(sg.Params):
-    """Parameters of ``must_include_text`` and ``must_include_text_each``."""
-
-    text: Text = Field(description="the text to be found, letter for letter")
-
-
-class IncludeState(sg.State):
-    """Whether there was a response, and whether one had the text."""
-
-    responded: bool = False
-    found: bool = False
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
     """At least one response must have ``text`` in it; a session without any response is not judged.
 
@@ -117,6 +104,7 @@ class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
         return sg.Hit(f'no response has the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustIncludeTextEach(sg.Rule[IncludeParams, sg.NoState]):
     """Every response must have ``text`` in it; one that only calls tools has no text."""
 
@@ -147,22 +135,7 @@ class MustIncludeTextEach(sg.Rule[IncludeParams, sg.NoState]):
         return sg.Hit(f'the response does not have the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
 
 
-class ForbiddenTextParams(sg.Params):
-    """Parameters of ``forbidden_text``."""
-
-    text: Text | None = Field(default=None, description="the text that must not occur, letter for letter")
-    pattern: sg.Regex | None = Field(default=None, description="or a regular expression (RE2) for it")
-    where: Literal["response", "tool_args", "tool_result", "user"] = Field(
-        default="response", description="where to look: in payloads, every string and every key is read"
-    )
-
-    @model_validator(mode="after")
-    def _says_what(self) -> ForbiddenTextParams:
-        if (self.text is None) == (self.pattern is None):
-            raise PydanticCustomError("forbidden_text", 'write either "text" or "pattern", and only one of them')
-        return self
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
     """A text must not occur in any response, or in any tool call, tool result or user message."""
 
@@ -188,14 +161,14 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
         ),
     )
 
-    def __new__(cls, params: ForbiddenTextParams) -> ForbiddenText:  # noqa: PYI034  # one of its subclasses
-        """Return a rule with a handler for its place alone, so that no other event costs it anything."""
-        return super().__new__(_BY_PLACE[params.where])
-
     def __init__(self, params: ForbiddenTextParams) -> None:
         super().__init__(params)
         self._regex = params.pattern or sg.Regex(sg.literal(params.text or ""))
         self._wanted = cut(params.text or (params.pattern.pattern if params.pattern else ""))
+
+    def handlers(self) -> tuple[str, ...]:
+        """That of its place alone, so that no other event costs anything."""
+        return (_BY_PLACE[self.params.where],)
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The text itself: the engine looks for it together with all others."""
@@ -205,40 +178,38 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
         """The text of whatever it looks into."""
         return frozenset(("content",))
 
-    def _hit(self, strings: Iterator[str], said_in: str) -> sg.Hit:
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit:
+        """Say that the response has it."""
+        return self._hit([turn.text], "the response")
+
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
+        """Say that the arguments have it."""
+        return self._hit(_strings(call.args), f"the arguments of {call.tool}")
+
+    def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit:
+        """Say that the result has it."""
+        return self._hit(_strings(result.output), f"the result of {result.tool}")
+
+    def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit:
+        """Say that the user's message has it."""
+        return self._hit([message.text], "the user's message")
+
+    def _hit(self, strings: Iterable[str], said_in: str) -> sg.Hit:
         evidence = {"where": self.params.where, "wanted": self._wanted}
         # A pattern may match across two strings of a payload; then there is no one place to show.
-        found = next((found for found in map(self._regex.search, strings) if found is not None), None)
-        if found is not None:
-            evidence["found"] = cut(found)
+        for text in strings:
+            found = self._regex.search(text)
+            if found is not None:
+                evidence["found"] = cut(found)
+                break
         return sg.Hit(f'"{self._wanted}" occurs in {said_in}', evidence)
 
 
-class _InResponse(ForbiddenText):
-    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit:
-        return self._hit(iter((turn.text,)), "the response")
-
-
-class _InToolArgs(ForbiddenText):
-    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
-        return self._hit(_strings(call.args), f"the arguments of {call.tool}")
-
-
-class _InToolResult(ForbiddenText):
-    def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit:
-        return self._hit(_strings(result.output), f"the result of {result.tool}")
-
-
-class _InUserMessage(ForbiddenText):
-    def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit:
-        return self._hit(iter((message.text,)), "the user's message")
-
-
-_BY_PLACE: dict[str, type[ForbiddenText]] = {
-    "response": _InResponse,
-    "tool_args": _InToolArgs,
-    "tool_result": _InToolResult,
-    "user": _InUserMessage,
+_BY_PLACE: Final = {
+    "response": "on_turn",
+    "tool_args": "on_tool_call",
+    "tool_result": "on_tool_result",
+    "user": "on_user_message",
 }
 
 

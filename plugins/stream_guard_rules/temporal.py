@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Final
-
-from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
-
 import stream_guard as sg
 from stream_guard_rules.attempts import awaits_calls
-from stream_guard_rules.ltl import MAX_CHARS, FormulaError, parse
-from stream_guard_rules.monitor import START, Monitor
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.temporal import FormulaState, LtlFormulaParams, watch
 from stream_guard_rules.texts import cut
 
-_KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 
-
-def _is_known(atom: str) -> bool:
-    return atom.startswith(_KNOWN) and (not atom.startswith("extra:") or "=" in atom)
-
-
-@lru_cache(maxsize=64)
-def _monitor(formula: str) -> Monitor:
-    return Monitor(parse(formula), _is_known)
-
-
-class LtlFormulaParams(sg.Params):
-    """Parameters of ``ltl_formula``."""
-
-    formula: str = Field(
-        max_length=MAX_CHARS,
-        description="a formula over the turns; atoms tool_call:X, stop_reason:X, text_contains:X, extra:label=value, "
-        "true, false; operators ! G F X, U W, &, |, ->",
-    )
-
-    @field_validator("formula")
-    @classmethod
-    def _can_be_watched(cls, formula: str) -> str:
-        try:
-            _monitor(formula)
-        except FormulaError as error:
-            raise PydanticCustomError("formula", "not a usable formula: {why}", {"why": str(error)}) from None
-        return formula
-
-
-class FormulaState(sg.State):
-    """Where the monitor stands, before the latest turn and after it, and what is known of that turn."""
-
-    before: int = START
-    after: int = START
-    facts: int = 0
-    index: int = -1
-    open: bool = False  # the turn announced calls that it did not list
-    over: bool = False  # it has fired, or can never fire
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
     """The turns of a session must make a formula of linear temporal logic true.
 
@@ -90,7 +44,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
 
     def __init__(self, params: LtlFormulaParams) -> None:
         super().__init__(params)
-        self._monitor = monitor = _monitor(params.formula)
+        self._monitor = monitor = watch(params.formula)
         parts = [atom.partition(":") for atom in monitor.atoms]
         self._facts = [(1 << number, what, value) for number, (what, _, value) in enumerate(parts)]
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}

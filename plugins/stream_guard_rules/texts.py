@@ -1,20 +1,12 @@
-"""Texts that a policy asks for, and texts cut short to stand in evidence."""
+"""Texts and values, cut short to stand in evidence."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from pydantic import Field
 
 import stream_guard as sg
 
 EVIDENCE_CHARS = 200
-
-
-# An empty text occurs in everything: a rule about it would always fire or never.
-Text = Annotated[str, Field(min_length=1)]
-"""A text to look for."""
 
 
 def cut(text: str) -> str:

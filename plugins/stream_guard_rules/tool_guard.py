@@ -4,53 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import Any, Final, Literal
-
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from typing import Any, Final
 
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
 from stream_guard_rules.digests import digest
 from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, When, given
+from stream_guard_rules.shapes.counters import counters_of
+from stream_guard_rules.shapes.predicates import Count, Matching, When, given
+from stream_guard_rules.shapes.tool_guard import Attempts, ToolGuardParams
 
-_MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
 _PLAIN_NAME: Final = frozenset("*?|()@")
 _NO_NUMBERS: Final[Numbers] = []
 
 
-class ToolGuardParams(sg.Params):
-    """Parameters of ``tool_guard``."""
-
-    when: When = Field(description="predicates over the attempt, all of which must hold; without any it matches none")
-    enforce_window: Literal["followup", "inline"] = Field(
-        default="followup",
-        description="where call_count_in_window_gt counts: on the follow-up path only, or in the inline gate as well",
-    )
-    coerce: bool = Field(default=False, description="comparisons also take a text that reads as a number")
-
-    @model_validator(mode="after")
-    def _fits(self) -> ToolGuardParams:
-        compiler = Compiler(coerce=self.coerce)
-        compiler.compile(self.when)
-        if len(compiler.counters) > _MOST_COUNTERS:
-            message = "counts {found} things, {most} at most; split the rule"
-            raise PydanticCustomError("counters", message, {"found": len(compiler.counters), "most": _MOST_COUNTERS})
-        if sum(counter.most for counter in compiler.counters) > MOST_IN_WINDOW + 1:
-            message = "its windows would have to remember more than {most} attempts; split the rule"
-            raise PydanticCustomError("windows", message, {"most": MOST_IN_WINDOW})
-        return self
-
-
-class Attempts(sg.State):
-    """What was counted: in the session, in each run, and when in each window, counter by counter."""
-
-    session: list[int] = []
-    runs: dict[str, list[int]] = {}
-    windows: list[list[float]] = []
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
     """An attempt at a tool that meets all predicates of ``when`` is a hit.
 
@@ -85,17 +54,25 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
         ),
     )
 
-    def __new__(cls, params: ToolGuardParams) -> ToolGuard:  # noqa: PYI034  # one of its subclasses
-        """Return a rule with a state only where something is counted: most rules look at the attempt alone."""
-        compiler = Compiler(coerce=params.coerce)
-        compiler.compile(params.when)
-        return super().__new__(_Counting if compiler.counters else _Looking)
-
     def __init__(self, params: ToolGuardParams) -> None:
         super().__init__(params)
-        compiler = Compiler(coerce=params.coerce)
-        self._test = compiler.compile(params.when)
-        self._counters = tuple(compiler.counters)
+        self._counters = tuple(counters_of(params.when))
+        self._test = Compiler(self._counters, coerce=params.coerce).compile(params.when)
+        scopes = {one.scope for one in self._counters}
+        self._has_runs = "run" in scopes
+        self._only = self._counters[0] if len(self._counters) == 1 else None
+        self._deferred = params.enforce_window == "followup" and "window" in scopes
+        written = list(given(params.when))
+        alone = written[0][1] if len(written) == 1 else None
+        # Where nothing but one count is asked for, the number is the answer.
+        self._fine: int | None = alone.value if isinstance(alone, Count) else None
+        self._sought = alone if isinstance(alone, Matching) else None
+        if not self._counters:
+            self.state_type = sg.NoState  # it looks at the attempt alone, as most rules do
+
+    def handlers(self) -> tuple[str, ...]:
+        """Events outside the gate too, where something is counted."""
+        return ("on_tool_call", "on_ungated") if self._counters else ("on_tool_call",)
 
     def tools(self) -> sg.ToolFilter | None:
         """The tools it names, where an attempt at another could neither match nor count."""
@@ -110,23 +87,6 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
                 return sg.ToolPattern(wanted)
         return _Reach(self._test, counted)
 
-    def _hit(self, call: sg.ToolCall, numbers: Numbers, *, followup: bool = False) -> sg.Hit:
-        evidence: dict[str, Any] = {"tool": call.tool}
-        if numbers:
-            evidence["counts"] = list(numbers)
-        return sg.Hit(f"an attempt at {call.tool} meets the conditions", evidence, followup=followup)
-
-
-class _Looking(ToolGuard):
-    """A rule about the attempt alone."""
-
-    state_type = sg.NoState
-
-    def __init__(self, params: ToolGuardParams) -> None:
-        super().__init__(params)
-        written = list(given(params.when))
-        self._sought = written[0][1] if [name for name, _ in written] == ["arg_regex"] else None
-
     def texts(self) -> Sequence[sg.TextPattern]:
         """The one text it looks for: all such rules are asked together."""
         if self._sought is None:
@@ -137,30 +97,9 @@ class _Looking(ToolGuard):
         """The text, if that is all it looks for; otherwise something may be known without the arguments."""
         return frozenset(("content",) if self._sought else ())
 
-    def on_tool_call(self, call: sg.ToolCall, _state: sg.State) -> sg.Verdict:
-        """Ask whether the attempt is meant."""
-        notes: list[str] = []
-        if self._test(call, _NO_NUMBERS, notes):
-            return self._hit(call, _NO_NUMBERS)
-        return _unsure(notes) if notes else None
-
-
-class _Counting(ToolGuard):
-    """A rule that also counts attempts."""
-
-    def __init__(self, params: ToolGuardParams) -> None:
-        super().__init__(params)
-        scopes = {one.scope for one in self._counters}
-        self._has_runs = "run" in scopes
-        self._only = self._counters[0] if len(self._counters) == 1 else None
-        written = list(given(params.when))
-        # Where nothing but one count is asked for, the number is the answer.
-        self._fine = written[0][1].value if len(written) == 1 and isinstance(written[0][1], Count) else None
-        self._deferred = params.enforce_window == "followup" and "window" in scopes
-
     def on_tool_call(self, call: sg.ToolCall, state: Attempts) -> sg.Verdict:
         """Count the attempt, then ask whether it is meant."""
-        numbers = self._count(call, state)
+        numbers = self._count(call, state) if self._counters else _NO_NUMBERS
         if self._fine is not None and (number := numbers[0]) is not None and number <= self._fine:
             return None
         notes: list[str] = []
@@ -214,6 +153,12 @@ class _Counting(ToolGuard):
                 counted[position] += 1
             numbers.append(counted[position])
         return numbers
+
+    def _hit(self, call: sg.ToolCall, numbers: Numbers, *, followup: bool = False) -> sg.Hit:
+        evidence: dict[str, Any] = {"tool": call.tool}
+        if numbers:
+            evidence["counts"] = list(numbers)
+        return sg.Hit(f"an attempt at {call.tool} meets the conditions", evidence, followup=followup)
 
 
 class _Reach:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 import stream_guard as sg
+from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.wording import MatchState, MustMatchTextParams
 from stream_guard_rules.texts import cut
 
 
-class MustMatchTextParams(sg.Params):
-    """Parameters of ``must_match_text``."""
-
-    pattern: sg.Regex = Field(description="a regular expression (RE2) that the text must match somewhere")
-    each: bool = Field(default=True, description="true: every response with a text; false: one response is enough")
-    empty: bool = Field(default=False, description="true: a response without a text is judged like any other")
-
-
-class MatchState(sg.State):
-    """Whether there was a response with a text, and whether one matched."""
-
-    responded: bool = False
-    found: bool = False
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
     """Every response with a text must match ``pattern``, or at least one of the session's.
 
@@ -83,6 +69,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
         return sg.Hit(f'no response matches "{wanted}"', {"pattern": wanted})
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NoTextWithCalls(sg.Rule[sg.Params, sg.NoState]):
     """A response that calls tools must not talk to the user as well."""
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from stream_guard_rules.consistency import Anchor, MustRemainConsistent, MustRemainConsistentParams
-from stream_guard_rules.followup import FollowupState, MustFollowup, MustFollowupParams
-from stream_guard_rules.response import RequiredStopReason, RequiredStopReasonParams
-from stream_guard_rules.sequence import MustCallBefore, MustCallBeforeParams, OrderState
+from stream_guard_rules.consistency import MustRemainConsistent
+from stream_guard_rules.followup import MustFollowup
+from stream_guard_rules.response import RequiredStopReason
+from stream_guard_rules.sequence import MustCallBefore
+from stream_guard_rules.shapes.consistency import Anchor, MustRemainConsistentParams
+from stream_guard_rules.shapes.followup import FollowupState, MustFollowupParams
+from stream_guard_rules.shapes.response import RequiredStopReasonParams
+from stream_guard_rules.shapes.sequence import MustCallBeforeParams, OrderState
 
 from stream_guard import Hit, Json, NoState, ToolCall, ToolResult, Turn
 
