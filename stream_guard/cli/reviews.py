@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +12,7 @@ import typer
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, SettingsFile, opened, speaker
 from stream_guard.cli.listing import ListFormat, show, show_one
 from stream_guard.history.records import AnswerError
-from stream_guard.reviews import Reviews, Status
+from stream_guard.reviews import Review, Reviews, Status
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
 ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_default=False)]
@@ -34,14 +37,14 @@ def list_reviews(
     settings_file: SettingsFile = None,
 ) -> None:
     """List reviews, the latest first."""
-    with opened(history, settings_file) as (database, settings):
-        show(Reviews(database, settings.reviews).listing(status, limit), _COLUMNS, form)
+    with _kept(history, settings_file) as reviews:
+        show(reviews.listing(status, limit), _COLUMNS, form)
 
 
 def show_review(name: ReviewId, history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
     """Show one review whole: what was tried, with which arguments, and why it was stopped."""
-    with opened(history, settings_file) as (database, settings):
-        found = Reviews(database, settings.reviews).get(name)
+    with _kept(history, settings_file) as reviews:
+        found = reviews.get(name)
         if found is None:
             raise AnswerError(f"there is no review {name[:40]!r}; list them with: stream-guard reviews list")
         show_one(found)
@@ -58,10 +61,8 @@ def approve(
     settings_file: SettingsFile = None,
 ) -> None:
     """Let the attempt through, once, with the arguments that the review shows."""
-    with opened(history, settings_file) as (database, settings):
-        reviews = Reviews(database, settings.reviews)
-        done = reviews.approve(name, by=speaker(by), note=note, arguments_digest=arguments_digest)
-        typer.echo(f"{done.id} approved by {done.by}", err=True)
+    with _kept(history, settings_file) as reviews:
+        _say(reviews.approve(name, by=speaker(by), note=note, arguments_digest=arguments_digest))
 
 
 def reject(
@@ -72,9 +73,8 @@ def reject(
     settings_file: SettingsFile = None,
 ) -> None:
     """Refuse the attempt."""
-    with opened(history, settings_file) as (database, settings):
-        done = Reviews(database, settings.reviews).reject(name, by=speaker(by), note=note)
-        typer.echo(f"{done.id} rejected by {done.by}", err=True)
+    with _kept(history, settings_file) as reviews:
+        _say(reviews.reject(name, by=speaker(by), note=note))
 
 
 def acknowledge(
@@ -85,6 +85,15 @@ def acknowledge(
     settings_file: SettingsFile = None,
 ) -> None:
     """Say that an anomaly_alert has been seen."""
+    with _kept(history, settings_file) as reviews:
+        _say(reviews.acknowledge(name, by=speaker(by), note=note))
+
+
+@contextmanager
+def _kept(history: str | None, settings_file: Path | None) -> Iterator[Reviews]:
     with opened(history, settings_file) as (database, settings):
-        done = Reviews(database, settings.reviews).acknowledge(name, by=speaker(by), note=note)
-        typer.echo(f"{done.id} acknowledged by {done.by}", err=True)
+        yield Reviews(database, settings.reviews)
+
+
+def _say(done: Review) -> None:
+    typer.echo(f"{done.id} {done.status} by {done.by}", err=True)
