@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stream_guard.cli.diff import read_events, require_analysis
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, INFRASTRUCTURE
+from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.options import SettingsFile, SourceFormat
+from stream_guard.cli.reports import Reports, Target, report_target, write_report
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.errors import SettingsError
@@ -25,7 +27,7 @@ DEFAULT_FILE = Path("flakestorm.yaml")
 
 
 class MatrixForm(StrEnum):
-    """How a matrix is printed."""
+    """How a matrix is printed: as its score alone, or as any report. An enumeration cannot be extended."""
 
     NUMBER = "number"
     TABLE = "table"
@@ -41,15 +43,10 @@ ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The contract: 
 Traces = Annotated[
     list[str], typer.Option("--traces", "-t", help="Recorded sessions, labelled by scenario; may be repeated.")
 ]
-Reports = Annotated[
-    list[str] | None, typer.Option("--report", help="Write a report to a file too: FORM=FILE; may be repeated.")
-]
 MinScore = Annotated[float, typer.Option(min=0.0, max=100.0, help="A lower score, in per cent, makes the exit code 1.")]
 AllowInconclusive = Annotated[
     bool, typer.Option("--allow-inconclusive", help="Exit 0 although not every cell could be judged.")
 ]
-SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
-SourceFormat = Annotated[str, typer.Option("--from-format", help="The format of the records.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,9 +84,7 @@ def score_command(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the score of recorded sessions; exit 1 when the contract is broken, 4 when nothing could be judged."""
-    settings = load_settings(settings_file)
-    registry = build_registry(settings.plugins)
-    targets = [report_target(text) for text in reports or ()]
+    settings, registry, targets = prepare(settings_file, reports)
     contract = load(config, registry)
     matrix, unread = score_traces(contract, traces, source_format, registry, settings)
     publish(contract, matrix, form, targets)
@@ -112,9 +107,7 @@ def ci_command(
     """Print every part's score and the overall one; exit 1 when the contract is broken or a part is too low."""
     from stream_guard.contract.matrix import overall
 
-    settings = load_settings(settings_file)
-    registry = build_registry(settings.plugins)
-    targets = [report_target(text) for text in reports or ()]
+    settings, registry, targets = prepare(settings_file, reports)
     scores = dict(read_part(text) for text in part or ())
     contract = load(config, registry)
     matrix, unread = score_traces(contract, traces, source_format, registry, settings)
@@ -132,6 +125,12 @@ def ci_command(
     if low:
         typer.echo(f"under {min_score:g} %: {', '.join(low)}", err=True)
     leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
+
+
+def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[Target]]:
+    """Return what every command that judges begins with, or raise SettingsError: nothing is judged before that."""
+    settings = load_settings(settings_file)
+    return settings, build_registry(settings.plugins), [report_target(text) for text in reports or ()]
 
 
 def load(config: Path, registry: Registry) -> Contract:
@@ -158,16 +157,14 @@ def score_traces(
     return matrix, letters.total
 
 
-def publish(
-    contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[tuple[MatrixForm, Path]]
-) -> None:
+def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[Target]) -> None:
     """Print the matrix and write it to files, before any exit code is given: a failed build must show its reasons."""
     if targets or form not in (None, MatrixForm.NUMBER):
         require_analysis()
         from stream_guard.report.contract import write_matrix
 
         for kind, file in targets:
-            _write(file, write_matrix(contract, matrix, kind.value))
+            write_report(file, write_matrix(contract, matrix, kind))
         if form not in (None, MatrixForm.NUMBER):
             written = write_matrix(contract, matrix, form.value).rstrip("\n")
             typer.echo(written.encode("utf-8", "backslashreplace").decode())
@@ -208,15 +205,6 @@ def read_part(text: str) -> tuple[str, float]:
     return name, value
 
 
-def report_target(text: str) -> tuple[MatrixForm, Path]:
-    """Return the form and the file of ``FORM=FILE``; raises SettingsError where it is not that."""
-    form, separator, file = text.partition("=")
-    forms = [one for one in MatrixForm if one is not MatrixForm.NUMBER]
-    if not separator or not file or form not in forms:
-        raise SettingsError(f"--report {text}: write FORM=FILE, where FORM is one of {', '.join(forms)}")
-    return MatrixForm(form), Path(file)
-
-
 def _unsure(matrix: Matrix, unread: int) -> str:
     said = [
         *([f"{matrix.open} of {len(matrix.cells)} cells could not be judged"] if matrix.open else []),
@@ -232,11 +220,3 @@ def _visible(text: str) -> str:
 
 def _percent(value: float | None) -> str:
     return "not run" if value is None else f"{value * 100:.2f} %"
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        typer.echo(f"stream-guard: --report {file}: {error.strerror}", err=True)
-        raise typer.Exit(INFRASTRUCTURE) from None

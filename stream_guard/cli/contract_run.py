@@ -19,19 +19,17 @@ from stream_guard.cli.contract import (
     ConfigFile,
     MatrixForm,
     MinScore,
-    Reports,
-    SettingsFile,
     leave,
     load,
+    prepare,
     publish,
-    report_target,
 )
+from stream_guard.cli.options import SettingsFile
 from stream_guard.cli.progress import EVERY
+from stream_guard.cli.reports import Reports
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder
-from stream_guard.registry import build_registry
-from stream_guard.settings import load_settings
 
 if TYPE_CHECKING:
     from stream_guard.contract.document import Contract
@@ -87,9 +85,7 @@ def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Ask an agent everything under every scenario; exit 1 when the contract is broken, 4 when it cannot be told."""
     from stream_guard.contract.scoring import score
 
-    settings = load_settings(settings_file)
-    registry = build_registry(settings.plugins)
-    targets = [report_target(text) for text in reports or ()]
+    _, registry, targets = prepare(settings_file, reports)
     contract = only(load(config, registry), scenario or ())
     setups = make_setups(contract, agents or (), tool or (), llm, proxy_port, workers)
     decoder = registry.decoders["native"]()

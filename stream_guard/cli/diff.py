@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
 from stream_guard.assembly import make_decoder
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, INFRASTRUCTURE
+from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.options import SettingsFile
+from stream_guard.cli.reports import Reports, report_target, write_report
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.errors import SettingsError
@@ -20,11 +22,9 @@ from stream_guard.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.registry import Registry, build_registry
+from stream_guard.report import ReportForm
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
-
-if TYPE_CHECKING:
-    from stream_guard.report import ReportForm
 
 AGENTLOG = ".agentlog"
 Prices = Mapping[str, Mapping[str, float]]
@@ -39,18 +39,6 @@ class Gate(StrEnum):
     SEVERE = "severe"
 
 
-class Form(StrEnum):
-    """How the report is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    JUNIT = "junit"
-    SARIF = "sarif"
-    GITHUB = "github"
-    HTML = "html"
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command("diff")(diff_command)
@@ -61,10 +49,8 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     candidate: Annotated[str, typer.Argument(help="The recording to compare with it.")],
     policy: Annotated[Path | None, typer.Option("--policy", "-p", help="Rules that both sides are held to.")] = None,
     fail_on: Annotated[Gate, typer.Option(help="A change this severe, or more, makes the exit code 1.")] = Gate.SEVERE,
-    form: Annotated[Form, typer.Option("--format", help="How to print the report.")] = Form.TABLE,
-    reports: Annotated[
-        list[str] | None, typer.Option("--report", help="Write a report to a file too: FORM=FILE; may be repeated.")
-    ] = None,
+    form: Annotated[ReportForm, typer.Option("--format", help="How to print the report.")] = ReportForm.TABLE,
+    reports: Reports = None,
     prices: Annotated[
         Path | None, typer.Option(help='US dollars for a million tokens, JSON: {"model": {"input": 3, "output": 15}}.')
     ] = None,
@@ -74,17 +60,17 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be compared.")
     ] = False,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Say what changed between two recordings; exit 1 when it is too much to merge, 4 when it cannot be told."""
     settings = load_settings(settings_file)
     registry = build_registry(settings.plugins)
     require_analysis()
     from stream_guard.analysis.diff import FailOn, diff, trips
-    from stream_guard.report import ReportForm, write_diff
+    from stream_guard.report.diff import write_diff
 
     rules = load_policy(policy, registry) if policy else None
-    files = [_report_target(text) for text in reports or ()]
+    files = [report_target(text) for text in reports or ()]
     table = _read_prices(prices)
     letters = DeadLetters(None, Counts(), format_name=source_format)
     sides = [list(read_events(side, source_format, registry, settings, letters)) for side in (baseline, candidate)]
@@ -93,8 +79,8 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     names = {"baseline": Path(baseline).name, "candidate": Path(candidate).name}
     # Everything is written before the gate answers: a failed build without its reasons helps nobody.
     for kind, file in files:
-        _write(file, write_diff(compared, kind, gate, policy=rules, **names))
-    _print(write_diff(compared, ReportForm(form.value), gate, policy=rules, **names), form)
+        write_report(file, write_diff(compared, kind, gate, policy=rules, **names))
+    _print(write_diff(compared, form, gate, policy=rules, **names), form)
     for line in letters.summary():
         typer.echo(line, err=True)
     if trips(compared.report, gate):
@@ -152,25 +138,8 @@ def _read_prices(file: Path | None) -> Prices:
         ) from None
 
 
-def _report_target(text: str) -> tuple[ReportForm, Path]:
-    from stream_guard.report import ReportForm
-
-    form, separator, file = text.partition("=")
-    if not separator or not file or form not in list(ReportForm):
-        raise SettingsError(f"--report {text}: write FORM=FILE, where FORM is one of {', '.join(ReportForm)}")
-    return ReportForm(form), Path(file)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        typer.echo(f"stream-guard: --report {file}: {error.strerror}", err=True)
-        raise typer.Exit(INFRASTRUCTURE) from None
-
-
-def _print(text: str, form: Form) -> None:
-    typer.echo(text.encode("utf-8", "backslashreplace").decode(), nl=form is not Form.TABLE)
+def _print(text: str, form: ReportForm) -> None:
+    typer.echo(text.encode("utf-8", "backslashreplace").decode(), nl=form is not ReportForm.TABLE)
 
 
 def _unsure(unjudged: int, letters: DeadLetters, *, empty: bool) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stream_guard.analysis.diff import FailOn
-from stream_guard.report import ReportForm, write_diff
+from stream_guard.report import ReportForm
+from stream_guard.report.diff import write_diff
 from tests.browser.devtools import Browser
 from tests.unit.diff.sample import compared, session, turn
 
