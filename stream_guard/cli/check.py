@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,6 +13,7 @@ from stream_guard.alerts import make_alert
 from stream_guard.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.batch import open_table
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.options import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.cli.run import say_counts
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
@@ -54,14 +54,12 @@ def check(
     traces: Annotated[
         list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")
     ],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
+    policy: PolicyFile,
     form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
     fail_on: Annotated[Gate, typer.Option(help="Findings this severe, or more, make the exit code 1.")] = Gate.INFO,
-    allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
-    ] = False,  # a flag
-    source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    allow_inconclusive: AllowUnjudged = False,
+    source_format: SourceFormat = "native",
+    settings_file: SettingsFile = None,
 ) -> None:
     """Find what recorded sessions do wrong; exit 1 for findings, 4 when something could not be judged."""
     settings = load_settings(settings_file)
@@ -76,11 +74,15 @@ def check(
     alerts = [make_alert(finding, rules.version) for finding in found if not finding.shadow]
     show(alerts, form, registry, settings)
     say_counts(counts, letters)
-    if fail_on is not Gate.NONE and any(
-        alert.severity >= Severity[fail_on.name] for alert in found if not alert.shadow
-    ):
+    worst = max((finding.severity for finding in found if not finding.shadow), default=None)
+    leave(worst, fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
+
+
+def leave(worst: Severity | None, fail_on: Gate, counts: Counts, unread: int, *, allow_inconclusive: bool) -> None:
+    """Leave with the exit code that the findings ask for, or with the one for what could not be judged."""
+    if fail_on is not Gate.NONE and worst is not None and worst >= Severity[fail_on.name]:
         raise typer.Exit(FINDINGS)
-    if (letters.total or counts.unevaluable or counts.rule_errors) and not allow_inconclusive:
+    if (unread or counts.unevaluable or counts.rule_errors) and not allow_inconclusive:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)
 

@@ -20,17 +20,17 @@ import typer
 from stream_guard.assembly import lateness_of, make_decoder
 from stream_guard.batch import open_table
 from stream_guard.cli.backtest import backtest
-from stream_guard.cli.check import FindingFormat, Gate
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.check import FindingFormat, Gate, leave
+from stream_guard.cli.exits import INCONCLUSIVE
+from stream_guard.cli.options import AllowUnjudged, Checkpoint, LogForm, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.cli.outlet import Outlet
 from stream_guard.cli.progress import extent_of, show_progress
-from stream_guard.cli.run import LogFormat, say_counts, stop_on_signals
+from stream_guard.cli.run import say_counts, set_up, stop_on_signals
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.embedded import SOURCE_META
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
-from stream_guard.logs import set_up_logs
 from stream_guard.model import Severity
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
@@ -47,7 +47,7 @@ from stream_guard.replay import (
 )
 from stream_guard.replay_process import ProcessWorker
 from stream_guard.sessions.stores import CheckpointStore
-from stream_guard.settings import Settings, load_settings
+from stream_guard.settings import Settings
 from stream_guard.sieve import Pacer, Share, Sieve, Span
 from stream_guard.sources import open_source
 
@@ -94,7 +94,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     source: Annotated[
         str, typer.Argument(help="An archive: a file or folder of JSON lines, or kafka://HOST:PORT/TOPIC.")
     ],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
+    policy: PolicyFile,
     start: Annotated[
         str | None, typer.Option("--from", help="Only events from this time on; of a topic, records, or an offset.")
     ] = None,
@@ -104,7 +104,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     pace: Annotated[Pace, typer.Option(help="As fast as possible, or as it happened.")] = Pace.FULL,
     speed: Annotated[float, typer.Option(min=0.001, help="With --pace original: this many times faster.")] = 1.0,
     processes: Annotated[int, typer.Option(min=1, max=64, help="Share the sessions among this many.")] = 1,
-    checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
+    checkpoint: Checkpoint = None,
     compare_policy: Annotated[
         Path | None, typer.Option(help="Show which alerts --policy adds and removes against this one.")
     ] = None,
@@ -117,17 +117,13 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
     fail_on: Annotated[Gate, typer.Option(help="Findings this severe, or more, make the exit code 1.")] = Gate.NONE,
-    allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
-    ] = False,  # a flag
-    source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
-    log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    allow_inconclusive: AllowUnjudged = False,
+    source_format: SourceFormat = "native",
+    log_format: LogForm = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Judge an archive again, with the same result every time; nothing is sent anywhere without --emit."""
-    settings = load_settings(settings_file, log={"format": log_format})
-    set_up_logs(settings.log)
-    registry = build_registry(settings.plugins)
+    settings, registry = set_up(settings_file, log_format)
     target, span = bounds_of(source, start, stop)
     lateness = lateness_of(source_format, registry, settings)
     rules = load_policy(policy, registry, lateness=lateness)
@@ -315,8 +311,4 @@ def _end(
         again = "it goes on from here with the same command" if checkpoint else "with --checkpoint it could go on"
         typer.echo(f"stopped before the end; {again}", err=True)
         raise typer.Exit(INCONCLUSIVE)
-    if fail_on is not Gate.NONE and worst is not None and worst >= Severity[fail_on.name]:
-        raise typer.Exit(FINDINGS)
-    if (told.dead_letters or counts.unevaluable or counts.rule_errors) and not allow_inconclusive:
-        typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
-        raise typer.Exit(INCONCLUSIVE)
+    leave(worst, fail_on, counts, told.dead_letters, allow_inconclusive=allow_inconclusive)

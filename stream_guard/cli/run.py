@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from threading import Event as Flag
 from typing import Annotated, Protocol
@@ -13,20 +12,14 @@ from typing import Annotated, Protocol
 import typer
 
 from stream_guard.assembly import RunOptions, assemble, lateness_of
+from stream_guard.cli.options import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.counts import Counts
 from stream_guard.logs import set_up_logs
 from stream_guard.policy.load import load_policy
-from stream_guard.registry import build_registry
+from stream_guard.registry import Registry, build_registry
 from stream_guard.reload import ReloadingPolicy
-from stream_guard.settings import load_settings
+from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import is_endless
-
-
-class LogFormat(StrEnum):
-    """How the log is written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +31,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     source: Annotated[
         str, typer.Argument(help="A file or folder of JSON lines, - for standard input, or kafka://HOST:PORT/TOPIC.")
     ],
-    policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
+    policy: PolicyFile,
     alerts: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,25 +40,23 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
             help="Where alerts go: console, jsonl:FILE, history:FILE, kafka:HOST:PORT/TOPIC; may be repeated.",
         ),
     ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")] = None,
+    checkpoint: Checkpoint = None,
     dead_letters: Annotated[
         str | None, typer.Option(help="Keep records that cannot be read here: a file, or kafka://HOST:PORT/TOPIC.")
     ] = None,
     follow: Annotated[
         bool | None, typer.Option(help="Wait for more at the end. Default: yes for a folder or a topic, no otherwise.")
     ] = None,
-    form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    form: SourceFormat = "native",
     serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
     reload: Annotated[
         bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")
     ] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    log_format: LogForm = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
-    settings = load_settings(settings_file, log={"format": log_format})
-    set_up_logs(settings.log)
-    registry = build_registry(settings.plugins)
+    settings, registry = set_up(settings_file, log_format)
     follow = is_endless(source) if follow is None else follow
     lateness = lateness_of(form, registry, settings)
     following = follow if reload is None else reload
@@ -88,6 +79,13 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
             typer.echo(f"metrics at {ready.url}/metrics", err=True)
         ready.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(ready.counts, ready.dead_letters)
+
+
+def set_up(settings_file: Path | None, log_format: LogFormat | None) -> tuple[Settings, Registry]:
+    """Return the settings and what is installed; from here on the log is written as they say."""
+    settings = load_settings(settings_file, log={"format": log_format})
+    set_up_logs(settings.log)
+    return settings, build_registry(settings.plugins)
 
 
 @contextmanager

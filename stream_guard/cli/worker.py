@@ -15,7 +15,8 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from stream_guard.assembly import lateness_of, make_decoder, open_sink
-from stream_guard.cli.run import LogFormat, say_counts
+from stream_guard.cli.options import LogFormat
+from stream_guard.cli.run import say_counts
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.engine import Engine
