@@ -101,9 +101,9 @@ def call_tool(url: str, **args: str) -> Any:
 def ask_model(url: str, messages: Messages) -> str:
     """Return what the model says; a model that fails or talks nonsense has said nothing."""
     body = json.dumps({"model": "script", "messages": messages}).encode()
-    request = Outgoing(f"{url}/chat/completions", body, {"content-type": "application/json"})  # noqa: S310
+    request = Outgoing(f"{url}/chat/completions", body, {"content-type": "application/json"})  # noqa: S310  # as above
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # as above
             text = json.loads(answer.read())["choices"][0]["message"]["content"]
     except (OSError, ValueError, LookupError, TypeError):
         return ""
@@ -128,7 +128,7 @@ def main() -> None:
         parser.parse_args().port,
         tools_url=os.environ.get("TOOLS_BASE_URL", ""),
         model_url=os.environ.get("OPENAI_BASE_URL", ""),
-        ready=lambda url: print(f"the sample agent listens on {url}/ask", flush=True),  # noqa: T201
+        ready=lambda url: print(f"the sample agent listens on {url}/ask", flush=True),  # noqa: T201  # said to whoever started it
     )
 
 

@@ -104,11 +104,11 @@ def run_agent(client: OpenAI, telemetry: TelemetryHandler) -> None:
 
 
 def main(folder: Path) -> None:
-    spans, logs = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    spans, logs = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # the SDK's own
     tracing, logging = TracerProvider(), LoggerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     logging.add_log_record_processor(SimpleLogRecordProcessor(logs))
-    instrumentor = OpenAIInstrumentor()  # type: ignore[no-untyped-call]
+    instrumentor = OpenAIInstrumentor()  # type: ignore[no-untyped-call]  # the package's own
     instrumentor.instrument(tracer_provider=tracing, logger_provider=logging)
     with model_server() as url, OpenAI(base_url=url, api_key="none") as client:
         run_agent(client, TelemetryHandler(tracer_provider=tracing, logger_provider=logging))

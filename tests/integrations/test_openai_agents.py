@@ -11,12 +11,12 @@ import pytest
 
 from tests.integrations.world import TOOLS, World, story, watched
 
-agents = pytest.importorskip("agents")
+pytest.importorskip("agents")
 
-from agents import Agent, RunConfig, Runner, ToolInputGuardrailTripwireTriggered, function_tool  # noqa: E402
-from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
+from agents import Agent, RunConfig, Runner, ToolInputGuardrailTripwireTriggered, function_tool
+from agents.testing import ScriptedModel, assistant_message, function_call
 
-from stream_guard.integrations.openai_agents import ToolGate  # noqa: E402
+from stream_guard.integrations.openai_agents import ToolGate
 
 
 @pytest.fixture

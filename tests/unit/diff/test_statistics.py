@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stream_guard.analysis.diff.f_distribution import critical, power, upper_tail
 from stream_guard.analysis.diff.hotelling import hotelling
 from stream_guard.analysis.diff.statistics import Level, interval, severity
+from stream_guard.model import Event
 from tests.unit.diff.sample import compared, session, turn
 
 
@@ -38,8 +40,8 @@ def test_few_pairs_say_so() -> None:
         (30.0, "relative", Level.SEVERE),
     ],
 )
-def test_severity_steps_at_its_bounds(delta: float, scale: str, level: Level) -> None:
-    assert severity(delta, 100.0, delta, delta, scale) is level  # type: ignore[arg-type]
+def test_severity_steps_at_its_bounds(delta: float, scale: Literal["relative", "rate"], level: Level) -> None:
+    assert severity(delta, 100.0, delta, delta, scale) is level
 
 
 def test_an_unsure_difference_is_never_more_than_minor() -> None:
@@ -67,15 +69,15 @@ def test_sides_that_are_constant_and_differ_have_drifted() -> None:
 
 
 def test_a_drift_that_no_single_axis_gates_is_reported() -> None:
-    def sessions(calls: int) -> list[object]:
-        made: list[object] = []
+    def sessions(calls: int) -> list[Event]:
+        made: list[Event] = []
         for number in range(8):
             turns = [turn(f"note {number}", ("look", {"n": number}))] * (3 + number % 2) + [turn("ok 1 2 3")] * calls
             made += session(*turns, name=f"s{number}")
         return made
 
-    same = compared(sessions(2), sessions(2)).report.drift  # type: ignore[arg-type]
-    moved = compared(sessions(2), sessions(6)).report.drift  # type: ignore[arg-type]
+    same = compared(sessions(2), sessions(2)).report.drift
+    moved = compared(sessions(2), sessions(6)).report.drift
     assert same is not None
     assert same.test.decision != "reject"
     assert moved is not None
