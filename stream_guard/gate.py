@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -20,20 +20,14 @@ from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.inline import Guard
-from stream_guard.model import Action, Alert, Event, Finding, GateDecision, Json, ToolCall, ToolResult
+from stream_guard.inline import Guard, told_of
+from stream_guard.model import Action, Alert, Event, Finding, Json, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 from stream_guard.reviews import Review, Reviews, call_key
 
 PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: whoever gets it through is not watched
 
 _UNSETTLED: Final = 4096  # attempts that were judged while the history could not be written
-_WORDS: Final[Mapping[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
-    Action.ALLOW: "allow",
-    Action.PAUSE: "pause",
-    Action.BLOCK: "block",
-    Action.TERMINATE_SESSION: "terminate_session",
-}
 # What a settled review makes of the attempt that waited for it.
 _ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
 
@@ -196,18 +190,7 @@ class Gate:
 
     def _tell(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
         """Let the stream know of the decision, and the rules of what a person decided."""
-        decision = GateDecision(
-            session_id=attempt.session_id,
-            event_id=f"{attempt.event_id}/{ruling.action.word}" if attempt.event_id else "",
-            time=attempt.time,
-            run_id=attempt.run_id,
-            agent=attempt.agent,
-            agent_path=attempt.agent_path,
-            action=_WORDS[ruling.action],
-            call_id=attempt.call_id,
-            tool=attempt.tool,
-            rule_ids=tuple(dict.fromkeys(alert.rule_id for alert in ruling.alerts)),
-        )
+        decision = told_of(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts], labels={})
         self._emit(decision)
         if not guard_knows:
             self._follow(decision)

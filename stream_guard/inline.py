@@ -166,7 +166,8 @@ class Guard:
         self._refusals[attempt.session_id, attempt.attempt] = decision
         while len(self._refusals) > _REFUSALS:
             del self._refusals[next(iter(self._refusals))]
-        self._table.feed_now(_told(attempt, decision), [])
+        rules = [finding.rule_id for finding in decision.findings]
+        self._table.feed_now(told_of(attempt, decision.action, rules, attempt.labels), [])
 
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
@@ -190,18 +191,18 @@ class Guard:
                 self._save()
 
 
-def _told(attempt: ToolCall, decision: Decision) -> GateDecision:
-    """Return the event that tells of a decision."""
+def told_of(attempt: ToolCall, action: Action, rule_ids: list[str], labels: dict[str, str]) -> GateDecision:
+    """Return the event that tells of a decision; the same decision on the same attempt has the same id."""
     return GateDecision(
         session_id=attempt.session_id,
-        event_id=f"{attempt.event_id}/{decision.action.word}" if attempt.event_id else "",
+        event_id=f"{attempt.event_id}/{action.word}" if attempt.event_id else "",
         time=attempt.time,
         run_id=attempt.run_id,
         agent=attempt.agent,
         agent_path=attempt.agent_path,
-        labels=attempt.labels,
-        action=_WORDS[decision.action],
+        labels=labels,
+        action=_WORDS[action],
         call_id=attempt.call_id,
         tool=attempt.tool,
-        rule_ids=tuple(dict.fromkeys(finding.rule_id for finding in decision.findings)),
+        rule_ids=tuple(dict.fromkeys(rule_ids)),
     )
