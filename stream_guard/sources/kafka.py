@@ -160,7 +160,11 @@ class KafkaSource:
             kept = [self._convert(origin, record) for record in records if stop is None or record.offset < stop]
             self._merger.add(origin, kept)
             self._passed_by.discard(partition)
-        self._quiet = 0.0 if batches else self._quiet + time.monotonic() - began
+        if batches:
+            self._quiet = 0.0
+            self._note_answer()
+        else:
+            self._quiet += time.monotonic() - began
         return bool(batches)
 
     def _steer(self) -> None:
@@ -241,17 +245,22 @@ class KafkaSource:
         except KafkaError as error:
             self._be_patient(self._connection.log.last() or str(error))
             return
-        if self._away_since is not None:
-            _logger.warning("%s: answers again after %.0f s", self._address, time.monotonic() - self._away_since)
-            self._away_since = None
-            self._connection.log.heard.clear()
-        elif not self._follow and self._quiet > self._patience:
+        if not self._note_answer() and not self._follow and self._quiet > self._patience:
             raise SourceError(
                 f"{self._address}: no record has come for {self._quiet:.0f} s, though there are some at "
                 + ", ".join(f"{origin_of(partition)} @{at}" for partition, at in self._fetched.items())
             )
         if self._follow:
             self._quiet = 0.0
+
+    def _note_answer(self) -> bool:
+        """Note that the broker answers; True when it had been away until now."""
+        if self._away_since is None:
+            return False
+        _logger.warning("%s: answers again after %.0f s", self._address, time.monotonic() - self._away_since)
+        self._away_since = None
+        self._connection.log.heard.clear()
+        return True
 
     def _be_patient(self, reason: str) -> None:
         now = time.monotonic()
