@@ -190,7 +190,7 @@ class Gate:
 
     def _tell(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
         """Let the stream know of the decision, and the rules of what a person decided."""
-        decision = told_of(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts], labels={})
+        decision = told_of(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts])
         self._emit(decision)
         if not guard_knows:
             self._follow(decision)

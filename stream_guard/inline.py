@@ -167,7 +167,7 @@ class Guard:
         while len(self._refusals) > _REFUSALS:
             del self._refusals[next(iter(self._refusals))]
         rules = [finding.rule_id for finding in decision.findings]
-        self._table.feed_now(told_of(attempt, decision.action, rules, attempt.labels), [])
+        self._table.feed_now(told_of(attempt, decision.action, rules), [])
 
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
@@ -191,7 +191,7 @@ class Guard:
                 self._save()
 
 
-def told_of(attempt: ToolCall, action: Action, rule_ids: list[str], labels: dict[str, str]) -> GateDecision:
+def told_of(attempt: ToolCall, action: Action, rule_ids: list[str]) -> GateDecision:
     """Return the event that tells of a decision; the same decision on the same attempt has the same id."""
     return GateDecision(
         session_id=attempt.session_id,
@@ -200,7 +200,7 @@ def told_of(attempt: ToolCall, action: Action, rule_ids: list[str], labels: dict
         run_id=attempt.run_id,
         agent=attempt.agent,
         agent_path=attempt.agent_path,
-        labels=labels,
+        labels=attempt.labels,
         action=_WORDS[action],
         call_id=attempt.call_id,
         tool=attempt.tool,

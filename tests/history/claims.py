@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 import stream_guard as sg
@@ -354,12 +355,13 @@ def writers_at_the_same_time_make_one_chain(world: World) -> None:
 
 def attempt_decision_and_result_are_emitted_in_order(world: World) -> None:
     gate = world.gate()
-    gate.check(call("drop", call_id="c1"))
+    gate.check(msgspec.structs.replace(call("drop", call_id="c1"), labels={"env": "prod"}))
     gate.observe(sg.ToolResult(session_id="s", call_id="c1", tool="drop", status="blocked"))
     assert [type(event) for event in world.emitted] == [sg.ToolCall, sg.GateDecision, sg.ToolResult]
     decided = world.emitted[1]
     assert isinstance(decided, sg.GateDecision)
     assert (decided.action, decided.call_id, decided.rule_ids) == ("block", "c1", ("drop",))
+    assert decided.labels == {"env": "prod"}, "a rule that asks for labels must see the decision as it saw the attempt"
 
 
 def probe_is_blocked_and_leaves_no_trace(world: World) -> None:
