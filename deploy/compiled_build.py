@@ -6,6 +6,8 @@ temporary folder, never into the source tree, where it would hide later edits (d
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,8 +51,31 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
         target_dir=str(scratch / "c"),
         debug_level="0",  # debugging data would name this temporary folder: the same sources, another wheel
     )
+    _put_docstrings_back(modules, scratch / "c")
     distribution = Distribution({"name": "stream-guard-compiled", "ext_modules": extensions})
     command = distribution.get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(built), str(scratch / "o")
     command.ensure_finalized()
     command.run()
+
+
+def _put_docstrings_back(modules: list[str], generated: Path) -> None:
+    """Give the classes in the C sources the docstrings that mypyc leaves out: those of kinds are shown to users."""
+    from mypyc.codegen.cstring import c_string_initializer  # noqa: PLC0415
+
+    docstrings: dict[str, str] = {}
+    for module in modules:
+        for node in ast.parse(Path(module).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (said := ast.get_docstring(node)):
+                if node.name in docstrings:
+                    raise ValueError(f"two classes to compile are called {node.name}; rename the one in {module}")
+                docstrings[node.name] = c_string_initializer(said.encode())
+
+    def with_docstring(found: re.Match[str]) -> str:
+        return f"{found[0]} {docstrings.get(found[1], '')}"
+
+    for file in generated.rglob("*.c"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(
+            re.sub(r'\.tp_doc = PyDoc_STR\("(\w+)\(.*?\)\\n--\\n\\n"', with_docstring, text), encoding="utf-8"
+        )

@@ -77,6 +77,16 @@ def _matching(op: str, wanted: Json) -> Compare:
     return lambda value, _event: isinstance(value, str) and regex.search(value) is not None
 
 
+def _containing(op: str, wanted: Json) -> Compare:
+    if op == "contains":
+        return lambda value, _event: _contains(value, wanted)
+    return lambda value, _event: not _contains(value, wanted)
+
+
+def _existing(_op: str, _wanted: Json) -> Compare:
+    return lambda _value, _event: True
+
+
 def _ageing(_op: str, wanted: Json) -> Compare:
     seconds = parse_duration(wanted)
 
@@ -102,9 +112,9 @@ OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
     "<=": _ordering,
     "in": _membership,
     "not_in": _membership,
-    "contains": lambda _op, wanted: lambda value, _event: _contains(value, wanted),
-    "not_contains": lambda _op, wanted: lambda value, _event: not _contains(value, wanted),
+    "contains": _containing,
+    "not_contains": _containing,
     "matches": _matching,
     "older_than": _ageing,
-    "exists": lambda _op, _wanted: lambda _value, _event: True,
+    "exists": _existing,
 }
