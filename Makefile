@@ -115,6 +115,7 @@ bench: setup ## measure decoding, rules, session lengths and memory; prints a ta
 	$(BIN)/python -m tests.bench
 
 bench-kafka: setup ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
+	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench.kafka
 
 broker: setup ## start an Apache Kafka broker on loopback, for development; prints its address

@@ -32,7 +32,7 @@ class CompiledBuild(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
         build_data["pure_python"] = False
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  # hatchling says which
         """Throw away what was only needed on the way."""
         if self._folder is not None:
             self._folder.cleanup()
@@ -40,9 +40,8 @@ class CompiledBuild(BuildHookInterface[Any]):
 
 def _compile(modules: list[str], built: Path, scratch: Path) -> None:
     """Compile the modules, given as files below the top of the repository, into one library and a stub for each."""
-    # Here, because a wheel without compiled parts is built without either.
-    from mypyc.build import mypycify  # noqa: PLC0415
-    from setuptools import Distribution  # noqa: PLC0415
+    from mypyc.build import mypycify  # noqa: PLC0415  # a wheel without compiled parts is built without it
+    from setuptools import Distribution  # noqa: PLC0415  # likewise
 
     extensions = mypycify(
         # Errors elsewhere are `make lint`'s to find, and must not depend on which release of a dependency is here.
@@ -61,7 +60,7 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
 
 def _put_docstrings_back(modules: list[str], generated: Path) -> None:
     """Give the classes in the C sources the docstrings that mypyc leaves out: those of kinds are shown to users."""
-    from mypyc.codegen.cstring import c_string_initializer  # noqa: PLC0415
+    from mypyc.codegen.cstring import c_string_initializer  # noqa: PLC0415  # see _compile
 
     docstrings: dict[str, str] = {}
     for module in modules:

@@ -13,23 +13,36 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / ".cache" / "compiled" / "site"  # `make compiled` unpacks the wheel here
+SAFE_PATH = ("-P",)  # the working directory, which holds the plain sources, does not come first
+
+
+def environment_of(*, compiled: bool) -> dict[str, str]:
+    """Return the variables with which a process imports the one build or the other."""
+    path = [SITE, ROOT] if compiled else [ROOT]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+
+
+def is_compiled() -> bool:
+    """Whether this process has the compiled build."""
+    from stream_guard.engine import fold  # only here is it clear which build that is
+
+    return not str(fold.__file__).endswith(".py")
 
 
 class Build:
     """A process that has imported one build of stream_guard, and does a piece of work when it is asked to."""
 
     def __init__(self, module: str, arguments: Sequence[str], *, compiled: bool) -> None:
-        path = [str(SITE), str(ROOT)] if compiled else [str(ROOT)]
+        environment = environment_of(compiled=compiled)
         self._process = subprocess.Popen(
-            # -P: the working directory, which holds the plain sources, does not come first.
-            [sys.executable, "-P", "-m", module, *arguments],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+            [sys.executable, *SAFE_PATH, "-m", module, *arguments],
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         if self.ask("is compiled") is not compiled:
-            raise AssertionError(f"the benchmark measures something else: {path} does not come first")
+            raise AssertionError(f"the benchmark measures something else than {environment['PYTHONPATH']}")
 
     def ask(self, name: str) -> Any:
         """Let it do one piece of work, and return the answer."""
@@ -65,8 +78,6 @@ def builds(module: str, *arguments: str) -> Iterator[dict[str, Build]]:
 
 def answer(works: Mapping[str, Callable[[], Any]]) -> None:
     """Be such a process: do what each line of the input names, and print its result."""
-    from stream_guard.engine import fold  # only here is it clear which build that is
-
-    known = {"is compiled": lambda: not fold.__file__.endswith(".py"), "names": lambda: list(works), **works}
+    known = {"is compiled": is_compiled, "names": lambda: list(works), **works}
     for line in sys.stdin:
         print(json.dumps(known[line.strip()]()), flush=True)

@@ -3,7 +3,8 @@
 ``python -m tests.bench.kafka`` starts a broker, unless STREAM_GUARD_TEST_KAFKA names one; prints a table and writes
 JSON to .cache/bench-kafka.json. Every way of reading runs in a process of its own, over the same topic, in turns;
 the best of its turns counts. The clients that do nothing are those that the worker and the runner read with, told
-what these tell them, and polled as these poll them: whole batches, of which only the records are counted.
+what these tell them, and polled as these poll them: whole batches, of which only the records are counted. Where
+`make compiled` has been there, the worker and the runner are measured in that build as well.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from tests.bench.builds import SAFE_PATH, SITE, environment_of, is_compiled
 from tests.bench.workload import event_lines, policy
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
@@ -181,6 +183,7 @@ async def idle_agent(address: str, topics: list[str], clock: Clock) -> None:
 AIOKAFKA, KAFKA_PYTHON = "aiokafka, doing nothing", "kafka-python, doing nothing"
 AGENT = "a plain Faust agent, doing nothing"
 WORKER, RUNNER = f"the worker, {RULES} rules", f"the embedded runner, {RULES} rules"
+COMPILED = ", compiled"
 WAYS: dict[str, Callable[[str, list[str], Clock], Any]] = {
     AIOKAFKA: consume,
     WORKER: work,
@@ -195,7 +198,10 @@ def measure(address: str, way: str, topics: list[str], records: int) -> None:
     import uvloop
 
     clock = Clock(records)
-    uvloop.run(WAYS[way](address, topics, clock))
+    plain_name = way.removesuffix(COMPILED)
+    if is_compiled() is (plain_name == way):
+        raise AssertionError(f"{way}: the benchmark measures another build; `make compiled`")
+    uvloop.run(WAYS[plain_name](address, topics, clock))
     print(json.dumps(clock.result()), flush=True)
 
 
@@ -206,7 +212,8 @@ def compare(address: str) -> dict[str, Any]:
     lines = event_lines(SESSIONS)
     cluster.fill(events, [Row(line, json.loads(line)["session_id"].encode()) for line in lines])
     results: dict[str, Any] = {"events": len(lines), "bytes": sum(map(len, lines)) // len(lines), "ways": {}}
-    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    ways = [*WAYS, *(way + COMPILED for way in (WORKER, RUNNER) if SITE.exists())]
+    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, found in rounds.items():
             found.append(run_one(cluster, way, events, AGENT_EVENTS if way == AGENT else len(lines)))
@@ -219,8 +226,9 @@ def compare(address: str) -> dict[str, Any]:
 def run_one(cluster: Cluster, way: str, events: str, records: int) -> dict[str, float]:
     """Measure one way in a process of its own, with topics of its own to write to."""
     topics = json.dumps([events, cluster.create(1), cluster.create(1)])
-    command = [sys.executable, "-m", "tests.bench.kafka", cluster.address, way, topics, str(records)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    command = [sys.executable, *SAFE_PATH, "-m", "tests.bench.kafka", cluster.address, way, topics, str(records)]
+    environment = environment_of(compiled=way.endswith(COMPILED))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode:
         raise RuntimeError(f"{way}: {done.stderr[-3000:]}")
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -233,10 +241,10 @@ def show(results: dict[str, Any]) -> None:
     clients = {WORKER: AIOKAFKA, RUNNER: KAFKA_PYTHON, AGENT: AIOKAFKA}
     print(f"{results['events']} events of {results['bytes']} bytes, {PARTITIONS} partitions, one process each")
     print(f"best of {ROUNDS}; CPU time of the process, in microseconds an event")
-    print(f"{'':38}{'events/s':>10}{'CPU us':>9}{'of its client':>15}{'x agent':>9}")
+    print(f"{'':42}{'events/s':>10}{'CPU us':>9}{'of its client':>15}{'x agent':>9}")
     for way, rate in rates.items():
-        cpu, client = results["ways"][way]["cpu_us_per_event"], rates[clients.get(way, way)]
-        print(f"{way:38}{rate:>10,}{cpu:>9}{rate / client:>14.0%}{rate / rates[AGENT]:>10.1f}")
+        cpu, client = results["ways"][way]["cpu_us_per_event"], rates[clients.get(way.removesuffix(COMPILED), way)]
+        print(f"{way:42}{rate:>10,}{cpu:>9}{rate / client:>14.0%}{rate / rates[AGENT]:>10.1f}")
 
 
 def main() -> None:
