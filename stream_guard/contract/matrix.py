@@ -73,17 +73,17 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 def score_of(cells: Sequence[Cell]) -> float | None:
     """Return the severity-weighted share of cells that passed, in per cent; None where none was evaluated."""
-    evaluated = [cell for cell in cells if cell.state in EVALUATED]
-    total = sum(cell.weight for cell in evaluated)
-    if not total:
-        return None
-    passed = sum(cell.weight for cell in evaluated if cell.state is State.PASS)
-    return round(passed / total * 100, 2)
+    passed, failed = _weight(cells, State.PASS), _weight(cells, State.FAIL)
+    return round(passed / (passed + failed) * 100, 2) if passed + failed else None
+
+
+def _weight(cells: Sequence[Cell], state: State) -> int:
+    return sum([cell.weight for cell in cells if cell.state is state])
 
 
 def has_critical_failure(cells: Sequence[Cell]) -> bool:
     """Whether an invariant that must never break did."""
-    return any(cell.state is State.FAIL and cell.severity == "critical" for cell in cells)
+    return any(cell.severity == "critical" and cell.state is State.FAIL for cell in cells)
 
 
 def overall(scores: dict[str, float], weights: dict[str, float]) -> float | None:

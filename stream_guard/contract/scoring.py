@@ -30,11 +30,7 @@ def score(contract: Contract, events: Iterable[Event], registry: Registry) -> Ma
     verdicts = hear(contract, compiled, serving, judged)
     weathers = [Weather(scenario, sorted_out.by_scenario.get(scenario.name, ())) for scenario in contract.scenarios]
     judge = Judge(contract, compiled, verdicts, baselines.prompts, baselines.scenario)
-    cells = tuple(
-        judge.cell(invariant, weather, sessions)
-        for weather in weathers
-        for invariant, sessions in zip(contract.invariants, serving.by_invariant(weather.sessions), strict=True)
-    )
+    cells = tuple(cell for weather in weathers for cell in judge.cells(weather, serving.by_invariant(weather.sessions)))
     value = score_of(cells)
     critical = has_critical_failure(cells)
     return Matrix(
