@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from stream_guard.patterns import Regex, literal
@@ -27,6 +28,7 @@ _PIECE: Final = re.compile(r"(?s)\\.|\[\^?\]?|\{,\d+\}|.")
 _DOUBLED: Final = re.compile(r"\\\\[dDwWsSbB.$^*+?()\[\]{}|/-]")
 
 
+@lru_cache(maxsize=128)  # each is wanted twice: when the contract is checked, and when it is compiled
 def python_pattern(pattern: str) -> str:
     r"""Return the pattern for RE2 with the meaning that ``re.search(pattern, text, re.DOTALL)`` gives it.
 
