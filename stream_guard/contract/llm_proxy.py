@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 import httpx
@@ -57,7 +57,7 @@ class Chat(msgspec.Struct):
         """What the model is asked."""
         return json.dumps(self.asked.request).encode()
 
-    def end(self, said: Said | str, met: Iterable[FaultMet] = ()) -> None:
+    def end(self, said: Said | str, met: Sequence[FaultMet] = ()) -> None:
         """Write down what the agent got."""
         self.scene.end_model(self.asked, said, met)
 

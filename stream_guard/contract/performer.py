@@ -75,7 +75,7 @@ class Performer:
             self._deadline = time.monotonic() + seconds
         try:
             result = function(*args)
-            if type(result) is not str and inspect.isawaitable(result):
+            if result is not None and type(result) is not str and inspect.isawaitable(result):
                 result = self._await(result)
         finally:
             with self._lock:

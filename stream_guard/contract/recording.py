@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -83,13 +82,10 @@ class _Shape:
     """The fields of a kind of event, and for each the value that need not be written."""
 
     def __init__(self, kind: type[Event]) -> None:
-        fields = msgspec.structs.fields(kind)
         self.tag = kind.__struct_config__.tag
-        self.names = [field.name for field in fields]
-        self.values = attrgetter(*self.names)  # all at once: it is done for every event
         self.silent = [
-            field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-            for field in fields
+            (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+            for field in msgspec.structs.fields(kind)
         ]
 
 
@@ -98,11 +94,12 @@ _SHAPES: Final = {kind: _Shape(kind) for kind in get_args(Event)}
 
 def _kept(event: Event) -> dict[str, Any]:
     shape = _SHAPES[type(event)]
-    said = zip(shape.names, shape.values(event), shape.silent, strict=True)
-    return {
-        "kind": shape.tag,
-        **{name: value for name, value, silent in said if value is not silent and value != silent},
-    }
+    kept = {"kind": shape.tag}
+    for name, silent in shape.silent:
+        value = getattr(event, name)
+        if value is not silent and value != silent:
+            kept[name] = value
+    return kept
 
 
 class TraceFile:

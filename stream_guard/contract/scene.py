@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ class Scene:
             planted = self._storm.plant("prompt")
             for _met, text, strategy in planted:
                 prompt = into_text(prompt, text, strategy, first=True)
-            self._add(UserMessage, (item.met for item in planted), self._first, text=clean(prompt))
+            self._add(UserMessage, [item.met for item in planted], self._first, text=clean(prompt))
         return prompt
 
     def begin_call(self, tool: str, args: Any, url: str = "") -> Call:
@@ -80,7 +80,7 @@ class Scene:
             self._add(ToolCall, (), tool=clean(tool), call_id=call.call_id, args=storable(args))
         return call
 
-    def end_call(self, call: Call, output: Any, met: Iterable[FaultMet] = (), *, failed: bool = False) -> None:
+    def end_call(self, call: Call, output: Any, met: Sequence[FaultMet] = (), *, failed: bool = False) -> None:
         """Write down what the agent got for a call, and the faults that made it so."""
         with self._lock:
             if self._open.pop(call.call_id, None) is None:
@@ -105,7 +105,7 @@ class Scene:
                 self._asked[id(asked)] = asked
             return asked
 
-    def end_model(self, asked: Asked, said: Said | str, met: Iterable[FaultMet] = ()) -> None:
+    def end_model(self, asked: Asked, said: Said | str, met: Sequence[FaultMet] = ()) -> None:
         """Write down a call of the model: what it was asked, and its answer or how that failed."""
         with self._lock:
             if self._asked.pop(id(asked), None) is None:
@@ -151,12 +151,11 @@ class Scene:
             if one.hit is not None:
                 self.end_model(one, UNAWAITED, [one.hit.met])
 
-    def _add(self, kind: type[Event], met: Iterable[FaultMet], labels: Mapping[str, str] = {}, **fields: Any) -> None:
+    def _add(self, kind: type[Event], met: Sequence[FaultMet], labels: Mapping[str, str] = {}, **fields: Any) -> None:
         if self._ended or len(self._events) >= MOST_EVENTS:
             self._dropped += 1
             return
-        faults = write_faults(met)
-        self._append(kind, {**labels, FAULT: faults} if faults else dict(labels), fields)
+        self._append(kind, {**labels, FAULT: write_faults(met)} if met else dict(labels), fields)
 
     def _append(self, kind: type[Event], labels: dict[str, str], fields: dict[str, Any]) -> None:
         self._time = max(self._time, time.time())  # a clock that is set back makes no event late

@@ -7,7 +7,6 @@ cells, not on threads, not on the clock. The same seed gives the same weather ag
 from __future__ import annotations
 
 import random
-from collections import Counter
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -45,7 +44,7 @@ class Storm:
     def __init__(self, scenario: Scenario, seed: str, *, has_model: bool) -> None:
         self._scenario = scenario
         self._seed = seed
-        self._calls: Counter[FaultMet] = Counter()  # calls that a fault could have come on
+        self._calls: dict[FaultMet, int] = {}  # calls that a fault could have come on
         self._attacks: dict[Surface, list[tuple[FaultMet, ContextAttack]]] = {"tool": [], "model": [], "prompt": []}
         for number, attack in enumerate(scenario.context_attacks):
             met = FaultMet("context_attacks", number, attack.type)
@@ -79,8 +78,7 @@ class Storm:
         ]
 
     def _comes(self, met: FaultMet, probability: float | None, after_calls: int | None) -> bool:
-        self._calls[met] += 1
-        call = self._calls[met]
+        call = self._calls[met] = self._calls.get(met, 0) + 1
         return triggers(probability, after_calls, call, lambda: self._dice(met, "comes").random())
 
     def _dice(self, met: FaultMet, purpose: str) -> random.Random:
