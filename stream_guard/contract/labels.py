@@ -87,6 +87,11 @@ def read_faults(value: str) -> frozenset[FaultMet]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1024)
+def _read_watched(value: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in value.split(",") if part.strip())
+
+
 class SessionLabels(msgspec.Struct, frozen=True):
     """What the labels of one recorded session say."""
 
@@ -111,14 +116,16 @@ def read_labels(events: Sequence[Event]) -> SessionLabels:
                 faults |= read_faults(value)
             elif said.setdefault(name, value) != value and name in (SCENARIO, PROMPT, INVARIANT, BASELINE):
                 conflict = conflict or name
-    first = next((event.text for event in events if isinstance(event, UserMessage)), "")
+    prompt = said.get(PROMPT)
+    if prompt is None:
+        prompt = next((event.text for event in events if isinstance(event, UserMessage)), "")
     return SessionLabels(
         scenario=said.get(SCENARIO, ""),
-        prompt=said.get(PROMPT, first),
+        prompt=prompt,
         repetition=said.get(REPETITION, ""),
         invariant=said.get(INVARIANT, ""),
         is_baseline=said.get(BASELINE) == TRUE,
-        watched=frozenset(part.strip() for part in said.get(WATCHED, "").split(",") if part.strip()),
+        watched=_read_watched(said.get(WATCHED, "")),
         faults=frozenset(faults),
         conflict=conflict,
     )

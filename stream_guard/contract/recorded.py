@@ -51,8 +51,9 @@ def read_sessions(events: Iterable[Event], attacked: Set[str] = frozenset()) -> 
 
 def _read(session_id: str, events: list[Event], attacked: Set[str]) -> Recorded:
     labels = read_labels(events)
-    told = any(fault.sort == "context_attacks" for fault in labels.faults)
-    stamps = {ROLE: ANSWER, PROMPT: labels.prompt, ATTACKED: str(told or labels.scenario in attacked).lower()}
+    met: set[str] = {fault.sort for fault in labels.faults}
+    is_attacked = "context_attacks" in met or labels.scenario in attacked
+    stamps = {ROLE: ANSWER, PROMPT: labels.prompt, ATTACKED: "true" if is_attacked else "false"}
     turns = [number for number, event in enumerate(events) if isinstance(event, Turn)]
     answers = [number for number in turns if events[number].labels.get(ROLE) == ANSWER]
     if not answers and not any(events[number].labels.get(ROLE) in _ROLES for number in turns):
@@ -60,7 +61,6 @@ def _read(session_id: str, events: list[Event], attacked: Set[str]) -> Recorded:
     for number in answers:
         events[number] = replace(events[number], labels={**events[number].labels, **stamps})
     answer = events[answers[-1]] if answers else None
-    met: set[str] = {fault.sort for fault in labels.faults}
     if any(map(shows_tool_fault, events)):
         met.add("tool_faults")
     return Recorded(session_id, tuple(events), labels, answer if isinstance(answer, Turn) else None, frozenset(met))
