@@ -10,8 +10,10 @@ What is timed begins with the loaded contract and ends with the matrix; neither 
 
 The invariants of a scenario judge one session together, so there are fewer calls here; the column ``own_calls`` gives
 every invariant a prompt of its own, and then the calls are as many. Over HTTP the agent's model stands behind our
-proxy, one hop more than flakestorm has, because faults come in there. In process it is CPU time that counts, best of
-many rounds, so that both sides have their patterns compiled; over HTTP it is the time on the wall, once.
+proxy, one hop more than flakestorm has, because faults come in there; it is the time on the wall, once. In process it
+is CPU time, and each side has processes of its own, in turn. ``ratio`` compares the best of many rounds, in which both
+have their patterns compiled; ``first_ratio`` the first round of a process, which is all that a run from the command
+line has.
 
 ``python -m tests.bench.contract`` measures in process only, in seconds instead of minutes.
 """
@@ -24,13 +26,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stream_guard.contract.document import Contract, load_contract
 from stream_guard.contract.drive import Player, Setup, plan
+from stream_guard.contract.forms import Agent
 from stream_guard.contract.matrix import State
 from stream_guard.contract.recording import decode_events
 from stream_guard.contract.scoring import score
@@ -38,8 +42,12 @@ from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
 from tests.bench.environments import python_with
 
+ROOT = Path(__file__).parents[2]
 VERSION = "2.0.0"  # the one whose behaviour was measured; Apache-2.0
 SIZES = {100: 10, 1_600: 40}  # cells, and invariants as well as scenarios
+ROUNDS = {100: 50, 1_600: 5}  # in one process, by cells: what takes milliseconds is disturbed by anything
+PROCESSES = 3  # of each side
+_IN_PROCESS = {"type": "python", "endpoint": "contract_agent:answer", "reset_function": "contract_agent:reset"}
 
 # Runs in an environment of its own: its dependencies are not ours.
 _THEIRS = """
@@ -47,18 +55,17 @@ import asyncio, json, sys, time
 from flakestorm.contracts.engine import ContractEngine
 from flakestorm.core.config import FlakeStormConfig
 from flakestorm.core.protocol import create_agent_adapter
-sys.path.insert(0, sys.argv[1])
-out = {}
-for path in sys.argv[2:]:
-    config = FlakeStormConfig.model_validate(json.load(open(path)))
-    least = float("inf")
-    clock, rounds = (time.process_time, 5) if config.agent.type == "python" else (time.perf_counter, 1)
-    for _ in range(rounds):
-        began = clock()
-        matrix = asyncio.run(ContractEngine(config, config.contract, create_agent_adapter(config.agent)).run())
-        least = min(least, clock() - began)
-    out[path] = [least, len(matrix.cell_results)]
-print(json.dumps(out))
+folder, path, rounds = sys.argv[1:]
+sys.path.insert(0, folder)
+import contract_agent
+config = FlakeStormConfig.model_validate(json.load(open(path)))
+clock = time.process_time if config.agent.type == "python" else time.perf_counter
+seconds = []
+for _ in range(int(rounds)):
+    began = clock()
+    matrix = asyncio.run(ContractEngine(config, config.contract, create_agent_adapter(config.agent)).run())
+    seconds.append(clock() - began)
+print(json.dumps([seconds, len(matrix.cell_results)]))
 """
 
 _INVARIANTS: list[dict[str, Any]] = [
@@ -85,39 +92,49 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     python = _their_python(cache)
     if python is None:
         return {"missing": f"flakestorm {VERSION} cannot be installed here"}
-    results = _in_process(python, cache, registry)
+    results = _in_process(python, cache)
     port, model_port, proxy_port = _free_port(), _free_port(), _free_port()
     over_http = {"type": "http", "endpoint": f"http://127.0.0.1:{port}/ask"}
     over_http["reset_endpoint"] = f"http://127.0.0.1:{port}/reset"
     model_url = f"http://127.0.0.1:{model_port}/v1"
     with _agent(model_port, model_url):
         with _agent(port, model_url):
-            theirs = _their_seconds(python, cache, over_http)
+            theirs = {cells: min(_their_seconds(python, cache, over_http, cells, rounds=1)) for cells in SIZES}
         with _agent(port, f"http://127.0.0.1:{proxy_port}/v1"):
             setup = Setup(agent=_form(over_http), model=model_url, port=proxy_port)
             for cells in SIZES:
-                results[f"http {cells}"] = _row(cells, theirs[cells], _our_seconds(cells, registry, setup))
+                shared, own = (
+                    min(_our_seconds(cells, registry, setup, own_prompts=own, rounds=1)) for own in (False, True)
+                )
+                results[f"http {cells}"] = _row(cells, theirs[cells], shared, own)
     return results
 
 
-def _in_process(python: Path, cache: Path, registry: Registry) -> dict[str, Any]:
+def _in_process(python: Path, cache: Path) -> dict[str, Any]:
     shutil.copy(contract_agent.__file__, cache / "contract_agent.py")
-    form = {"type": "python", "endpoint": "contract_agent:answer", "reset_function": "contract_agent:reset"}
-    names = {key: f"{__package__}.{form[key]}" for key in ("endpoint", "reset_function")}
-    setup = Setup(agent=_form({**form, **names}))
-    theirs = dict.fromkeys(SIZES, float("inf"))
-    ours = {cells: (float("inf"), float("inf")) for cells in SIZES}
-    for _ in range(3):  # in turn, so that noise meets both alike
-        for cells, seconds in _their_seconds(python, cache, form).items():
-            theirs[cells] = min(theirs[cells], seconds)
-        for cells in SIZES:
-            shared, own = _our_seconds(cells, registry, setup)
-            ours[cells] = min(ours[cells][0], shared), min(ours[cells][1], own)
-    return {f"python {cells}": _row(cells, theirs[cells], ours[cells]) for cells in SIZES}
+    results = {}
+    for cells, rounds in ROUNDS.items():
+        sides: dict[str, Callable[[], list[float]]] = {
+            "theirs": partial(_their_seconds, python, cache, _IN_PROCESS, cells, rounds),
+            "shared": partial(_in_new_process, cells, "shared"),
+            "own": partial(_in_new_process, cells, "own"),
+        }
+        taken: dict[str, list[list[float]]] = {side: [] for side in sides}
+        for _ in range(PROCESSES):  # in turn, so that noise meets all alike
+            for side, run in sides.items():
+                taken[side].append(run())
+        least = {side: min(map(min, runs)) for side, runs in taken.items()}
+        first = {side: min(seconds[0] for seconds in runs) for side, runs in taken.items()}
+        results[f"python {cells}"] = {
+            **_row(cells, **least),
+            "flakestorm_first_ms": first["theirs"] * 1e3,
+            "first_ms": first["shared"] * 1e3,
+            "first_ratio": first["theirs"] / first["shared"],
+        }
+    return results
 
 
-def _row(cells: int, theirs: float, ours: tuple[float, float]) -> dict[str, float]:
-    shared, own = ours
+def _row(cells: int, theirs: float, shared: float, own: float) -> dict[str, float]:
     return {
         "flakestorm_cells_per_s": cells / theirs,
         "cells_per_s": cells / shared,
@@ -127,23 +144,23 @@ def _row(cells: int, theirs: float, ours: tuple[float, float]) -> dict[str, floa
     }
 
 
-def _our_seconds(cells: int, registry: Registry, setup: Setup) -> tuple[float, float]:
-    """Return the seconds from the contract to the matrix, with prompts that invariants share, and with own ones."""
-    shared, own = (
-        _least_seconds(load_contract(json.dumps(_contract(cells, own_prompts=own)), registry), registry, setup)
-        for own in (False, True)
-    )
-    return shared, own
+def _in_new_process(cells: int, prompts: str) -> list[float]:
+    command = [sys.executable, "-m", __spec__.name, str(cells), prompts]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    seconds: list[float] = json.loads(done.stdout)
+    return seconds
 
 
-def _least_seconds(contract: Contract, registry: Registry, setup: Setup) -> float:
-    least = float("inf")
-    clock, rounds = (time.perf_counter, 1) if setup.is_http else (time.process_time, 5)
+def _our_seconds(cells: int, registry: Registry, setup: Setup, *, own_prompts: bool, rounds: int) -> list[float]:
+    """Return the seconds from the contract to the matrix, with prompts that invariants share, or with own ones."""
+    contract = load_contract(json.dumps(_contract(cells, own_prompts=own_prompts)), registry)
+    clock = time.perf_counter if setup.is_http else time.process_time
+    seconds = []
     for _ in range(rounds):
         began = clock()
         _run(contract, registry, setup)
-        least = min(least, clock() - began)
-    return least
+        seconds.append(clock() - began)
+    return seconds
 
 
 def _run(contract: Contract, registry: Registry, setup: Setup) -> None:
@@ -176,24 +193,21 @@ def _contract(cells: int, *, own_prompts: bool = False) -> dict[str, Any]:
     }
 
 
-def _their_seconds(python: Path, cache: Path, agent: dict[str, Any]) -> dict[int, float]:
-    files = {cells: cache / f"{agent['type']}-{cells}.json" for cells in SIZES}
-    for cells, file in files.items():
-        # It wants an invariant of its own section too, and never asks about it here.
-        data = {**_contract(cells), "agent": agent, "invariants": [{"type": "output_not_empty"}]}
-        file.write_text(json.dumps(data), encoding="utf-8")
-    command = [str(python), "-c", _THEIRS, str(cache), *map(str, files.values())]
+def _their_seconds(python: Path, cache: Path, agent: dict[str, Any], cells: int, rounds: int) -> list[float]:
+    file = cache / f"{agent['type']}-{cells}.json"
+    # It wants an invariant of its own section too, and never asks about it here.
+    data = {**_contract(cells), "agent": agent, "invariants": [{"type": "output_not_empty"}]}
+    file.write_text(json.dumps(data), encoding="utf-8")
+    command = [str(python), "-c", _THEIRS, str(cache), str(file), str(rounds)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    for cells, file in files.items():
-        if found[str(file)][1] != cells:
-            raise RuntimeError(f"flakestorm made {found[str(file)][1]} cells of {cells}")
-    return {cells: found[str(file)][0] for cells, file in files.items()}
+    seconds: list[float]
+    seconds, found = json.loads(done.stdout.splitlines()[-1])
+    if found != cells:
+        raise RuntimeError(f"flakestorm made {found} cells of {cells}")
+    return seconds
 
 
-def _form(agent: dict[str, Any]) -> Any:
-    from stream_guard.contract.forms import Agent
-
+def _form(agent: dict[str, Any]) -> Agent:
     return Agent.model_validate(agent)
 
 
@@ -221,16 +235,23 @@ def _their_python(cache: Path) -> Path | None:
     return python_with("flakestorm", VERSION, "flakestorm.contracts.engine", cache)
 
 
-def main() -> int:
-    """Measure in process and print a table."""
-    cache = Path(__file__).parents[2] / ".cache" / "bench-flakestorm"
+def main(arguments: Sequence[str]) -> int:
+    """Measure in process and print a table; or be such a process, and print the seconds of one contract."""
+    if arguments:
+        cells, prompts = int(arguments[0]), arguments[1]
+        names = {key: f"{__package__}.{_IN_PROCESS[key]}" for key in ("endpoint", "reset_function")}
+        setup = Setup(agent=_form({**_IN_PROCESS, **names}))
+        own = prompts == "own"
+        print(json.dumps(_our_seconds(cells, build_registry(), setup, own_prompts=own, rounds=ROUNDS[cells])))
+        return 0
+    cache = ROOT / ".cache" / "bench-flakestorm"
     python = _their_python(cache)
     if python is None:
         return 1
-    for name, row in _in_process(python, cache, build_registry()).items():
+    for name, row in _in_process(python, cache).items():
         print(f"{name:>12}: {', '.join(f'{key} {value:,.4g}' for key, value in row.items())}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
