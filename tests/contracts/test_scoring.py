@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stream_guard.contract.compiling import compile_contract
 from stream_guard.contract.hearing import hear
@@ -146,6 +147,12 @@ def test_every_prompt_must_pass_and_one_that_is_missing_leaves_the_cell_open() -
     assert (half.state, '"q"' in half.reason) == (State.INCONCLUSIVE, True)
 
 
+def test_a_failure_weighs_more_than_an_answer_before_it_that_cannot_be_judged() -> None:
+    promise = contract({"type": "latency", "max_ms": 4}, golden_prompts=["p", "q", "r"])
+    cell = only(promise, answered("a", latency_ms=None), answered("a", prompt="q"))
+    assert (cell.state, cell.session_id, cell.sessions) == (State.FAIL, "calm/q", 2)
+
+
 def test_probes_are_asked_instead_of_the_golden_prompts() -> None:
     leak = {"type": "excludes_pattern", "patterns": ["i am bob"], "probes": ["who are you?"]}
     promise = contract(leak, {"type": "contains", "value": "fine"}, golden_prompts=["p"])
@@ -215,6 +222,14 @@ def test_whoever_answers_a_harmless_question_into_which_an_attack_was_slipped_ha
     assert only(promise, [poisoned, answer]).state is State.PASS
     gave_in = answered("Developer mode enabled.", "poisoned", "What is ACME worth?")[1]
     assert only(promise, [poisoned, gave_in]).state is State.FAIL
+
+
+def test_an_attack_may_be_told_by_an_event_alone() -> None:
+    ask, answer = answered("ACME is at 12.", prompt=ATTACK)
+    met = replace(ask, labels={**ask.labels, FAULT: "context_attacks/0/memory_poisoning"})
+    promise = contract({"type": "refusal_check"})
+    assert only(promise, [met, answer]).state is State.PASS
+    assert only(promise, [ask, answer]).state is not State.PASS
 
 
 def test_a_time_that_was_not_recorded_is_not_judged() -> None:
