@@ -20,7 +20,7 @@ from tests.bench.builds import answer, builds
 from tests.bench.measure import Work, cpu_seconds
 from tests.bench.workload import event_lines, policy
 
-ROUNDS = 5
+ROUNDS = 9
 
 
 def measure(folder: Path, sessions: int = 2000) -> dict[str, Any]:
