@@ -15,6 +15,9 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 COMPILED := $(if $(filter x86_64,$(shell uname -m)),,faust-streaming)
 FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
 
+# One process more than there are cores: tests of brokers and servers mostly wait.
+TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
@@ -78,7 +81,7 @@ run: setup ## show sample sessions of a refund agent and what is wrong with them
 	$(BIN)/stream-guard demo
 
 test: setup-tests lint ## check the code and run every test that is not marked slow
-	$(BIN)/pytest -m "not slow" -n auto --dist loadfile --cov
+	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadfile --cov
 
 test-slow: setup-tests ## run the tests that take minutes
 	$(BIN)/pytest -m slow
