@@ -7,7 +7,8 @@ from typing import Final
 
 import stream_guard as sg
 from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.budget import MOST, MaxTotalTokensParams, MaxTurnsParams, TokenSum, TurnCount
+from stream_guard_rules.shapes.bounds import MOST
+from stream_guard_rules.shapes.budget import MaxTotalTokensParams, MaxTurnsParams, TokenSum, TurnCount
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

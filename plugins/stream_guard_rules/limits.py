@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import stream_guard as sg
 from stream_guard_rules.deriving import mypyc_attr
+from stream_guard_rules.shapes.bounds import MOST
 from stream_guard_rules.shapes.limits import (
-    MOST,
     REMEMBERED,
     CallCount,
     FailureCount,

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.exits import FINDINGS
-from stream_guard.cli.history import HistoryOption, SettingsFile, opened
+from stream_guard.cli.history import HistoryOption, opened
+from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.history import audit
 

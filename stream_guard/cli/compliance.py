@@ -13,12 +13,12 @@ import msgspec
 import typer
 
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
+from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import SettingsError, SourceError
 from stream_guard.settings import load_settings
 
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
-SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
 
 
 class ResultFormat(StrEnum):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 from ruamel.yaml import YAML
 
+from stream_guard.cli.options import SettingsFile
 from stream_guard.model import Json
 from stream_guard.settings import load_settings
 
@@ -39,7 +39,7 @@ def _config_group() -> None:
 
 def show(
     form: Annotated[ConfigFormat, typer.Option("--format", help="How to print the settings.")] = ConfigFormat.YAML,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Print the settings in force: defaults, then the file, then the environment; secrets are masked."""
     # As JSON, because that is where pydantic masks secrets.

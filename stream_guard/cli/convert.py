@@ -14,6 +14,7 @@ import typer
 
 from stream_guard.assembly import make_decoder
 from stream_guard.cli.exits import INCONCLUSIVE
+from stream_guard.cli.options import SettingsFile
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.errors import SettingsError
@@ -43,7 +44,7 @@ def convert(
     dead_letters: Annotated[
         Path | None, typer.Option("--dead-letters", help="A file for records that could not be read.")
     ] = None,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
     settings = load_settings(settings_file)

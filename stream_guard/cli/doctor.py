@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,6 +15,7 @@ from rich.text import Text
 from stream_guard.assembly import make_decoder
 from stream_guard.checkup import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.cli.exits import FINDINGS, INFRASTRUCTURE
+from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, choose_servers, home_of, open_consumer
@@ -56,7 +56,7 @@ def doctor(
     size: Annotated[int, typer.Option("--sample", min=1, help="How many of the newest records to look at.")] = 1000,
     source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
     form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Look at a broker and its topics, or at a gate; exit 1 when something must be mended, 3 when the broker is out."""
     if kafka is None and gate is None:

@@ -17,7 +17,6 @@ from stream_guard.settings import Settings, load_settings
 HistoryOption = Annotated[
     str | None, typer.Option("--history", help="The history: a file or postgresql://...; default: the settings'.")
 ]
-SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; default: the name of this account.")]
 NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answer.")]
 

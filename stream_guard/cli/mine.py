@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from stream_guard.cli.diff import read_events
 from stream_guard.cli.exits import INCONCLUSIVE
+from stream_guard.cli.options import SettingsFile
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
 from stream_guard.registry import build_registry
@@ -24,7 +24,7 @@ def mine(
     source_format: Annotated[
         str, typer.Option("--from-format", help="The format of the records; auto knows .agentlog files by their name.")
     ] = "auto",
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Print a policy to review: orders of calls that good sessions keep, in shadow mode; exit 4 without any."""
     from stream_guard.analysis.mining import draft_policy, mine_sequences

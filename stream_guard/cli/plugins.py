@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from stream_guard.cli.options import SettingsFile
 from stream_guard.registry import PluginInfo, build_registry
 from stream_guard.settings import load_settings
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def plugins(
     form: Annotated[ListFormat, typer.Option("--format", help="How to print the list.")] = ListFormat.TABLE,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Show the plugins that are loaded, the package each came in, and what it provides."""
     infos = build_registry(load_settings(settings_file).plugins).plugins

@@ -12,6 +12,7 @@ import typer
 
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
 from stream_guard.cli.mine import mine
+from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
@@ -19,8 +20,6 @@ from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.schema import policy_schema
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import load_settings
-
-SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]
 
 
 class ProblemFormat(StrEnum):

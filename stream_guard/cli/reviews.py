@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, SettingsFile, opened, speaker
+from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
 from stream_guard.cli.listing import ListFormat, show, show_one
+from stream_guard.cli.options import SettingsFile
 from stream_guard.history.records import AnswerError
 from stream_guard.reviews import Review, Reviews, Status
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from stream_guard.assembly import make_decoder, open_sink
+from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -33,7 +34,7 @@ def serve(
     alerts: Annotated[
         list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go, as for run; may be repeated.")
     ] = None,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
     try:

@@ -15,7 +15,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from stream_guard.assembly import lateness_of, make_decoder, open_sink
-from stream_guard.cli.options import LogFormat
+from stream_guard.cli.options import LogFormat, SettingsFile
 from stream_guard.cli.run import say_counts
 from stream_guard.counts import Counts
 from stream_guard.dead_letters import DeadLetters
@@ -56,7 +56,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
     log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
-    settings_file: Annotated[Path | None, typer.Option("--settings", help="A settings file.")] = None,
+    settings_file: SettingsFile = None,
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     try:

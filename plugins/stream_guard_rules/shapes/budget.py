@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-
-MOST: Final = 2**53
-"""Sums stop here, so that a source that counts in absurd numbers cannot break the stored state."""
+from stream_guard_rules.shapes.bounds import MOST
 
 
 class MaxTurnsParams(sg.Params):

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shapes.bounds import MOST
 
-MOST = 2**53  # counting stops here, so that a stored number always fits
 REMEMBERED = 64  # calls without a result of which one turn may have that many
 
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shapes.bounds import MOST
 
 MOST_IN_WINDOW: Final = 4000
 """Attempts a window counts up to: it remembers the time of each."""
@@ -73,7 +74,7 @@ class Count(sg.Params):
     """How many attempts are too many."""
 
     tool: Name | None = Field(default=None, description="count only attempts at this tool; without it, at all of them")
-    value: int = Field(ge=0, le=2**53, description="attempts that are still fine; the current one counts")
+    value: int = Field(ge=0, le=MOST, description="attempts that are still fine; the current one counts")
 
 
 class WindowCount(Count):
