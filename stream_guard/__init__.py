@@ -5,14 +5,16 @@ These names are all a pack of rules, decoders or sinks needs; everything else is
 
 from typing import TYPE_CHECKING, Any
 
-from stream_guard.arguments import parse_arguments, parse_json
-from stream_guard.conditions import Condition
-from stream_guard.durations import Duration
 from stream_guard.errors import DecodeError, Place, Problem, SinkError, StoreError
 from stream_guard.hookspecs import hookimpl
 from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.line_log import LineLog
-from stream_guard.measures import Measure
+from stream_guard.language.arguments import parse_arguments, parse_json
+from stream_guard.language.conditions import Condition
+from stream_guard.language.durations import Duration
+from stream_guard.language.paths import MISSING, Path, json_equal
+from stream_guard.language.patterns import Regex, ToolPattern, literal
+from stream_guard.language.similarity import Measure
+from stream_guard.language.text_protocols import TextProtocol
 from stream_guard.model import (
     EVENT_KINDS,
     Alert,
@@ -28,8 +30,6 @@ from stream_guard.model import (
     Unsure,
     UserMessage,
 )
-from stream_guard.paths import MISSING, Path, json_equal
-from stream_guard.patterns import Regex, ToolPattern, literal
 from stream_guard.ports import (
     Answer,
     AxisValues,
@@ -55,10 +55,10 @@ from stream_guard.rule import (
     ToolFilter,
     Verdict,
 )
-from stream_guard.text_protocols import TextProtocol
+from stream_guard.storage.line_log import LineLog
 
 if TYPE_CHECKING:
-    from stream_guard.analysis.compliance import check_compliance
+    from stream_guard_compliance import check_compliance
 
 __all__ = [
     "EVENT_KINDS",
@@ -123,11 +123,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load what is not for rule authors when it is asked for: their import stays light."""
     if name == "check_compliance":
-        from stream_guard.analysis.compliance import check_compliance as found  # noqa: PLC0415
+        from stream_guard_compliance import check_compliance as found  # noqa: PLC0415
 
         return found
     if name == "FollowUp":
-        from stream_guard.follow_up import FollowUp as follow_up  # noqa: N813, PLC0415
+        from stream_guard.guard.follow_up import FollowUp as follow_up  # noqa: N813, PLC0415
 
         return follow_up
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pluggy
 
-from stream_guard.measures import Similarity
+from stream_guard.language.similarity import Similarity
 from stream_guard.ports import Answer, Decoder, Dialect, DiffAxis, Question, Sink
 from stream_guard.rule import RuleType
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from stream_guard.counts import Counts
 from stream_guard.errors import DecodeError
 from stream_guard.model import Finding
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 

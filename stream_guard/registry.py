@@ -11,10 +11,10 @@ import pluggy
 
 from stream_guard import hookspecs
 from stream_guard.errors import PluginError
-from stream_guard.measures import Similarity
+from stream_guard.language.similarity import Similarity
 from stream_guard.ports import Decoder, Dialect, DiffAxis, Sink
 from stream_guard.rule import RuleType
-from stream_guard.settings import Plugins
+from stream_guard.settings import PluginSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Registry:
     plugins: tuple[PluginInfo, ...] = field(default=())
 
 
-def build_registry(plugins: Plugins | None = None, *, extra: Iterable[object] = ()) -> Registry:
+def build_registry(plugins: PluginSettings | None = None, *, extra: Iterable[object] = ()) -> Registry:
     """Return a registry of the installed plugins that the settings allow, and of ``extra`` ones.
 
     Each call makes its own manager: nothing is global, so tests and tenants cannot meet in it.
     """
-    allowed = plugins or Plugins()
+    allowed = plugins or PluginSettings()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     for name in allowed.block:
@@ -61,7 +61,7 @@ def build_registry(plugins: Plugins | None = None, *, extra: Iterable[object] = 
     return _collect(manager, distributions)
 
 
-def _load_entry_points(manager: pluggy.PluginManager, allowed: Plugins) -> dict[str, metadata.Distribution]:
+def _load_entry_points(manager: pluggy.PluginManager, allowed: PluginSettings) -> dict[str, metadata.Distribution]:
     found: dict[str, metadata.Distribution] = {}
     points = sorted(
         (

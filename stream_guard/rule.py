@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, 
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
+from stream_guard.language.paths import Path
 from stream_guard.model import (
     Event,
     GateDecision,
@@ -25,7 +26,6 @@ from stream_guard.model import (
     Unsure,
     UserMessage,
 )
-from stream_guard.paths import Path
 
 Mode: TypeAlias = Literal["inline", "stream", "batch"]
 Need: TypeAlias = Literal["content", "clock"]

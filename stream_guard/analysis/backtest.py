@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from stream_guard.alerts import make_alert
-from stream_guard.batch import open_table
+from stream_guard.alerting.alerts import make_alert
 from stream_guard.errors import SettingsError
 from stream_guard.model import Alert, Event, Finding
 from stream_guard.policy.spec import Policy
-from stream_guard.settings import Sessions as Limits
+from stream_guard.running.batch import open_table
+from stream_guard.settings import SessionLimits
 
 Labels: TypeAlias = Mapping[str, bool | Sequence[str]]
 """By session: whether it was bad, or the ids of the rules that it breaks."""
@@ -41,7 +41,12 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_policies(
-    events: Iterable[Event], new: Policy, old: Policy, *, labels: Labels | None = None, limits: Limits | None = None
+    events: Iterable[Event],
+    new: Policy,
+    old: Policy,
+    *,
+    labels: Labels | None = None,
+    limits: SessionLimits | None = None,
 ) -> Backtest:
     """Judge the events by both policies, reading them once, and return what differs.
 

@@ -6,16 +6,16 @@ import sys
 from importlib.metadata import version
 
 import typer
+from stream_guard_compliance.command import register as register_compliance
+from stream_guard_contract.commands import register as register_contract
+from stream_guard_contract.run_command import register as register_contract_run
+from stream_guard_diff.command import register as register_diff
 
 from stream_guard.cli.audit import register as register_audit
 from stream_guard.cli.check import register as register_check
-from stream_guard.cli.compliance import register as register_compliance
 from stream_guard.cli.config import register as register_config
-from stream_guard.cli.contract import register as register_contract
-from stream_guard.cli.contract_run import register as register_contract_run
 from stream_guard.cli.convert import register as register_convert
 from stream_guard.cli.demo import register as register_demo
-from stream_guard.cli.diff import register as register_diff
 from stream_guard.cli.doctor import register as register_doctor
 from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
 from stream_guard.cli.incidents import register as register_incidents

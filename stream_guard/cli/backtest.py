@@ -13,14 +13,14 @@ import typer
 from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies, read_labels
 from stream_guard.cli.check import FindingFormat
 from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.recordings import decode_records, decode_rest, holding
+from stream_guard.decoding.selection import Span
 from stream_guard.errors import SettingsError
 from stream_guard.model import Alert, Event
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Source
-from stream_guard.recordings import decode_records, decode_rest, holding
-from stream_guard.settings import Sessions
-from stream_guard.sieve import Span
+from stream_guard.settings import SessionLimits
 
 
 def backtest(
@@ -30,7 +30,7 @@ def backtest(
     policies: tuple[Policy, Policy],
     labels: Path | None,
     form: FindingFormat,
-    limits: Sessions,
+    limits: SessionLimits,
     letters: DeadLetters,
 ) -> int:
     """Judge the source by the new and the old policy, print what differs, and return the exit code."""

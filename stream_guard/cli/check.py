@@ -9,19 +9,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from stream_guard.alerts import make_alert
-from stream_guard.assembly import lateness_of, make_decoder, open_sink
-from stream_guard.batch import open_table
+from stream_guard.alerting.alerts import make_alert
 from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
 from stream_guard.cli.options import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.cli.run import say_counts
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.model import Alert, Finding, Severity
+from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Decoder
 from stream_guard.registry import Registry, build_registry
+from stream_guard.running.assembly import lateness_of, make_decoder, open_sink
+from stream_guard.running.batch import open_table
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source

@@ -12,16 +12,16 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from stream_guard.assembly import make_decoder
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.cli.options import SettingsFile
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Record
-from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
 

@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_guard import demo as samples
-from stream_guard.assembly import Run, RunOptions, assemble
 from stream_guard.cli.run import say_counts
 from stream_guard.demo.sessions import sample_events
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.settings import Kafka, load_settings
+from stream_guard.running.assembly import Run, RunOptions, assemble
+from stream_guard.settings import KafkaSettings, load_settings
 
 _TOGETHER: Final = 500  # events that are acknowledged together
 
@@ -72,7 +72,7 @@ def write_samples(folder: Path, sessions: int) -> tuple[Path, Path]:
     return events, policy_file
 
 
-def produce_samples(target: str, sessions: int, kafka: Kafka) -> int:
+def produce_samples(target: str, sessions: int, kafka: KafkaSettings) -> int:
     """Write the sample events to a topic, keyed by session; return how many."""
     writer = TopicWriter.open(target, kafka)
     try:

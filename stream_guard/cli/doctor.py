@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.assembly import make_decoder
-from stream_guard.checkup import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.cli.exits import FINDINGS, INFRASTRUCTURE
 from stream_guard.cli.options import SettingsFile
+from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, choose_servers, home_of, open_consumer
 from stream_guard.ports import Decoder
 from stream_guard.registry import build_registry
-from stream_guard.settings import Kafka, Settings, load_settings
+from stream_guard.running.assembly import make_decoder
+from stream_guard.settings import KafkaSettings, Settings, load_settings
 from stream_guard.sources.kafka import open_kafka
 
 PATIENCE: Final = 5.0  # seconds; whoever asks a doctor is waiting for the answer
@@ -80,7 +80,7 @@ def doctor(
 
 def _probe(target: str, settings: Settings) -> Check:
     """Whether a gate blocks what must be blocked."""
-    from stream_guard.probe import probe
+    from stream_guard.doctor.probe import probe
 
     problem = probe(target, settings.api.read_token())
     if problem:
@@ -124,7 +124,7 @@ def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check
     yield Check("login", Status.FAIL, found, advice)
 
 
-def _check_security(servers: tuple[str, ...], kafka: Kafka) -> Check:
+def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
     protocol = kafka.security_protocol
     asked = protocol.startswith("SASL")
     who = f"logged in as {kafka.sasl_username!r} by {kafka.sasl_mechanism}" if asked else "no login by password"
@@ -145,7 +145,12 @@ def _check_topics(counted: Mapping[str, int]) -> Check:
 
 
 def _take_sample(
-    address: Address, partitions: Mapping[str, int], kafka: Kafka, settings: Settings, decoder: Decoder, size: int
+    address: Address,
+    partitions: Mapping[str, int],
+    kafka: KafkaSettings,
+    settings: Settings,
+    decoder: Decoder,
+    size: int,
 ) -> Sample:
     sample = Sample(partitions)
     share = max(1, size // sum(partitions.values()))

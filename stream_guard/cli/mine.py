@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from stream_guard_diff.command import read_events
 
-from stream_guard.cli.diff import read_events
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.cli.options import SettingsFile
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.observability.counts import Counts
 from stream_guard.registry import build_registry
 from stream_guard.settings import load_settings
 

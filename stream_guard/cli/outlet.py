@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import msgspec
 import typer
 
-from stream_guard.alerts import make_alert
-from stream_guard.assembly import open_sink
+from stream_guard.alerting.alerts import make_alert
 from stream_guard.cli.check import FindingFormat
-from stream_guard.embedded import SINK_META, position_of
 from stream_guard.model import Alert, Finding, Severity
 from stream_guard.ports import Sink
 from stream_guard.registry import Registry
-from stream_guard.replay import TOLD_META, Replay
-from stream_guard.sessions.stores import CheckpointStore
+from stream_guard.running.assembly import open_sink
+from stream_guard.running.embedded import SINK_META, position_of
+from stream_guard.running.replay import REPORTED_META, Replay
 from stream_guard.settings import Settings
+from stream_guard.storage.stores import CheckpointStore
 
 
-class Outlet:
+class FindingOutput:
     """Where the findings go: printed as they come, and to the sinks that --emit names."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Outlet:
                 sink.send(alerts)
             meta[f"{SINK_META}{name}"] = msgspec.json.encode(sink.flush())
         if self._progress is not None:
-            meta[TOLD_META] = msgspec.json.encode(sorted(self.leader.told if self.leader else ()))
+            meta[REPORTED_META] = msgspec.json.encode(sorted(self.leader.told if self.leader else ()))
             self._progress.commit(meta)
 
     def close(self) -> None:

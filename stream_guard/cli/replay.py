@@ -17,39 +17,39 @@ from urllib.parse import parse_qs, quote
 import msgspec
 import typer
 
-from stream_guard.assembly import lateness_of, make_decoder
-from stream_guard.batch import open_table
 from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate, leave
 from stream_guard.cli.exits import INCONCLUSIVE
 from stream_guard.cli.options import AllowUnjudged, Checkpoint, LogForm, PolicyFile, SettingsFile, SourceFormat
-from stream_guard.cli.outlet import Outlet
+from stream_guard.cli.outlet import FindingOutput
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.run import say_counts, set_up, stop_on_signals
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
-from stream_guard.embedded import SOURCE_META
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.selection import EventSelection, Pacer, Share, Span
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.model import Severity
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
-from stream_guard.replay import (
-    TOLD_META,
-    HereWorker,
-    Reader,
+from stream_guard.running.assembly import lateness_of, make_decoder
+from stream_guard.running.batch import open_table
+from stream_guard.running.embedded import SOURCE_META
+from stream_guard.running.replay import (
+    REPORTED_META,
+    LocalWorker,
     Replay,
-    Told,
-    Worker,
+    ReplaySummary,
+    ShareReader,
+    ShareWorker,
     can_be_shared,
     without_eviction,
 )
-from stream_guard.replay_process import ProcessWorker
-from stream_guard.sessions.stores import CheckpointStore
+from stream_guard.running.replay_process import ProcessWorker
 from stream_guard.settings import Settings
-from stream_guard.sieve import Pacer, Share, Sieve, Span
 from stream_guard.sources import open_source
+from stream_guard.storage.stores import CheckpointStore
 
 _WHAT_META = "replay"
 
@@ -209,23 +209,23 @@ def _run(
     pacing: tuple[Pace, float],
     stop: Flag,
     opened: ExitStack,
-) -> tuple[Severity | None, Told, bool]:
+) -> tuple[Severity | None, ReplaySummary, bool]:
     """Replay, and return the worst severity that was found, what else there is to tell, and whether it finished."""
     progress = _open_progress(job, registry, opened)
-    outlet = Outlet(job.load(registry).version, form, emit, registry, job.settings, progress)
+    outlet = FindingOutput(job.load(registry).version, form, emit, registry, job.settings, progress)
     opened.callback(outlet.close)
     pace, speed = pacing
     pacer = Pacer(speed, stop.wait) if pace is Pace.ORIGINAL else None
-    workers: list[Worker] = []
+    workers: list[ShareWorker] = []
     if job.processes == 1:
-        workers.append(HereWorker(open_reader(job, Share(), pacer, stop)))
+        workers.append(LocalWorker(open_reader(job, Share(), pacer, stop)))
     else:
         for number in range(job.processes):
             name = f"share {number + 1} of {job.processes}"
             remote = ProcessWorker(open_reader, job, Share(number, job.processes), name=name)
             opened.callback(remote.close)
             workers.append(remote)
-    told = () if progress is None else msgspec.json.decode(progress.meta().get(TOLD_META, b"[]"))
+    told = () if progress is None else msgspec.json.decode(progress.meta().get(REPORTED_META, b"[]"))
     with show_progress(extent_of(job.source, job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
@@ -235,7 +235,7 @@ def _run(
     return outlet.worst, leader.tell(), finished
 
 
-def open_reader(job: Job, share: Share, pacer: Pacer | None = None, stop: Flag | None = None) -> Reader:
+def open_reader(job: Job, share: Share, pacer: Pacer | None = None, stop: Flag | None = None) -> ShareReader:
     """Return the reader of one share; called in the process that does the work."""
     registry = build_registry(job.settings.plugins)
     counts = Counts()
@@ -246,9 +246,9 @@ def open_reader(job: Job, share: Share, pacer: Pacer | None = None, stop: Flag |
     positions = {} if store is None else msgspec.json.decode(store.meta().get(SOURCE_META, b"{}"), type=dict[str, int])
     settings = job.settings
     source = open_source(job.source, limits=settings.decode, positions=positions, stop=stop, kafka=settings.kafka)
-    return Reader(
+    return ShareReader(
         source,
-        Sieve(make_decoder(job.form, registry, settings), share, job.span, pacer),
+        EventSelection(make_decoder(job.form, registry, settings), share, job.span, pacer),
         open_table(job.load(registry), counts, without_eviction(settings.sessions), store),
         DeadLetters(None, counts, format_name=job.form),
         progress=store,
@@ -295,7 +295,7 @@ class _Letters:
 
 def _end(
     worst: Severity | None,
-    told: Told,
+    told: ReplaySummary,
     fail_on: Gate,
     *,
     finished: bool,

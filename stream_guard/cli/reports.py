@@ -9,7 +9,7 @@ import typer
 
 from stream_guard.cli.exits import INFRASTRUCTURE
 from stream_guard.errors import SettingsError
-from stream_guard.report import ReportForm
+from stream_guard.reports import ReportForm
 
 Target = tuple[ReportForm, Path]
 Reports = Annotated[

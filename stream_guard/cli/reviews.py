@@ -12,8 +12,8 @@ import typer
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
 from stream_guard.cli.listing import ListFormat, show, show_one
 from stream_guard.cli.options import SettingsFile
+from stream_guard.guard.reviews import Review, Reviews, Status
 from stream_guard.history.records import AnswerError
-from stream_guard.reviews import Review, Reviews, Status
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
 ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_default=False)]

@@ -11,13 +11,13 @@ from typing import Annotated, Protocol
 
 import typer
 
-from stream_guard.assembly import RunOptions, assemble, lateness_of
 from stream_guard.cli.options import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
-from stream_guard.counts import Counts
-from stream_guard.logs import set_up_logs
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.logs import set_up_logs
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
-from stream_guard.reload import ReloadingPolicy
+from stream_guard.running.assembly import RunOptions, assemble, lateness_of
+from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import is_endless
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.assembly import make_decoder, open_sink
 from stream_guard.cli.options import SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder, open_sink
 from stream_guard.settings import load_settings
 
 

@@ -14,23 +14,23 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from stream_guard.assembly import lateness_of, make_decoder, open_sink
 from stream_guard.cli.options import LogFormat, SettingsFile
 from stream_guard.cli.run import say_counts
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import parse_address
 from stream_guard.kafka.writer import TopicWriter
-from stream_guard.kafka_dead_letters import KafkaDeadLetters
-from stream_guard.logs import set_up_logs
-from stream_guard.metrics import Metrics
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.logs import set_up_logs
+from stream_guard.observability.metrics import Metrics
+from stream_guard.observability.status import StatusServer
 from stream_guard.registry import build_registry
-from stream_guard.reload import ReloadingPolicy
-from stream_guard.settings import Log, Serve, load_settings
-from stream_guard.status import StatusServer
-from stream_guard.stream.health import Health
+from stream_guard.running.assembly import lateness_of, make_decoder, open_sink
+from stream_guard.running.reload import ReloadingPolicy
+from stream_guard.settings import LogSettings, StatusSettings, load_settings
+from stream_guard.worker.health import Health
 
 _logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     try:
-        from stream_guard.stream.parts import Parts, refuse_change
-        from stream_guard.stream.worker import run_worker
+        from stream_guard.worker.assembly import WorkerParts, refuse_change
+        from stream_guard.worker.kafka.process import run_worker
     except ImportError as error:
         raise SettingsError(f'the worker needs an extra: pip install "stream-guard[kafka]" ({error})') from None
 
@@ -89,7 +89,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         opened.callback(letters.close)
         status = _serve(settings.serve, collected, health, opened) if serve else None
         metrics.use_rules(following.current.rules)
-        parts = Parts(
+        parts = WorkerParts(
             engine=Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states),
             decoder=make_decoder(form, registry, settings),
             sinks=sinks,
@@ -106,7 +106,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         _say_end(counts, letters, settings.log)
 
 
-def _say_end(counts: Counts, letters: DeadLetters, log: Log) -> None:
+def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
     """Say what came of it: lines for people, or one line for machines."""
     if log.format == "text":
         say_counts(counts, letters)
@@ -115,7 +115,7 @@ def _say_end(counts: Counts, letters: DeadLetters, log: Log) -> None:
     _logger.info("ended", extra=told | {"dead_letters": letters.total, "state_resets": counts.state_resets})
 
 
-def _serve(serve: Serve, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:
+def _serve(serve: StatusSettings, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:
     status = StatusServer(serve, collected, unready=health.unready, stuck=health.stuck)
     opened.callback(status.close)
     _logger.info("metrics at %s/metrics", status.url)

@@ -9,11 +9,11 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.conditions import Leaf
 from stream_guard.engine.cell import Address
+from stream_guard.language.conditions import Leaf
+from stream_guard.language.paths import MISSING, Path
+from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json, Scope
-from stream_guard.paths import MISSING, Path
-from stream_guard.patterns import Regex
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec
 from stream_guard.rule import NoState, Rule, State, Verdict, Where

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from stream_guard.conditions import Leaf
-from stream_guard.counts import Counts
 from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
 from stream_guard.engine.cell import Address, Cell
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
@@ -16,6 +14,7 @@ from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.spanning import Spanning
 from stream_guard.engine.texts import PLACES, texts_at
 from stream_guard.errors import StreamGuardError
+from stream_guard.language.conditions import Leaf
 from stream_guard.model import (
     Event,
     Finding,
@@ -26,6 +25,7 @@ from stream_guard.model import (
     Unsure,
     UserMessage,
 )
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.rule import Mode, State
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from stream_guard.engine.bound import Bound, key_path, key_text
 from stream_guard.engine.index import Index
+from stream_guard.language.paths import MISSING
 from stream_guard.model import Event
-from stream_guard.paths import MISSING
 
 MARK: Final = "\x00"
 """Opens the name of a cell that spans sessions, so that no session can be mistaken for one."""

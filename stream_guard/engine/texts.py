@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream_guard.engine.bound import Bound, Handler
+from stream_guard.language.paths import Path
+from stream_guard.language.patterns import TextSet
 from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.paths import Path
-from stream_guard.patterns import TextSet
 from stream_guard.rule import Where
 
 PLACES: Final[dict[type[Event], Where]] = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stream_guard.errors import StoreError
 from stream_guard.history.database import Row, Statements, Value, prepare
-from stream_guard.redact import redact_text
+from stream_guard.redaction import redact_text
 
 _LOCK: Final = 0x53_47_48_49  # of the transactions that write: the audit chain has one end
 _PATIENCE: Final = 10  # seconds to wait for the server's first answer

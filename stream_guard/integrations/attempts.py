@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import msgspec
 
-from stream_guard.arguments import parse_arguments
 from stream_guard.errors import StreamGuardError
-from stream_guard.gate import PROBE, Gate, Ruling
+from stream_guard.guard.gate import PROBE, Gate, Ruling
+from stream_guard.language.arguments import parse_arguments
 from stream_guard.model import Action, Json, ToolCall, ToolResult
 
 _logger = logging.getLogger(__name__)

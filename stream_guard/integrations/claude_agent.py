@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from stream_guard.gate import PROBE, Gate
+from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, say_refusal
 from stream_guard.model import Action
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from stream_guard.gate import PROBE, Gate
+from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, SessionEndedError, say_refusal
 from stream_guard.model import Action
 

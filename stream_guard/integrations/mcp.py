@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from stream_guard.gate import PROBE, Gate
+from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, say_refusal
 from stream_guard.model import Action
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.errors import SettingsError, StreamGuardError
-from stream_guard.settings import Kafka
+from stream_guard.settings import KafkaSettings
 
 NAME: Final = "stream-guard"
 ATTEMPT: Final = 3.0  # seconds; long enough for a few tries, short enough to tell a wrong password soon
@@ -79,7 +79,7 @@ class Connection:
             logging.getLogger("kafka").removeHandler(self.log)
 
 
-def choose_servers(servers: Sequence[str], kafka: Kafka) -> tuple[str, ...]:
+def choose_servers(servers: Sequence[str], kafka: KafkaSettings) -> tuple[str, ...]:
     """Return the servers of an address, or those of the settings; SettingsError when there are none."""
     chosen = tuple(servers) or kafka.bootstrap_servers
     if not chosen:
@@ -87,7 +87,7 @@ def choose_servers(servers: Sequence[str], kafka: Kafka) -> tuple[str, ...]:
     return chosen
 
 
-def connect(kind: str, servers: Sequence[str], kafka: Kafka, **options: Any) -> Connection:
+def connect(kind: str, servers: Sequence[str], kafka: KafkaSettings, **options: Any) -> Connection:
     """Return a connected ``KafkaConsumer`` or ``KafkaProducer``; BrokerError says why there is none.
 
     A broker that is not there yet is waited for, as long as the settings' patience; one that refuses us is not.
@@ -104,7 +104,7 @@ def connect(kind: str, servers: Sequence[str], kafka: Kafka, **options: Any) -> 
         raise
 
 
-def open_consumer(servers: Sequence[str], kafka: Kafka, *, refresh: float = 300.0) -> Connection:
+def open_consumer(servers: Sequence[str], kafka: KafkaSettings, *, refresh: float = 300.0) -> Connection:
     """Return a consumer that belongs to no group, commits nothing and moves nowhere by itself.
 
     ``refresh`` is how many seconds old its picture of the cluster may be.
@@ -132,7 +132,7 @@ def home_of(key: bytes, partitions: int) -> int:
 
 
 def _keep_trying(
-    make: Callable[..., Any], servers: Sequence[str], kafka: Kafka, options: dict[str, Any], log: ClientLog
+    make: Callable[..., Any], servers: Sequence[str], kafka: KafkaSettings, options: dict[str, Any], log: ClientLog
 ) -> Any:
     end, waiting = time.monotonic() + kafka.patience, False
     while True:
@@ -183,7 +183,7 @@ def _import_client() -> Any:
     return kafka
 
 
-def security_options(kafka: Kafka) -> dict[str, Any]:
+def security_options(kafka: KafkaSettings) -> dict[str, Any]:
     """Return what the client has to know to be let in; SettingsError when a part of that is missing."""
     options: dict[str, Any] = {"security_protocol": kafka.security_protocol}
     if kafka.security_protocol.startswith("SASL"):
@@ -197,7 +197,7 @@ def security_options(kafka: Kafka) -> dict[str, Any]:
     return options
 
 
-def _password(kafka: Kafka) -> str:
+def _password(kafka: KafkaSettings) -> str:
     if kafka.sasl_password_file is not None:
         return _read_secret(kafka.sasl_password_file, "kafka.sasl_password_file")
     if kafka.sasl_password is None:
@@ -215,7 +215,7 @@ def _read_secret(file: Path, setting: str) -> str:
         raise SettingsError(f"{setting}: {file} cannot be read: {error}") from None
 
 
-def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
+def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     files = {"kafka.ssl_ca_file": kafka.ssl_ca_file, "kafka.ssl_certificate_file": kafka.ssl_certificate_file}
     for setting, file in (files | {"kafka.ssl_key_file": kafka.ssl_key_file}).items():
         if file is not None and not file.is_file():
@@ -233,7 +233,7 @@ def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
     return context
 
 
-def explain(servers: Sequence[str], kafka: Kafka, heard: Sequence[Heard], failure: Exception) -> BrokerError:
+def explain(servers: Sequence[str], kafka: KafkaSettings, heard: Sequence[Heard], failure: Exception) -> BrokerError:
     """Return what went wrong between us and the cluster, and what to look at."""
     where = ",".join(servers)
     kinds = {error.kind for error in heard}

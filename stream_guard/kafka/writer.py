@@ -11,7 +11,7 @@ from stream_guard.kafka.address import Address, parse_address
 
 if TYPE_CHECKING:
     from stream_guard.kafka.client import Connection
-    from stream_guard.settings import Kafka
+    from stream_guard.settings import KafkaSettings
 
 FIND_MS: Final = 10_000  # how long a topic is looked for
 DELIVERY: Final = 30.0  # seconds that one batch may take, the client's own repeats included
@@ -34,14 +34,14 @@ class TopicWriter:
     murmur2 of the key, which is where Java's and Python's clients put it as well.
     """
 
-    def __init__(self, address: Address, kafka: Kafka) -> None:
+    def __init__(self, address: Address, kafka: KafkaSettings) -> None:
         self._address = address
         self._kafka = kafka
         self._topic = address.topics[0]
         self._connection: Connection | None = self._connect()
 
     @classmethod
-    def open(cls, target: str, kafka: Kafka | None = None) -> TopicWriter:
+    def open(cls, target: str, kafka: KafkaSettings | None = None) -> TopicWriter:
         """Return the writer for ``[kafka://]host:port/topic``, or for a topic on the settings' servers.
 
         Without settings those of the environment are used. SinkError when there is no such topic to write to.

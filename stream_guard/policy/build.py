@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stream_guard.conditions import Condition
+from stream_guard.language.conditions import Condition
+from stream_guard.language.paths import Path
 from stream_guard.model import Action, Json, Scope
-from stream_guard.paths import Path
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
 from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from stream_guard.patterns import ToolPattern
+from stream_guard.language.patterns import ToolPattern
 from stream_guard.policy.codes import Code
 from stream_guard.policy.report import Report
 from stream_guard.policy.wording import did_you_mean, show

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stream_guard.conditions import Condition
+from stream_guard.language.conditions import Condition
 from stream_guard.model import Action, Json, Scope
 from stream_guard.policy.agents import Agent
 from stream_guard.policy.names import spellings

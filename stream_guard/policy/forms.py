@@ -8,10 +8,10 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from stream_guard.conditions import Condition
-from stream_guard.durations import Duration, parse_duration
+from stream_guard.language.conditions import Condition
+from stream_guard.language.durations import Duration, parse_duration
+from stream_guard.language.paths import Path
 from stream_guard.model import Json, Severity
-from stream_guard.paths import Path
 from stream_guard.policy.agents import ExecutionMode
 from stream_guard.policy.paths import dead_end
 from stream_guard.policy.spec import DEFAULT_IDLE, OnError

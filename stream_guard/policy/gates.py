@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from stream_guard.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
+from stream_guard.language.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
+from stream_guard.language.operators import OPERATORS
+from stream_guard.language.paths import Path, json_equal
 from stream_guard.model import Json
-from stream_guard.operators import OPERATORS
-from stream_guard.paths import Path, json_equal
 from stream_guard.policy.codes import Code
 from stream_guard.policy.paths import ALL_EVENTS, Events, dead_end, events_with
 from stream_guard.policy.wording import did_you_mean, show

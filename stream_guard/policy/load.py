@@ -9,9 +9,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.measures import SIMILARITIES
+from stream_guard.language.patterns import TOOL_CLASSES
+from stream_guard.language.similarity import SIMILARITIES
 from stream_guard.model import Json
-from stream_guard.patterns import TOOL_CLASSES
 from stream_guard.policy.agent_checks import check_agents, warn_of_unlisted
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.build import RuleBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from stream_guard.paths import Path
+from stream_guard.language.paths import Path
 from stream_guard.rule import Rule, RuleType
 
 Events: TypeAlias = frozenset[str]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import JsonSchemaValue
 
-from stream_guard.conditions import CONDITION_DEFINITION
+from stream_guard.language.conditions import CONDITION_DEFINITION
 from stream_guard.policy.forms import PolicyForm, RuleForm
 from stream_guard.policy.names import describe
 from stream_guard.registry import Registry

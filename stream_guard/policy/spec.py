@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from stream_guard.conditions import Condition
 from stream_guard.errors import Place, Problem
+from stream_guard.language.conditions import Condition
 from stream_guard.model import Action, Json, Scope, Severity
 from stream_guard.policy.agents import Agents
 from stream_guard.rule import Rule

@@ -10,12 +10,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.errors import SettingsError
-from stream_guard.settings import Api
+from stream_guard.settings import ApiSettings
 
 _SHORTEST = 16  # characters; a shorter token can be guessed
 
 
-def token_of(settings: Api) -> str:
+def token_of(settings: ApiSettings) -> str:
     """Return the token that callers must show, empty for none; SettingsError when strangers could come without one."""
     token = settings.read_token()
     if token and (len(token) < _SHORTEST or not token.isascii() or not token.isprintable()):

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from stream_guard.errors import StoreError
-from stream_guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerError
 from stream_guard.model import Alert, Event

@@ -11,22 +11,22 @@ from socket import socket
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from stream_guard.counts import Counts
-from stream_guard.gate import Gate
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.inline import Guard
+from stream_guard.guard.reviews import Reviews
 from stream_guard.history.opening import open_database
-from stream_guard.inline import Guard
-from stream_guard.metrics import Metrics
 from stream_guard.model import Alert
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Sink
-from stream_guard.reviews import Reviews
 from stream_guard.serve.access import token_of
 from stream_guard.serve.app import make_app
 from stream_guard.serve.measures import GateMetrics
 from stream_guard.serve.server import listen, serve
 from stream_guard.serve.service import Service
-from stream_guard.sessions.stores import CheckpointStore
 from stream_guard.settings import Settings
+from stream_guard.storage.stores import CheckpointStore
 
 
 @dataclass(frozen=True, slots=True)

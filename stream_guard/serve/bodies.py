@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from stream_guard.arguments import parse_json
 from stream_guard.errors import DecodeError
+from stream_guard.language.arguments import parse_json
 from stream_guard.model import Event, Json, ToolCall
 from stream_guard.ports import Decoder, Record
 

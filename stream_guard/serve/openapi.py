@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from stream_guard.guard.reviews import Review
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.model import Alert, Event, ToolCall
-from stream_guard.reviews import Review
 from stream_guard.serve.bodies import MAX_EVENTS, Answer, Approval
 
 JsonObject = dict[str, Any]

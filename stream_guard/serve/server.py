@@ -12,13 +12,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from stream_guard.errors import SettingsError
-from stream_guard.settings import Api
+from stream_guard.settings import ApiSettings
 
 _BACKLOG: Final = 2048
 _GRACE: Final = 5  # seconds that open requests have when it is told to stop
 
 
-def listen(settings: Api) -> tuple[socket.socket, str]:
+def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
     """Return a socket and the URL it answers on, or raise SettingsError when the address cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)

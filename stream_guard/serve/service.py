@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 from prometheus_client import CollectorRegistry, Histogram
 
 from stream_guard.errors import StreamGuardError
-from stream_guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
-from stream_guard.settings import Api
+from stream_guard.settings import ApiSettings
 
 Answer = TypeVar("Answer")
 
@@ -30,13 +30,13 @@ class Service:
     def __init__(
         self,
         gate: Gate,
-        settings: Api | None = None,
+        settings: ApiSettings | None = None,
         *,
         registry: CollectorRegistry | None = None,
         send: Callable[[list[Alert]], None] | None = None,
     ) -> None:
         self.gate = gate
-        self.settings = settings or Api()
+        self.settings = settings or ApiSettings()
         self.registry = registry or CollectorRegistry()
         self.failures: Counter[str] = Counter()  # by what the attempt got: open or closed
         self._send = send

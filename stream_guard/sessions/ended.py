@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from stream_guard.counts import Counts
 from stream_guard.engine.spanning import MARK
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 
 _PREFIX: Final = f"{MARK}ended{MARK}"

@@ -11,10 +11,10 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.counts import Counts
 from stream_guard.engine import Address, Cell, Engine
+from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
-from stream_guard.paths import MISSING, lookup
+from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, Open, Row, args_digest
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import xxhash
 
+from stream_guard.language.paths import json_equal
 from stream_guard.model import Event, Json
-from stream_guard.paths import json_equal
 
 ROW_VERSION: Final = 1
 

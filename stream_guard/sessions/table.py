@@ -16,19 +16,19 @@ from operator import itemgetter
 
 from msgspec.structs import force_setattr
 
-from stream_guard.counts import CloseReason, Counts
 from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
 from stream_guard.engine.spanning import MARK, Spanning
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, SessionEnd
+from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.tracker import Tracker
-from stream_guard.settings import Sessions as Limits
+from stream_guard.settings import SessionLimits
 
 
 class SessionTable:
@@ -39,14 +39,14 @@ class SessionTable:
         engine: Engine,
         store: Store,
         counts: Counts,
-        limits: Limits | None = None,
+        limits: SessionLimits | None = None,
         *,
         shared_clock: bool = True,
     ) -> None:
         self.store = store
         self.memory = DecoderMemory(store)
         self.counts = counts
-        self.limits = limits or Limits()
+        self.limits = limits or SessionLimits()
         self.shared_clock = shared_clock
         self.watermark = -inf
         self._obey(engine)

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr
 
-from stream_guard.arguments import parse_arguments
-from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.engine.fold import Found
 from stream_guard.engine.index import Plan
+from stream_guard.language.arguments import parse_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import Open
 

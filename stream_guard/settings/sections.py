@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from stream_guard.durations import Duration
 from stream_guard.errors import SettingsError
-from stream_guard.text_protocols import TextProtocol
+from stream_guard.language.durations import Duration
+from stream_guard.language.text_protocols import TextProtocol
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"
@@ -35,7 +35,7 @@ def _split(value: Any) -> Any:
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
-class Plugins(Section):
+class PluginSettings(Section):
     """Which installed plugins may be loaded."""
 
     allow: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_split)] = Field(
@@ -44,7 +44,7 @@ class Plugins(Section):
     block: Names = Field(default=(), description="names never to load")
 
 
-class Decode(Section):
+class DecodeSettings(Section):
     """How records are read."""
 
     max_record_bytes: int = Field(default=8 * 2**20, gt=0, description="a larger record is a dead letter")
@@ -61,7 +61,7 @@ class Decode(Section):
     )
 
 
-class Sessions(Section):
+class SessionLimits(Section):
     """Bounds on what is remembered; a metric counts each time one bites."""
 
     max_live: int = Field(default=1_000_000, gt=0, description="sessions open at once; the longest idle is closed")
@@ -71,14 +71,14 @@ class Sessions(Section):
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
 
 
-class Commit(Section):
+class CommitSettings(Section):
     """How often a run brings its alerts and its progress to safety; quiet moments are always used."""
 
     records: int = Field(default=5_000, gt=0, description="commit after this many records")
     seconds: float = Field(default=1.0, gt=0, description="commit after this many seconds")
 
 
-class Serve(Section):
+class StatusSettings(Section):
     """The small HTTP server for /metrics and /healthz."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on; loopback unless allow_remote is set")
@@ -91,7 +91,7 @@ class Serve(Section):
     )
 
 
-class Api(Section):
+class ApiSettings(Section):
     """The HTTP server that agents ask: ``stream-guard serve``."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on; any but loopback needs a token")
@@ -119,7 +119,7 @@ class Api(Section):
         return token
 
 
-class History(Section):
+class HistorySettings(Section):
     """Where audit, reviews and incidents are kept."""
 
     url: str = Field(
@@ -127,14 +127,14 @@ class History(Section):
     )
 
 
-class Reviews(Section):
+class ReviewSettings(Section):
     """How long a person has, and what happens then."""
 
     timeout: Duration = Field(default=3600.0, gt=0, description="after this, an open review has its outcome")
     on_timeout: Literal["reject", "approve"] = Field(default="reject", description="the outcome when nobody answered")
 
 
-class Log(Section):
+class LogSettings(Section):
     """What a process says about its own work, on standard error."""
 
     format: Literal["text", "json"] = Field(default="text", description="lines for people, or one JSON object a line")
@@ -143,7 +143,7 @@ class Log(Section):
     )
 
 
-class Compliance(Section):
+class ComplianceSettings(Section):
     """How ``check_compliance`` behaves."""
 
     require_flag: bool = Field(
@@ -152,7 +152,7 @@ class Compliance(Section):
     )
 
 
-class Judge(Section):
+class JudgeSettings(Section):
     """The model that is asked what no rule can decide: any endpoint that speaks OpenAI's chat completions."""
 
     url: str = Field(default="", description="the endpoint, such as http://127.0.0.1:8000/v1; empty: nobody is asked")
@@ -165,7 +165,7 @@ class Judge(Section):
     output_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the answer")
 
 
-class Kafka(Section):
+class KafkaSettings(Section):
     """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
 
     bootstrap_servers: Names = Field(default=(), description="host:port of one broker or more")
@@ -186,7 +186,7 @@ class Kafka(Section):
     patience: Duration = Field(default=60.0, description="a broker that is away for longer ends the run")
 
 
-class Worker(Section):
+class WorkerSettings(Section):
     """The worker on Kafka; workers of one group share the partitions of its topics."""
 
     group: str = Field(default="stream-guard", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="name of the group")
@@ -221,19 +221,19 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    plugins: Plugins = Plugins()
-    decode: Decode = Decode()
-    sessions: Sessions = Sessions()
-    serve: Serve = Serve()
-    commit: Commit = Commit()
-    log: Log = Log()
-    kafka: Kafka = Kafka()
-    compliance: Compliance = Compliance()
-    judge: Judge = Judge()
-    api: Api = Api()
-    history: History = History()
-    reviews: Reviews = Reviews()
-    worker: Worker = Worker()
+    plugins: PluginSettings = PluginSettings()
+    decode: DecodeSettings = DecodeSettings()
+    sessions: SessionLimits = SessionLimits()
+    serve: StatusSettings = StatusSettings()
+    commit: CommitSettings = CommitSettings()
+    log: LogSettings = LogSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    compliance: ComplianceSettings = ComplianceSettings()
+    judge: JudgeSettings = JudgeSettings()
+    api: ApiSettings = ApiSettings()
+    history: HistorySettings = HistorySettings()
+    reviews: ReviewSettings = ReviewSettings()
+    worker: WorkerSettings = WorkerSettings()
     text_protocol: TextProtocol = TextProtocol()
 
     @classmethod

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
-from stream_guard.settings import Decode, Kafka
+from stream_guard.settings import DecodeSettings, KafkaSettings
 from stream_guard.sources.archive import open_archive
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
@@ -36,10 +36,10 @@ def open_source(
     target: str,
     *,
     follow: bool = False,
-    limits: Decode | None = None,
+    limits: DecodeSettings | None = None,
     positions: Mapping[str, int] | None = None,
     stop: Flag | None = None,
-    kafka: Kafka | None = None,
+    kafka: KafkaSettings | None = None,
 ) -> Source:
     """Return the source for a file, a folder, ``-`` for standard input or ``kafka://...``; SourceError without one.
 
@@ -47,7 +47,7 @@ def open_source(
     short: the next thing that is yielded is None, and whoever iterates decides to leave. ``positions`` is
     what an earlier run's ``positions()`` returned.
     """
-    limit = (limits or Decode()).max_record_bytes
+    limit = (limits or DecodeSettings()).max_record_bytes
     if target.startswith(SCHEME):
         return open_kafka(target, kafka, follow=follow, limit=limit, positions=positions or {})
     if target == "-":

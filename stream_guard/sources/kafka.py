@@ -12,7 +12,7 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, open_consumer
 from stream_guard.ports import Record
-from stream_guard.settings import Kafka
+from stream_guard.settings import KafkaSettings
 from stream_guard.sources.kafka_range import Range, Wanted, origin_of, resolve
 from stream_guard.sources.merging import Merger
 from stream_guard.sources.splitting import HEAD
@@ -39,7 +39,7 @@ class KafkaSource:
     def __init__(
         self,
         address: Address,
-        kafka: Kafka,
+        kafka: KafkaSettings,
         *,
         follow: bool,
         limit: int,
@@ -303,11 +303,11 @@ class KafkaSource:
 
 
 def open_kafka(
-    target: str, kafka: Kafka | None, *, follow: bool, limit: int, positions: Mapping[str, int]
+    target: str, kafka: KafkaSettings | None, *, follow: bool, limit: int, positions: Mapping[str, int]
 ) -> KafkaSource:
     """Return the source for an address; see ``Wanted`` for what may be asked of it."""
     try:
         address = parse_address(target)
     except ValueError as error:
         raise SourceError(str(error)) from None
-    return KafkaSource(address, kafka or Kafka(), follow=follow, limit=limit, positions=positions)
+    return KafkaSource(address, kafka or KafkaSettings(), follow=follow, limit=limit, positions=positions)

@@ -32,12 +32,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_guard.contract.document import Contract, load_contract
-from stream_guard.contract.drive import Player, Setup, plan
-from stream_guard.contract.forms import Agent
-from stream_guard.contract.matrix import State
-from stream_guard.contract.recording import decode_events
-from stream_guard.contract.scoring import score
+from stream_guard_contract.document import Contract, load_contract
+from stream_guard_contract.drive import Player, Setup, plan
+from stream_guard_contract.forms import Agent
+from stream_guard_contract.matrix import State
+from stream_guard_contract.recording import decode_events
+from stream_guard_contract.scoring import score
+
 from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
 from tests.bench.environments import python_with

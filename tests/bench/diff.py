@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from stream_guard.analysis.diff import diff
+from stream_guard_diff import diff
+
 from stream_guard.model import Event, Turn
 from stream_guard.ports import DiffAxis
 from stream_guard.registry import Registry

@@ -12,7 +12,7 @@ from typing import Any
 
 import pluggy
 
-from stream_guard.inline import Guard
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy

@@ -35,7 +35,7 @@ RULES = 50
 RESULTS = Path(".cache") / "bench-kafka.json"
 
 
-class Clock:
+class ClockMessage:
     """Measures from the first record to the last: starting and joining a group are not what is compared."""
 
     def __init__(self, records: int) -> None:
@@ -58,7 +58,7 @@ class Clock:
         return {"events_per_s": round(counted / seconds), "cpu_us_per_event": round(used / counted * 1e6, 1)}
 
 
-async def consume(address: str, topics: list[str], clock: Clock) -> None:
+async def consume(address: str, topics: list[str], clock: ClockMessage) -> None:
     """Read everything with the worker's client and do nothing."""
     import aiokafka
 
@@ -82,7 +82,7 @@ async def consume(address: str, topics: list[str], clock: Clock) -> None:
         await consumer.stop()
 
 
-async def poll(address: str, topics: list[str], clock: Clock) -> None:
+async def poll(address: str, topics: list[str], clock: ClockMessage) -> None:
     """Read everything with the embedded runner's client and do nothing."""
     from kafka import TopicPartition
 
@@ -102,19 +102,19 @@ async def poll(address: str, topics: list[str], clock: Clock) -> None:
     connection.close(autocommit=False)
 
 
-async def work(address: str, topics: list[str], clock: Clock) -> None:
+async def work(address: str, topics: list[str], clock: ClockMessage) -> None:
     """Judge everything with one worker."""
-    from stream_guard.assembly import make_decoder, open_sink
-    from stream_guard.counts import Counts
+    from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
     from stream_guard.kafka.writer import TopicWriter
-    from stream_guard.kafka_dead_letters import KafkaDeadLetters
+    from stream_guard.observability.counts import Counts
     from stream_guard.registry import build_registry
+    from stream_guard.running.assembly import make_decoder, open_sink
     from stream_guard.settings import load_settings
-    from stream_guard.stream.health import Health
-    from stream_guard.stream.parts import Parts
-    from stream_guard.stream.worker import run_worker
+    from stream_guard.worker.assembly import WorkerParts
+    from stream_guard.worker.health import Health
+    from stream_guard.worker.kafka.process import run_worker
 
     events, alerts, letters = topics
     settings, registry, counts = load_settings(worker={"group": f"bench-{alerts}"}), build_registry(), Counts()
@@ -124,7 +124,7 @@ async def work(address: str, topics: list[str], clock: Clock) -> None:
             os.kill(os.getpid(), 15)
 
     target = f"kafka:{address}/{alerts}"
-    parts = Parts(
+    parts = WorkerParts(
         engine=Engine(policy(RULES, registry), counts, mode="stream"),
         decoder=make_decoder("native", registry, settings),
         sinks={target: open_sink(target, registry, settings)},
@@ -136,10 +136,10 @@ async def work(address: str, topics: list[str], clock: Clock) -> None:
     await run_worker(parse_address(f"kafka://{address}/{events}"), parts)
 
 
-async def embed(address: str, topics: list[str], clock: Clock) -> None:
+async def embed(address: str, topics: list[str], clock: ClockMessage) -> None:
     """Judge everything with the embedded runner, with a checkpoint."""
-    from stream_guard.assembly import RunOptions, assemble
     from stream_guard.registry import build_registry
+    from stream_guard.running.assembly import RunOptions, assemble
     from stream_guard.settings import load_settings
 
     events, alerts, letters = topics
@@ -159,7 +159,7 @@ async def embed(address: str, topics: list[str], clock: Clock) -> None:
             clock.count(ready.counts.records)
 
 
-async def idle_agent(address: str, topics: list[str], clock: Clock) -> None:
+async def idle_agent(address: str, topics: list[str], clock: ClockMessage) -> None:
     """Read everything with a plain Faust agent that does nothing."""
     import faust
 
@@ -184,7 +184,7 @@ AIOKAFKA, KAFKA_PYTHON = "aiokafka, doing nothing", "kafka-python, doing nothing
 AGENT = "a plain Faust agent, doing nothing"
 WORKER, RUNNER = f"the worker, {RULES} rules", f"the embedded runner, {RULES} rules"
 COMPILED = ", compiled"
-WAYS: dict[str, Callable[[str, list[str], Clock], Any]] = {
+WAYS: dict[str, Callable[[str, list[str], ClockMessage], Any]] = {
     AIOKAFKA: consume,
     WORKER: work,
     KAFKA_PYTHON: poll,
@@ -197,7 +197,7 @@ def measure(address: str, way: str, topics: list[str], records: int) -> None:
     """Run one way in this process and print its result."""
     import uvloop
 
-    clock = Clock(records)
+    clock = ClockMessage(records)
     plain_name = way.removesuffix(COMPILED)
     if is_compiled() is (plain_name == way):
         raise AssertionError(f"{way}: the benchmark measures another build; `make compiled`")

@@ -7,15 +7,15 @@ import multiprocessing
 import resource
 from typing import Any
 
-from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.model import Finding, ToolCall, Turn
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.stores import MemoryStore
 from stream_guard.sessions.table import SessionTable
-from stream_guard.settings import Sessions as Limits
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
 
 
 def measure() -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _policy() -> Policy:
 def _fill(sessions: int) -> dict[str, float]:
     counts, found = Counts(), list[Finding]()
     store = MemoryStore()
-    table = SessionTable(Engine(_policy(), counts), store, counts, Limits(max_live=2 * sessions, in_memory=1000))
+    table = SessionTable(Engine(_policy(), counts), store, counts, SessionLimits(max_live=2 * sessions, in_memory=1000))
     before = _resident()
     usage = {"usage": {"input_tokens": 10, "output_tokens": 5}}
     for number in range(sessions):

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.assembly import RunOptions, assemble
 from stream_guard.model import Event
 from stream_guard.registry import Registry, build_registry
-from stream_guard.settings import Decode, Settings
+from stream_guard.running.assembly import RunOptions, assemble
+from stream_guard.settings import DecodeSettings, Settings
 from stream_guard.sources import open_source
 from tests.bench.builds import answer, builds
 from tests.bench.measure import Work, cpu_seconds
@@ -85,7 +85,7 @@ def _decode_only(file: Path) -> None:
 
 def _run(registry: Registry, file: Path, rules: int, *, strict: bool) -> Work:
     """Return a whole run of the embedded runner: lines in, alerts out."""
-    settings = Settings(decode=Decode(strict_keys=strict))
+    settings = Settings(decode=DecodeSettings(strict_keys=strict))
     alerts = file.with_name("alerts.jsonl")
     options = RunOptions(source=str(file), policy=policy(rules, registry), alerts=(f"jsonl:{alerts}",), serve=False)
 
@@ -99,7 +99,7 @@ def _run(registry: Registry, file: Path, rules: int, *, strict: bool) -> Work:
 
 def _read(registry: Registry, file: Path) -> None:
     """Read and decode as a run does it, and nothing else."""
-    decode = registry.decoders["native"](strict_keys=Decode().strict_keys).decode
+    decode = registry.decoders["native"](strict_keys=DecodeSettings().strict_keys).decode
     source = open_source(str(file))
     for record in source:
         if record is not None:

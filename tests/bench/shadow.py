@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_guard.batch import evaluate
 from stream_guard.model import Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
+from stream_guard.running.batch import evaluate
 from tests.bench.environments import python_with
 from tests.bench.measure import best_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stream_guard_contract.report import write_matrix
 
-from stream_guard.report.contract import write_matrix
 from tests.browser.devtools import Browser
-from tests.contracts.answers import answered, contract, matrix_of
+from tests.contract_pack.answers import answered, contract, matrix_of
 
 pytestmark = pytest.mark.browser
 

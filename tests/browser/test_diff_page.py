@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stream_guard_diff import FailOn
+from stream_guard_diff.report import write_diff
 
-from stream_guard.analysis.diff import FailOn
-from stream_guard.report import ReportForm
-from stream_guard.report.diff import write_diff
+from stream_guard.reports import ReportForm
 from tests.browser.devtools import Browser
 from tests.unit.diff.sample import compared, session, turn
 

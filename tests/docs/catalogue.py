@@ -16,11 +16,11 @@ from stream_guard.policy.paths import events_handled
 from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
 from stream_guard.rule import ALL_MODES
-from stream_guard.settings import Plugins
+from stream_guard.settings import PluginSettings
 from tests.docs.tables import cell, code, table
 
 # The packs of this project: a stranger's pack that happens to be installed has no place on the page.
-OUR_PLUGINS = Plugins(allow=("axes", "dialects", "formats", "rules", "sinks"))
+OUR_PLUGINS = PluginSettings(allow=("axes", "dialects", "formats", "rules", "sinks"))
 
 INTRODUCTION = """\
 # Rule kinds

@@ -14,11 +14,11 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel
 
-from stream_guard.assembly import RunOptions, assemble
 from stream_guard.cli.app import app
 from stream_guard.cli.demo import write_samples
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry
+from stream_guard.running.assembly import RunOptions, assemble
 from stream_guard.settings import DELIMITER, PREFIX, Settings
 
 

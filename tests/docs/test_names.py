@@ -21,19 +21,19 @@ import stream_guard_sinks
 from stream_guard_formats.native import MAX_ID
 
 import stream_guard
-from stream_guard.arguments import MAX_NESTING
-from stream_guard.batch import evaluate
 from stream_guard.cli import exits
-from stream_guard.counts import EVENT_TYPES
-from stream_guard.dead_letters import HEAD
+from stream_guard.decoding.dead_letters import HEAD
+from stream_guard.language.arguments import MAX_NESTING
+from stream_guard.language.operators import OPERATORS
+from stream_guard.language.paths import ROOTS
 from stream_guard.model import Event, Header
-from stream_guard.operators import OPERATORS
-from stream_guard.paths import ROOTS
+from stream_guard.observability.counts import EVENT_TYPES
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import DEFAULT_IDLE
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.settings import Sessions as Limits
+from stream_guard.running.batch import evaluate
+from stream_guard.settings import SessionLimits
 from tests.docs.blocks import blocks_of
 from tests.docs.tree import SOURCES
 
@@ -135,7 +135,7 @@ def test_every_exit_code_is_explained() -> None:
     ("name", "said"),
     [
         ("docs/running.md", f"the first {HEAD // 1024} KiB"),
-        ("docs/policy.md", f"at most {Limits().max_states} states"),
+        ("docs/policy.md", f"at most {SessionLimits().max_states} states"),
         ("docs/events.md", f"beyond {MAX_NESTING} levels"),
         ("docs/events.md", f"after {DEFAULT_IDLE / 60:g}\nminutes of silence"),
         ("docs/events.md", f"at most {MAX_ID} characters"),

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stream_guard.analysis.diff.agentlog import agentlog_lines
+from stream_guard_diff.agentlog import agentlog_lines
+
 from tests.unit.diff.sample import session, turn
 
 BASE = session(turn("hello"), turn("", ("look", {"q": 1}), stop="tool_use"), turn("done"))

@@ -11,9 +11,9 @@ from collections import Counter
 from random import Random
 from typing import Any, NamedTuple
 
+from stream_guard.decoding.recordings import holding
 from stream_guard.errors import DecodeError
 from stream_guard.ports import HoldingDecoder, Record
-from stream_guard.recordings import holding
 from tests.formats.mutation import mutate
 from tests.formats.session import SESSION_ID
 from tests.formats.telemetry import TRACE

@@ -7,7 +7,7 @@ import pytest
 from stream_guard.model import Event
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.settings import Plugins
+from stream_guard.settings import PluginSettings
 from tests.formats.differences import DIFFERENCES, apply_differences
 from tests.formats.renderings import RENDERERS as TRANSCRIPTS
 from tests.formats.renderings import text_protocol
@@ -35,7 +35,7 @@ DETECTED = tuple(RENDERERS)  # what follows, auto cannot tell from others
 RENDERERS["text-protocol"] = text_protocol
 TEXTS = tuple(RENDERERS)  # one record to a line; what follows has bytes that would end lines
 RENDERERS["otlp-proto"] = otlp_proto
-DECODERS = build_registry(Plugins(allow=("formats",))).decoders
+DECODERS = build_registry(PluginSettings(allow=("formats",))).decoders
 
 
 def decode_as(form: str, name: str) -> list[Event]:

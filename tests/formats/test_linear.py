@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from stream_guard.decoding.recordings import decode_rest, holding
 from stream_guard.errors import DecodeError
 from stream_guard.ports import Record
-from stream_guard.recordings import decode_rest, holding
 from tests.formats.fuzzing import WAITING, longest_list, names
 from tests.formats.test_corpus import DECODERS, RENDERERS
 

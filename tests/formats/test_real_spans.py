@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.model import Event
 from stream_guard.ports import Record
-from stream_guard.recordings import decode_records, decode_rest, holding
 from tests.formats.real_spans import ANSWERS, ASKED, CALLS, CONVERSATION, FAILURE, MODEL
 from tests.formats.session import Seen, view
 from tests.formats.test_corpus import DECODERS

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from stream_guard.assembly import lateness_of
 from stream_guard.cli.app import app
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import HoldingDecoder, Record
 from stream_guard.registry import build_registry
+from stream_guard.running.assembly import lateness_of
 from stream_guard.sessions.memory import DecoderMemory
-from stream_guard.sessions.stores import CheckpointStore, MemoryStore
 from stream_guard.settings import load_settings
+from stream_guard.storage.stores import CheckpointStore, MemoryStore
 from tests.formats.session import SESSION_ID, START
 from tests.formats.telemetry import TRACE, current, otlp, otlp_span, sketches, wrap
 from tests.formats.test_corpus import DECODERS, decode

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.assembly import make_decoder
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event, ToolResult
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import load_settings
 from tests.formats.session import view
 

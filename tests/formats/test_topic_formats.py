@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from stream_guard.assembly import make_decoder
+from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.ports import Record
-from stream_guard.recordings import decode_records, decode_rest, holding
 from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import load_settings
 from tests.formats.renderings import tau2
 from tests.formats.session import SESSION_ID, view

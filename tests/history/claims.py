@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 import stream_guard as sg
-from stream_guard.gate import PROBE, Gate, Ruling
+from stream_guard.guard.gate import PROBE, Gate, Ruling
+from stream_guard.guard.reviews import Reviews
 from stream_guard.history import audit, incidents
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerError
 from stream_guard.model import Action
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.reviews import Reviews
-from stream_guard.settings import Reviews as Rules
+from stream_guard.settings import ReviewSettings
 from stream_guard.testing import rule_spec
 
 KINDS = build_registry().kinds
@@ -32,7 +32,7 @@ class World:
 
     open: Callable[[], Database]
     now: float = 1000.0
-    rules: Rules = field(default_factory=Rules)
+    rules: ReviewSettings = field(default_factory=ReviewSettings)
     emitted: list[sg.Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ def unanswered_review_is_rejected_by_the_clock(world: World) -> None:
 
 
 def unanswered_review_is_approved_where_the_settings_say_so(world: World) -> None:
-    world.rules = Rules(timeout=60, on_timeout="approve")
+    world.rules = ReviewSettings(timeout=60, on_timeout="approve")
     gate = world.gate()
     gate.check(call("pay", {"amount": 20}, call_id="c1"))
     world.now += 60

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from stream_guard_compliance import extract
 
-from stream_guard.analysis.compliance import extract
 from tests.reports.compliance_coverage import Part, check_part, read_parts, shares
 
 

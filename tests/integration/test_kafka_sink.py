@@ -11,12 +11,12 @@ import pytest
 from stream_guard_sinks.kafka import KafkaSink, encode_event
 
 from stream_guard import Alert, Outgoing, SinkError, TopicWriter
-from stream_guard.counts import Counts
+from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.errors import StoreError
 from stream_guard.kafka import writer as writer_module
-from stream_guard.kafka_dead_letters import KafkaDeadLetters
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Record
-from stream_guard.settings import Kafka
+from stream_guard.settings import KafkaSettings
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
 from tests.kafka.configuration import PASSWORD, USER
@@ -50,7 +50,7 @@ def alert(number: int = 0, session: str = "s1", **fields: Any) -> Alert:
 
 
 @contextmanager
-def opened(target: str, kafka: Kafka | None = None) -> Iterator[KafkaSink]:
+def opened(target: str, kafka: KafkaSettings | None = None) -> Iterator[KafkaSink]:
     sink = KafkaSink.open(target, settings=kafka)
     try:
         yield sink
@@ -126,7 +126,7 @@ def test_alerts_of_a_session_stay_in_order(cluster: Cluster) -> None:
 
 def test_the_servers_may_come_from_the_settings(cluster: Cluster) -> None:
     topic = cluster.create()
-    with opened(topic, Kafka(bootstrap_servers=(cluster.address,))) as sink:
+    with opened(topic, KafkaSettings(bootstrap_servers=(cluster.address,))) as sink:
         sink.send([alert()])
     assert len(cluster.read(topic)) == 1
 
@@ -135,7 +135,7 @@ def test_a_sink_logs_in_as_the_settings_say(secure_broker: Broker) -> None:
     assert secure_broker.certificates is not None
     cluster = Cluster(secure_broker.address())
     topic = cluster.create()
-    kafka = Kafka.model_validate(
+    kafka = KafkaSettings.model_validate(
         {
             "security_protocol": "SASL_SSL",
             "sasl_username": USER,
@@ -157,7 +157,7 @@ def test_a_topic_that_is_not_there_is_said_when_the_sink_is_opened(cluster: Clus
 @pytest.mark.usefixtures("leaky_client")
 def test_nobody_at_the_address_may_change(cluster: Cluster) -> None:
     with pytest.raises(SinkError, match="no broker answers") as refused:
-        KafkaSink.open("127.0.0.1:1/t", settings=Kafka(patience=1.0))
+        KafkaSink.open("127.0.0.1:1/t", settings=KafkaSettings(patience=1.0))
     assert refused.value.retryable
 
 
@@ -174,7 +174,7 @@ def test_a_broker_that_goes_away_asks_for_another_try_which_succeeds(
     monkeypatch.setattr(writer_module, "DELIVERY", 2.0)
     cluster = Cluster(own_broker.address())
     topic = cluster.create()
-    with opened(f"{own_broker.address()}/{topic}", Kafka(patience=2.0)) as sink:
+    with opened(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0)) as sink:
         sink.send([alert(1)])
         own_broker.kill()
         for _ in range(2):
@@ -250,7 +250,7 @@ def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     monkeypatch.setattr(writer_module, "DELIVERY", 2.0)
     cluster = Cluster(own_broker.address())
     topic = cluster.create()
-    writer = TopicWriter.open(f"{own_broker.address()}/{topic}", Kafka(patience=2.0))
+    writer = TopicWriter.open(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0))
     buried = KafkaDeadLetters(writer, Counts(), format_name="native")
     own_broker.kill()
     buried.bury(Record(b"1", "events/0", 1), "broken")

@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 from stream_guard.cli.progress import extent_of
 from stream_guard.errors import SourceError
-from stream_guard.settings import Decode, Kafka, load_settings
+from stream_guard.settings import DecodeSettings, KafkaSettings, load_settings
 from stream_guard.sources import is_endless, open_source
 from stream_guard.sources import kafka as source_module
 from tests.kafka.broker import Broker
@@ -76,7 +76,7 @@ def test_compressed_topics_can_be_read(cluster: Cluster, codec: str) -> None:
 def test_a_record_over_the_limit_is_cut_and_the_next_one_is_whole(cluster: Cluster) -> None:
     topic = cluster.create(max_message_bytes=str(32 << 20))
     cluster.fill(topic, [Row(b"1"), Row(b"x" * (20 << 20)), Row(b"2")])
-    [first, large, last] = read(cluster.url(topic), limits=Decode(max_record_bytes=1 << 20))
+    [first, large, last] = read(cluster.url(topic), limits=DecodeSettings(max_record_bytes=1 << 20))
     assert (first.value, last.value) == (b"1", b"2")
     assert large.truncated == 20 << 20
     assert large.value == b"x" * 65536
@@ -226,7 +226,7 @@ def test_a_topic_that_is_not_there_is_said_and_not_made(cluster: Cluster) -> Non
 def test_nobody_at_the_address_is_said_after_the_patience() -> None:
     began = time.monotonic()
     with pytest.raises(SourceError, match=r"127\.0\.0\.1:1: no broker answers: connection refused"):
-        open_source("kafka://127.0.0.1:1/t", kafka=Kafka(patience=2.0))
+        open_source("kafka://127.0.0.1:1/t", kafka=KafkaSettings(patience=2.0))
     assert time.monotonic() - began < 10
 
 
@@ -260,7 +260,7 @@ def test_a_broker_that_stays_away_ends_the_run_with_what_to_do(own_broker: Broke
     cluster = Cluster(own_broker.address())
     topic = cluster.create()
     cluster.fill(topic, [Row(b"1")])
-    with opened(cluster.url(topic), follow=True, kafka=Kafka(patience=3.0)) as source:
+    with opened(cluster.url(topic), follow=True, kafka=KafkaSettings(patience=3.0)) as source:
         take(source, 1)
         own_broker.kill()
         with pytest.raises(SourceError, match=r"no broker has answered for .* s: connection refused; nothing is lost"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import SettingsError, SourceError
-from stream_guard.settings import Kafka
+from stream_guard.settings import KafkaSettings
 from stream_guard.sources import open_source
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, Kafka]:
+def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, KafkaSettings]:
     """The address and the settings for a listener, right in every way that is not changed."""
     files = broker.certificates
     assert files is not None
@@ -34,7 +34,7 @@ def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, Kafka]:
         known |= {"ssl_ca_file": files.authority}
     if listener == "SSL":
         known |= {"ssl_certificate_file": files.client, "ssl_key_file": files.client_key}
-    return broker.address(listener), Kafka.model_validate(known | changes)
+    return broker.address(listener), KafkaSettings.model_validate(known | changes)
 
 
 WAYS = [
@@ -117,9 +117,9 @@ def test_a_password_comes_from_a_file(secure_broker: Broker, tmp_path: Path) -> 
 def test_a_setting_that_is_missing_or_wrong_is_named(changes: dict[str, Any], reason: str) -> None:
     settings = {"security_protocol": "SASL_SSL", "sasl_username": "a", "sasl_password": "b"}
     with pytest.raises(SettingsError, match=reason):
-        open_source("kafka://127.0.0.1:1/t", kafka=Kafka.model_validate(settings | changes))
+        open_source("kafka://127.0.0.1:1/t", kafka=KafkaSettings.model_validate(settings | changes))
 
 
 def test_json_of_the_settings_holds_no_password() -> None:
-    kafka = Kafka.model_validate({"sasl_password": "open sesame"})
+    kafka = KafkaSettings.model_validate({"sasl_password": "open sesame"})
     assert "sesame" not in json.dumps(kafka.model_dump(mode="json")) + repr(kafka)

@@ -13,7 +13,7 @@ import pytest
 
 from stream_guard.cli.demo import produce_samples, write_samples
 from stream_guard.demo.sessions import sample_events
-from stream_guard.settings import Kafka
+from stream_guard.settings import KafkaSettings
 from tests.kafka.cluster import Cluster, Row
 
 pytestmark = pytest.mark.kafka
@@ -95,7 +95,7 @@ def test_several_processes_need_a_settled_end(cluster: Cluster, samples: Path) -
 
 def test_the_demo_writes_its_samples_to_a_topic_keyed_by_session(cluster: Cluster) -> None:
     topic = cluster.create(partitions=4)
-    written = produce_samples(cluster.url(topic), 10, Kafka())
+    written = produce_samples(cluster.url(topic), 10, KafkaSettings())
     records = cluster.read(topic)
     assert len(records) == written == len(list(sample_events(10)))
     assert all(json.loads(record.value)["session_id"].encode() == record.key for record in records)

@@ -19,10 +19,10 @@ from typing import Any
 import httpx
 
 import stream_guard as sg
-from stream_guard.inline import Guard
+from stream_guard.doctor.probe import probe
+from stream_guard.guard.inline import Guard
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from stream_guard.probe import probe
 from stream_guard.registry import build_registry
 
 POLICY = """

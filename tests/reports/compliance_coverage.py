@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stream_guard.analysis.compliance import Extraction, check_compliance, extract
+from stream_guard_compliance import Extraction, check_compliance, extract
+
 from stream_guard.registry import build_registry
 from stream_guard.settings import Settings
 

@@ -16,7 +16,7 @@ from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.settings import Plugins
+from stream_guard.settings import PluginSettings
 from stream_guard.sources import open_source
 
 VARIABLE = "STREAM_GUARD_DATA"
@@ -84,7 +84,7 @@ def main() -> int:
 
 def sweep(folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Hand every record there is to ``auto``: read, or refused for a reason; whatever else is raised ends the count."""
-    decoders = build_registry(Plugins(allow=("formats",))).decoders
+    decoders = build_registry(PluginSettings(allow=("formats",))).decoders
     found: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for path in sorted(folder.rglob("*")):
@@ -113,7 +113,7 @@ def documents(path: Path) -> Iterator[Record]:
 
 def count(folder: Path, one: Set) -> tuple[Counter[str], Counter[str]]:
     """Return what the set's records hold, and the reasons for those that were refused."""
-    decoder = build_registry(Plugins(allow=("formats",))).decoders[one.form]()
+    decoder = build_registry(PluginSettings(allow=("formats",))).decoders[one.form]()
     found: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     sessions: set[str] = set()

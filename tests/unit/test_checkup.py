@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stream_guard_formats.native import NativeDecoder
 
-from stream_guard.checkup import Check, Sample, Status, check_partitions, check_sample
+from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.kafka.client import home_of
 from stream_guard.ports import Record
 

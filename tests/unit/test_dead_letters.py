@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import HEAD, DeadLetters
+from stream_guard.decoding.dead_letters import HEAD, DeadLetters
 from stream_guard.errors import StoreError
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Record
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.inline import Guard
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_guard.line_log import LineLog
+from stream_guard.storage.line_log import LineLog
 
 
 def identify(line: bytes) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from stream_guard.logs import JsonLines, PlainLines, set_up_logs
-from stream_guard.settings import Log
+from stream_guard.observability.logs import JsonLines, PlainLines, set_up_logs
+from stream_guard.settings import LogSettings
 
 LOGGER = logging.getLogger("stream_guard.test_logs")
 
@@ -31,7 +31,7 @@ def as_before() -> Iterator[None]:
 
 def said(**settings: Any) -> io.StringIO:
     stream = io.StringIO()
-    set_up_logs(Log(**settings), stream)
+    set_up_logs(LogSettings(**settings), stream)
     return stream
 
 
@@ -107,7 +107,9 @@ def test_setting_up_again_replaces_what_was_set_up() -> None:
 
 
 def test_importing_the_package_sets_nothing_up() -> None:
-    code = "import logging, stream_guard, stream_guard.embedded; print(logging.getLogger('stream_guard').handlers)"
+    code = (
+        "import logging, stream_guard, stream_guard.running.embedded; print(logging.getLogger('stream_guard').handlers)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

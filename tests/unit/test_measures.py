@@ -7,12 +7,12 @@ import math
 import pytest
 
 import stream_guard as sg
-from stream_guard.batch import evaluate
-from stream_guard.counts import Counts
 from stream_guard.errors import PolicyError
-from stream_guard.measures import Measure, Similarity
+from stream_guard.language.similarity import Measure, Similarity
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
+from stream_guard.running.batch import evaluate
 from stream_guard.testing.shorthand import events
 
 

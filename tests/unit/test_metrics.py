@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_guard import NoState, Params, Rule, ToolCall, Turn
-from stream_guard.counts import Counts
-from stream_guard.metrics import Metrics
 from stream_guard.model import Severity
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.spec import RuleSpec
 
 

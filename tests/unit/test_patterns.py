@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.patterns import ToolPattern
+from stream_guard.language.patterns import ToolPattern
 
 
 @pytest.mark.parametrize("tool", ["delete_all", "delete\nall", "delete", "delete\u2028\x00x"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.redact import MAX_TEXT, MAX_VALUES, redact, redact_text
+from stream_guard.redaction import MAX_TEXT, MAX_VALUES, redact, redact_text
 
 KEY = "sk-" + "a1B2" * 8
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEow" * 400 + "\n-----END RSA PRIVATE KEY-----"

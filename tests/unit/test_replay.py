@@ -12,28 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stream_guard as sg
-from stream_guard.batch import evaluate, open_table
 from stream_guard.cli.progress import EVERY, Extent, PlainProgress, size_of
-from stream_guard.counts import Counts
-from stream_guard.dead_letters import DeadLetters
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.selection import EventSelection, Pacer, Share, Span
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError
 from stream_guard.model import Finding
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.replay import (
-    HereWorker,
-    Reader,
+from stream_guard.running.batch import evaluate, open_table
+from stream_guard.running.replay import (
+    LocalWorker,
     Replay,
-    Told,
+    ReplaySummary,
+    ShareReader,
     can_be_shared,
     without_eviction,
 )
-from stream_guard.sessions.stores import MemoryStore
-from stream_guard.settings import Sessions as Limits
-from stream_guard.sieve import Pacer, Share, Sieve, Span
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import rule_spec
 
 REGISTRY = build_registry()
@@ -66,24 +66,26 @@ class ListSource:
 class Parts:
     """A replay over a list, as many times as wanted on the same stores."""
 
-    def __init__(self, lines: list[bytes], shares: int, policy: Policy = POLICY, limits: Limits | None = None) -> None:
-        self.lines, self.policy, self.limits = lines, policy, without_eviction(limits or Limits())
+    def __init__(
+        self, lines: list[bytes], shares: int, policy: Policy = POLICY, limits: SessionLimits | None = None
+    ) -> None:
+        self.lines, self.policy, self.limits = lines, policy, without_eviction(limits or SessionLimits())
         self.stores = [MemoryStore() for _ in range(shares)]
         self.given: list[Finding] = []
 
-    def reader(self, number: int, span: Span | None) -> Reader:
+    def reader(self, number: int, span: Span | None) -> ShareReader:
         store, counts = self.stores[number], Counts()
         at = json.loads(store.meta().get("source", b"{}")).get("list", 0)
-        return Reader(
+        return ShareReader(
             ListSource(self.lines, at),
-            Sieve(REGISTRY.decoders["native"](), Share(number, len(self.stores)), span),
+            EventSelection(REGISTRY.decoders["native"](), Share(number, len(self.stores)), span),
             open_table(self.policy, counts, self.limits, store),
             DeadLetters(None, counts, format_name="native"),
             progress=store,
         )
 
-    def run(self, batch: int, *, rounds: int = 10**9, span: Span | None = None) -> tuple[bool, Told]:
-        workers = [HereWorker(self.reader(number, span)) for number in range(len(self.stores))]
+    def run(self, batch: int, *, rounds: int = 10**9, span: Span | None = None) -> tuple[bool, ReplaySummary]:
+        workers = [LocalWorker(self.reader(number, span)) for number in range(len(self.stores))]
         replay = Replay(workers, self.given.extend, batch=batch)
         left = iter(range(rounds))
         finished = replay.run(stopped=lambda: next(left, None) is None)
@@ -122,7 +124,7 @@ def test_a_replay_that_is_stopped_anywhere_goes_on_where_it_was(batch: int, shar
 
 
 def test_sessions_that_are_packed_away_between_batches_are_judged_alike() -> None:
-    parts = Parts(LINES, 2, limits=Limits(in_memory=1, max_live=1))
+    parts = Parts(LINES, 2, limits=SessionLimits(in_memory=1, max_live=1))
     _, told = parts.run(13)
     assert ids(parts.given) == WANTED
     assert told.counts.evictions == {}

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import CollectorRegistry
 
-from stream_guard.counts import Counts
 from stream_guard.errors import SettingsError
-from stream_guard.metrics import Metrics
-from stream_guard.settings import Serve
-from stream_guard.status import StallDetector, StatusServer
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.metrics import Metrics
+from stream_guard.observability.status import StallDetector, StatusServer
+from stream_guard.settings import StatusSettings
 from tests.parts import find_promtool, require
 
 
@@ -38,7 +38,7 @@ def clock() -> Clock:
 def server(clock: Clock) -> Iterator[StatusServer]:
     registry = CollectorRegistry()
     Metrics(Counts(), registry)
-    server = StatusServer(Serve(max_silence=10), registry, clock=clock)
+    server = StatusServer(StatusSettings(max_silence=10), registry, clock=clock)
     yield server
     server.close()
 
@@ -84,7 +84,7 @@ def world() -> World:
 @pytest.fixture
 def watched(clock: Clock, world: World) -> Iterator[StatusServer]:
     server = StatusServer(
-        Serve(max_silence=10),
+        StatusSettings(max_silence=10),
         CollectorRegistry(),
         clock=clock,
         unready=lambda: world.unready,
@@ -195,11 +195,11 @@ def test_a_client_that_says_nothing_does_not_keep_others_waiting(server: StatusS
 
 def test_a_closed_server_has_let_go_of_its_port_and_its_thread() -> None:
     before = set(threading.enumerate())
-    server = StatusServer(Serve(), CollectorRegistry())
+    server = StatusServer(StatusSettings(), CollectorRegistry())
     port = urlsplit(server.url).port or 0
     server.close()
     assert set(threading.enumerate()) == before
-    again = StatusServer(Serve(port=port), CollectorRegistry())
+    again = StatusServer(StatusSettings(port=port), CollectorRegistry())
     assert urlsplit(again.url).port == port
     again.close()
 
@@ -207,11 +207,11 @@ def test_a_closed_server_has_let_go_of_its_port_and_its_thread() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.0.2.1", "guard.example.org"])
 def test_an_address_that_others_reach_is_refused_unless_allowed(host: str) -> None:
     with pytest.raises(SettingsError, match=r"serve\.allow_remote"):
-        StatusServer(Serve(host=host), CollectorRegistry())
+        StatusServer(StatusSettings(host=host), CollectorRegistry())
 
 
 def test_an_address_that_others_reach_is_served_when_allowed() -> None:
-    server = StatusServer(Serve(host="0.0.0.0", allow_remote=True), CollectorRegistry())
+    server = StatusServer(StatusSettings(host="0.0.0.0", allow_remote=True), CollectorRegistry())
     assert urlsplit(server.url).port
     server.close()
 
@@ -219,4 +219,4 @@ def test_an_address_that_others_reach_is_served_when_allowed() -> None:
 def test_a_port_that_is_taken_says_so(server: StatusServer) -> None:
     port = urlsplit(server.url).port or 0
     with pytest.raises(SettingsError, match="cannot listen there: Address already in use"):
-        StatusServer(Serve(port=port), CollectorRegistry())
+        StatusServer(StatusSettings(port=port), CollectorRegistry())

@@ -7,16 +7,16 @@ from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
+from stream_guard_contract.document import Contract, load_contract
+from stream_guard_contract.faults import Refused, distort, triggers
+from stream_guard_contract.forms import LlmFault, Scoring
+from stream_guard_contract.labels import BASELINE, PROMPT, SCENARIO, TRUE
+from stream_guard_contract.matrix import Matrix, State, overall
+from stream_guard_contract.scoring import score
 
 import stream_guard as sg
-from stream_guard.contract.document import Contract, load_contract
-from stream_guard.contract.faults import Refused, distort, triggers
-from stream_guard.contract.forms import LlmFault, Scoring
-from stream_guard.contract.labels import BASELINE, PROMPT, SCENARIO, TRUE
-from stream_guard.contract.matrix import Matrix, State, overall
-from stream_guard.contract.scoring import score
 from stream_guard.errors import PolicyError
-from stream_guard.measures import Similarity
+from stream_guard.language.similarity import Similarity
 from stream_guard.model import Event, Turn, UserMessage
 from stream_guard.registry import Registry, build_registry
 from tests.vectors.case import LeftOut, Runner, WrongAnswerError, expect

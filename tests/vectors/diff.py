@@ -8,11 +8,11 @@ from math import isclose
 from typing import Any
 
 import numpy as np
+from stream_guard_diff import Diff, FailOn, diff, trips
+from stream_guard_diff.fingerprint import turn_fingerprint
+from stream_guard_diff.hotelling import hotelling, is_constant
+from stream_guard_diff.turns import read_turn
 
-from stream_guard.analysis.diff import Diff, FailOn, diff, trips
-from stream_guard.analysis.diff.fingerprint import turn_fingerprint
-from stream_guard.analysis.diff.hotelling import hotelling, is_constant
-from stream_guard.analysis.diff.turns import read_turn
 from stream_guard.model import Event, SessionEnd, Turn
 from stream_guard.policy.load import load_policy
 from tests.vectors.case import LeftOut, WrongAnswerError, expect

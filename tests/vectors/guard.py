@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from stream_guard.batch import evaluate
-from stream_guard.decide import Judge
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.inline import Guard
+from stream_guard.guard.decider import Decider
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, Finding, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
+from stream_guard.running.batch import evaluate
 from tests.vectors.case import LeftOut, WrongAnswerError, expect
 
 # Which of our codes may stand for a refusal that a case names; one that is not here may have any.
@@ -87,12 +87,12 @@ def _inline(policy: Policy, rows: Sequence[dict[str, Any]]) -> dict[str, Decisio
 
 
 def _followup(policy: Policy, attempts: Sequence[ToolCall]) -> dict[str, list[str]]:
-    """Judge the same attempts as recorded events; return the rules that match each."""
+    """Decider the same attempts as recorded events; return the rules that match each."""
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in evaluate(attempts, policy):
         if not finding.shadow:
             found[finding.event_id].append(finding)
-    judge = Judge(policy)
+    judge = Decider(policy)
     ordered = {event: judge.in_order(findings) for event, findings in found.items()}
     return {call.event_id: [finding.rule_id for finding in ordered.get(call.event_id, ())] for call in attempts}
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from stream_guard.analysis.regressions import compare
-from stream_guard.batch import evaluate, open_table
+from stream_guard_diff.regressions import compare
+
 from stream_guard.errors import PolicyError
 from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
+from stream_guard.running.batch import evaluate, open_table
 from tests.vectors.case import LeftOut, WrongAnswerError, expect
 
 SESSION = "session"

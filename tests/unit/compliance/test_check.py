@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from stream_guard_compliance import ComplianceResult, extract
 
 import stream_guard as sg
-from stream_guard.analysis.compliance import ComplianceResult, extract
 from stream_guard.errors import FeatureNotEnabledError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.settings import Compliance, Settings
+from stream_guard.settings import ComplianceSettings, Settings
 
 REGISTRY = build_registry()
 
@@ -129,7 +129,7 @@ def test_hostile_tool_names_are_never_patterns() -> None:
 
 
 def test_flag_of_the_seed_is_asked_for_where_a_setting_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(compliance=Compliance(require_flag=True))
+    settings = Settings(compliance=ComplianceSettings(require_flag=True))
     monkeypatch.delenv("PISAMA_ENABLE_CHECK_COMPLIANCE", raising=False)
     with pytest.raises(FeatureNotEnabledError, match="PISAMA_ENABLE_CHECK_COMPLIANCE=1"):
         check("Never call drop_table.", [], settings=settings)

@@ -13,11 +13,11 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
+from stream_guard_compliance import ComplianceResult
 
 import stream_guard as sg
-from stream_guard.analysis.compliance import ComplianceResult
 from stream_guard.registry import build_registry
-from stream_guard.settings import Judge, Settings
+from stream_guard.settings import JudgeSettings, Settings
 
 REGISTRY = build_registry()
 TRACE = [{"type": "agent_message", "content": "Go away."}]
@@ -91,7 +91,7 @@ def verdict(violated: bool | None, confidence: float = 0.9) -> bytes:
 
 
 def check(url: str, prompt: str = "Be friendly.", seconds: float = 20.0, **judge: Any) -> ComplianceResult:
-    settings = Settings(judge=Judge(url=url, model="m", input_price=10.0, output_price=50.0, **judge))
+    settings = Settings(judge=JudgeSettings(url=url, model="m", input_price=10.0, output_price=50.0, **judge))
     return asyncio.run(sg.check_compliance(prompt, TRACE, timeout=seconds, settings=settings, registry=REGISTRY))
 
 

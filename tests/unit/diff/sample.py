@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stream_guard.analysis.diff import Diff, diff
+from stream_guard_diff import Diff, diff
+
 from stream_guard.model import Event, Turn
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry

@@ -10,11 +10,11 @@ import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
+from stream_guard_diff.agentlog import agentlog_lines, canonical_payload, record_id
+from stream_guard_diff.turns import canonical, digest
 from stream_guard_formats.agentlog import AgentlogDecoder
 
 from stream_guard import DecodeError, Event, Record, ToolCall, ToolResult, Turn
-from stream_guard.analysis.diff.agentlog import agentlog_lines, canonical_payload, record_id
-from stream_guard.analysis.diff.turns import canonical, digest
 from tests.vectors.case import read_cases
 
 VECTORS = Path(__file__).parents[2] / "golden" / "vectors" / "diff" / "fingerprint.json"

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stream_guard_diff.alignment import GAP_EXTEND, GAP_OPEN, Step, align
+from stream_guard_diff.divergence import compare_cost
+from stream_guard_diff.features import Features
+from stream_guard_diff.turns import read_turn
 
-from stream_guard.analysis.diff.alignment import GAP_EXTEND, GAP_OPEN, Step, align
-from stream_guard.analysis.diff.divergence import compare_cost
-from stream_guard.analysis.diff.features import Features
-from stream_guard.analysis.diff.turns import read_turn
 from tests.unit.diff.sample import turn
 
 WORDS = ("alpha beta gamma", "alpha beta delta", "one two three", "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from stream_guard_diff.divergence import Divergence
 
-from stream_guard.analysis.diff.divergence import Divergence
 from tests.unit.diff.sample import compared, session, turn
 
 A, B = ("a", {"x": 1}), ("b", {"y": 2})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from stream_guard_diff import FailOn, trips
+from stream_guard_diff.gate import reasons
 
-from stream_guard.analysis.diff import FailOn, trips
-from stream_guard.analysis.diff.gate import reasons
 from stream_guard.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

@@ -6,12 +6,12 @@ import json
 
 import pytest
 from junitparser import JUnitXml
+from stream_guard_diff import FailOn
+from stream_guard_diff.report import write_diff
 
-from stream_guard.analysis.diff import FailOn
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.report import ReportForm
-from stream_guard.report.diff import write_diff
+from stream_guard.reports import ReportForm
 from tests.unit.diff.sample import compared, session, turn
 
 HOSTILE = "<script>alert(1)</script>\u202e`|@team\n::error::gotcha\x1b[31m"

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from stream_guard_diff.f_distribution import critical, power, upper_tail
+from stream_guard_diff.hotelling import hotelling
+from stream_guard_diff.statistics import Level, interval, severity
 
-from stream_guard.analysis.diff.f_distribution import critical, power, upper_tail
-from stream_guard.analysis.diff.hotelling import hotelling
-from stream_guard.analysis.diff.statistics import Level, interval, severity
 from stream_guard.model import Event
 from tests.unit.diff.sample import compared, session, turn
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import PolicyError
-from stream_guard.inline import Guard
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, ToolCall
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy

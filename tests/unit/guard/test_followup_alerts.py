@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stream_guard.gate import Gate
+from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.model import Action, ToolCall
 from stream_guard.policy.load import load_policy

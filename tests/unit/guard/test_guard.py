@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.counts import Counts
-from stream_guard.inline import Guard
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, GateDecision, ToolCall
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.sessions.ended import EndedSessions
-from stream_guard.sessions.stores import CheckpointStore, MemoryStore
+from stream_guard.storage.stores import CheckpointStore, MemoryStore
 from stream_guard.testing import events, rule_spec
 
 REGISTRY = build_registry()

@@ -9,7 +9,7 @@ from stream_guard.errors import PolicyError
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
-from stream_guard.settings import Plugins
+from stream_guard.settings import PluginSettings
 
 VERSION = "shadow.dev/v1alpha1"
 NO_CALL = {"id": "r", "kind": "no_call", "params": {"tool": "drop"}}
@@ -91,6 +91,6 @@ def test_problems_of_a_bare_list_stand_where_they_are_written(registry: Registry
 
 
 def test_without_the_pack_the_dialect_is_unknown() -> None:
-    bare = build_registry(Plugins(block=("dialects",)))
+    bare = build_registry(PluginSettings(block=("dialects",)))
     assert [code for _, _, code in refusals(bare, {"apiVersion": VERSION, "rules": [NO_CALL]})] == ["SG118"]
     assert [code for _, _, code in refusals(bare, [NO_CALL])] == ["SG118"]

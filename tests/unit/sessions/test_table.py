@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.counts import Counts
 from stream_guard.engine import Engine
 from stream_guard.errors import DecodeError
 from stream_guard.model import Finding, ToolCall
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.sessions.stores import MemoryStore
 from stream_guard.sessions.table import SessionTable
-from stream_guard.settings import Sessions as Limits
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
 
 
@@ -54,7 +54,7 @@ class AnswerWithin(sg.Rule[sg.Params, Pending]):
 class Table:
     """A session table with one rule, fed in shorthand."""
 
-    def __init__(self, *, shared_clock: bool = True, late: float = 0.0, limits: Limits | None = None) -> None:
+    def __init__(self, *, shared_clock: bool = True, late: float = 0.0, limits: SessionLimits | None = None) -> None:
         policy = Policy(rules=(rule_spec(AnswerWithin, {}),), version="t", idle=1800, max_out_of_orderness=late)
         self.counts, self.store, self.policy = Counts(), MemoryStore(), policy
         self.table = SessionTable(
@@ -189,14 +189,14 @@ def test_deadlines_survive_a_restart() -> None:
 
 
 def test_too_many_sessions_close_the_longest_idle_one() -> None:
-    table = Table(limits=Limits(max_live=2))
+    table = Table(limits=SessionLimits(max_live=2))
     said = table.feed({"call": "x", "at": n, "session": f"s{n}"} for n in range(4))
     assert said == ["s0: end idle at 0.0, asked 0", "s1: end idle at 1.0, asked 0"]
     assert (table.counts.evictions["sessions"], table.counts.sessions) == (2, 2)
 
 
 def test_sessions_beyond_what_memory_may_hold_are_packed_and_come_back() -> None:
-    table = Table(limits=Limits(in_memory=1), shared_clock=False)
+    table = Table(limits=SessionLimits(in_memory=1), shared_clock=False)
     table.feed({"call": "ask", "at": 10, "session": f"s{n}"} for n in range(5))
     table.table.commit()
     assert table.feed([{"call": "ask", "at": 11, "session": "s0"}]) == []
@@ -210,7 +210,7 @@ def test_an_event_that_can_belong_to_no_session_is_refused(session_id: str) -> N
 
 
 def test_the_duplicate_window_is_bounded() -> None:
-    table = Table(limits=Limits(duplicate_window=4))
+    table = Table(limits=SessionLimits(duplicate_window=4))
     for name in ("a", "b", "c", "d", "e", "a"):
         table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
     assert table.counts.duplicate_events == 0
@@ -219,7 +219,7 @@ def test_the_duplicate_window_is_bounded() -> None:
 
 
 def test_a_restart_forgets_no_event_id() -> None:
-    table = Table(limits=Limits(duplicate_window=4))
+    table = Table(limits=SessionLimits(duplicate_window=4))
     for name in ("a", "b", "c", "c"):
         table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
         table.table.commit()

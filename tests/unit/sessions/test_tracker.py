@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.batch import open_table
-from stream_guard.counts import Counts
 from stream_guard.model import Finding
+from stream_guard.observability.counts import Counts
+from stream_guard.running.batch import open_table
 from stream_guard.testing import events, one_rule_policy
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
-from stream_guard.settings import Decode
+from stream_guard.settings import DecodeSettings
 from stream_guard.sources import open_source
 from stream_guard.sources.archive import SUFFIXES
 from tests.parts import import_part
@@ -140,7 +140,7 @@ def test_dump_of_a_topic_gives_its_values_and_keys(ending: str, tmp_path: Path) 
 def test_column_that_is_null_is_left_out_and_a_row_over_the_limit_is_cut(ending: str, tmp_path: Path) -> None:
     rows = [{"tool": "pay", "text": None}, {"tool": "x" * 500, "text": "y"}]
     WRITERS[ending](tmp_path / f"rows{ending}", rows)
-    source = open_source(str(tmp_path / f"rows{ending}"), limits=Decode(max_record_bytes=100))
+    source = open_source(str(tmp_path / f"rows{ending}"), limits=DecodeSettings(max_record_bytes=100))
     first, second = [record for record in source if record is not None]
     assert json.loads(first.value) == {"tool": "pay"}
     assert second.truncated > 500

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record, Source
-from stream_guard.settings import Decode
+from stream_guard.settings import DecodeSettings
 from stream_guard.sources import open_source
 from stream_guard.sources.folder import FolderSource
 
@@ -81,7 +81,7 @@ def test_a_missing_target_says_what_to_give(target: str, tmp_path: Path) -> None
 
 def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     (tmp_path / "e.jsonl").write_bytes(b"x" * 5000 + b"\nnext\n")
-    [cut, whole] = open_source(str(tmp_path / "e.jsonl"), limits=Decode(max_record_bytes=1000))
+    [cut, whole] = open_source(str(tmp_path / "e.jsonl"), limits=DecodeSettings(max_record_bytes=1000))
     assert cut is not None
     assert (len(cut.value), cut.truncated) == (1000, 5000)
     assert whole is not None

@@ -1,0 +1,159 @@
+"""``compliance``: what a system prompt asks for, as a policy and as a verdict on recorded traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
+from stream_guard.cli.options import SettingsFile
+from stream_guard.errors import SettingsError, SourceError
+from stream_guard.settings import load_settings
+
+Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
+Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
+
+
+class ResultFormat(StrEnum):
+    """How the results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the application."""
+    group = typer.Typer(help="Hold agents to their system prompt.", no_args_is_help=True)
+    group.callback()(_compliance_group)
+    group.command("check")(check)
+    group.command("extract")(extract_policy)
+    app.add_typer(group, name="compliance")
+
+
+def _compliance_group() -> None:
+    """Hold agents to their system prompt."""
+
+
+def check(
+    prompt: Prompt,
+    traces: Annotated[
+        list[Path], typer.Argument(help="Files of events: a JSON list, or JSON lines.", show_default=False)
+    ],
+    form: Annotated[ResultFormat, typer.Option("--format", help="How to print the results.")] = ResultFormat.TABLE,
+    tool: Tools = None,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds the judge may take for one trace.")] = 60.0,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
+    ] = False,  # a flag
+    settings_file: SettingsFile = None,
+) -> None:
+    """Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open."""
+    from stream_guard.registry import build_registry
+    from stream_guard_compliance import check_compliance
+
+    settings = load_settings(settings_file)
+    registry = build_registry(settings.plugins)
+    text = _read(prompt)
+    outcomes = set()
+    results = []
+    for name, events in _traces(traces):
+        result = asyncio.run(
+            check_compliance(text, events, timeout=timeout, tools=tool or (), settings=settings, registry=registry)
+        )
+        outcomes.add(result.verdict)
+        if form is ResultFormat.TABLE:
+            _say(name, result)
+        results.append({"trace": name, "verdict": result.verdict, **msgspec.to_builtins(result)})
+    if form is ResultFormat.JSON:
+        typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
+    if "violated" in outcomes:
+        raise typer.Exit(FINDINGS)
+    if outcomes != {"satisfied"} and not allow_inconclusive:
+        typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def extract_policy(prompt: Prompt, tool: Tools = None) -> None:
+    """Write the rules of a prompt as a policy on standard output; what is not in it is said on standard error."""
+    from stream_guard_compliance import extract
+
+    extraction = extract(_read(prompt), tool or ())
+    concrete = [rule for rule in extraction.rules if rule.compiled.rules]
+    left = [rule for rule in extraction.rules if not rule.compiled.rules]
+    for rule in left:
+        typer.echo(f"not in the policy: {rule.rule.description} ({rule.compiled.why})", err=True)
+    for unparsed in extraction.unparsed:
+        typer.echo(f"not read: {unparsed.sentence} ({unparsed.reason})", err=True)
+    typer.echo(
+        f"rules: {len(concrete)}, left to judgement: {len(left)}, not read: {len(extraction.unparsed)}", err=True
+    )
+    if not concrete:
+        typer.echo("no rule of this prompt can be checked by a machine; there is no policy to write", err=True)
+        raise typer.Exit(INCONCLUSIVE)
+    typer.echo(extraction.policy_yaml(), nl=False)
+
+
+def _say(name: str, result: Any) -> None:
+    typer.echo(f"{name}: {result.verdict}")
+    for violation in result.violations:
+        at = "at the end" if violation.event_index is None else f"event {violation.event_index}"
+        typer.echo(f"  {violation.severity.upper()} {violation.rule_id} ({at}): {violation.explanation}")
+        typer.echo(f"    evidence: {violation.evidence}")
+    for verdict in result.verdicts:
+        if verdict.verdict != "violated":
+            typer.echo(f"  {verdict.verdict} {verdict.rule_id}: {verdict.reason}")
+    for unparsed in result.unparsed:
+        typer.echo(f"  not read: {unparsed.sentence} ({unparsed.reason})")
+    if result.tokens_used:
+        typer.echo(f"  judge: {result.tokens_used} tokens, ${result.cost_usd:.4f}")
+
+
+def _traces(files: list[Path]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each trace with its name; a file of native events holds one for each session."""
+    for file in files:
+        sessions: dict[str, list[Any]] = {}
+        for event in _events(file):
+            session = event.get("session_id") if isinstance(event, dict) else None
+            sessions.setdefault(session if isinstance(session, str) else "", []).append(event)
+        for session, events in (sessions or {"": []}).items():
+            yield (f"{file}: {session}" if session else str(file)), events
+
+
+def _events(file: Path) -> list[Any]:
+    text = _read(file)
+    try:
+        whole = json.loads(text)
+    except RecursionError:
+        raise SourceError(f"{file}: nested too deep to be a trace") from None
+    except ValueError:
+        return [_line(file, number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if isinstance(whole, dict):
+        inner = next((whole[key] for key in ("trace_events", "events", "messages") if key in whole), [whole])
+        whole = inner
+    if not isinstance(whole, list):
+        raise SettingsError(f"{file}: a trace is a JSON list of events, or one event a line")
+    return whole
+
+
+def _line(file: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"{file}:{number}: not JSON ({error}); a trace is a JSON list, or one event a line"
+        ) from None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        typer.echo(f"{file}: cannot be read: {error}", err=True)
+        raise typer.Exit(USAGE) from None

@@ -1,0 +1,258 @@
+"""From a reading to rules of ordinary kinds, in the native form of a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import re2
+
+from stream_guard.model import Json
+from stream_guard_compliance.reading import PER_AGENT, TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.tool_reader import is_asking
+from stream_guard_compliance.vocabulary import Vocabulary, words_of
+from stream_guard_compliance.word_lists import word_set
+
+Form = dict[str, Json]
+
+_USABLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_READS: Final = word_set("get list search find read lookup look fetch view show check calculate think describe")
+_DESTROYS: Final = ("drop", "delete", "truncate", "remove", "purge", "wipe", "destroy", "erase", "overwrite")
+_DESTRUCTIVE_SQL: Final = (
+    r"(?i)\b(?:drop|truncate|alter)\s+(?:table|database|schema|index|view|column)\b|\bdelete\s+from\b"
+    r"|\bupdate\s+\w+\s+set\b"
+)
+_AMOUNTS: Final = ("amount", "total", "price", "value", "cost", "refund_amount", "sum")
+_CITATION: Final = (
+    r"(?i)https?://|\[[^\]\[]{1,80}\]|\bsources?:|\baccording to\b|\bref(?:erence)?s?:|\(\w+,? \d{4}\)|\bdoi:"
+)
+_LEAKED: Final = (
+    r"(?i)\b(?:password|passwd|passphrase|secret|api[_ -]?key|access[_ -]?token|credentials?)\b\W{0,4}(?:is"
+    r"|are|:|=)\W{0,4}\S|\bsk-[a-z0-9_-]{16,}|\bakia[a-z0-9]{16}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY"
+)
+_MAX_PROMPT: Final = 20_000  # characters of the prompt that a leak is looked for in
+_ALL_PII: Final = ("email", "phone", "card", "ssn", "iban")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The rules a reading became, or why it became none."""
+
+    rules: tuple[Form, ...] = ()
+    why: str = ""
+    certain: bool = True  # the rule says what the sentence says, and does not guess which tools or texts are meant
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What compiling needs beside the reading."""
+
+    prompt: str
+    vocabulary: Vocabulary
+    has_results: bool = True  # without results in the trace, an attempt has to count as done
+
+
+def compile_reading(reading: Reading, context: Context) -> Compiled:
+    """Return rules of ordinary kinds, or the reason why a machine cannot check the sentence."""
+    compiler = _COMPILERS.get(reading.kind)
+    if compiler is None:
+        return Compiled(why="it leaves to judgement what counts")
+    return compiler(reading, context)
+
+
+def _names(tools: tuple[str, ...], context: Context) -> list[str]:
+    """Return every known spelling of the tools; what could be taken for a pattern is left out."""
+    spelt = [name for tool in tools for name in context.vocabulary.spellings(tool)]
+    return list(dict.fromkeys(name for name in spelt if _USABLE.fullmatch(name)))
+
+
+def _described(stems: tuple[str, ...], context: Context) -> list[str]:
+    """Return the known tools that an action's words describe and that do more than look."""
+    found = context.vocabulary.about(stems)
+    return [name for name in found if words_of(name)[0] not in _READS and _USABLE.fullmatch(name)]
+
+
+def _forbid_tool(reading: Reading, context: Context) -> Compiled:
+    tools = ["*"] if reading.items == ("*",) else _names(reading.items, context)
+    return _one("no_call", {"tool": tools})
+
+
+def _forbid_arg(reading: Reading, _context: Context) -> Compiled:
+    return _one("forbidden_text", {"pattern": _any_of(reading.items), "where": "tool_args"})
+
+
+def _allow_only(reading: Reading, context: Context) -> Compiled:
+    tools = _names(reading.items, context)
+    if not reading.by:
+        return _one("must_call_only", {"tool": tools})
+    name = reading.by.removeprefix(f"{PER_AGENT}:")
+    # Where the trace does not say which agent calls, nothing can be said.
+    rule: Form = {
+        "kind": "no_call",
+        "params": {"tool": tools},
+        "when": {"path": "agent", "op": "matches", "value": "."},
+        "unless": {"path": "agent", "op": "matches", "value": f"(?i){_literal(name)}"},
+    }
+    return Compiled((rule,))
+
+
+def _forbid_output(reading: Reading, context: Context) -> Compiled:
+    if reading.items == (TEXT_WITH_CALLS,):
+        return Compiled(({"kind": "no_text_with_calls"},))
+    rules: list[Form] = []
+    types = [item.removeprefix("pii:") for item in reading.items if item.startswith("pii:")]
+    if "pii" in reading.items:
+        types = list(_ALL_PII)
+    if "system_prompt" in reading.items:
+        rules.append({"kind": "no_long_quote", "params": {"text": context.prompt[:_MAX_PROMPT]}})
+    if types:
+        rules.append({"kind": "no_pii", "params": {"types": types}})
+    if "secrets" in reading.items:
+        rules.append({"kind": "forbidden_text", "params": {"pattern": _LEAKED}})
+    literals = tuple(
+        item for item in reading.items if not item.startswith("pii") and item not in {"system_prompt", "secrets"}
+    )
+    if literals:
+        rules.append({"kind": "forbidden_text", "params": {"pattern": _any_of(literals)}})
+    return Compiled(tuple(rules), certain=not {"system_prompt", "secrets"} & set(reading.items))
+
+
+def _require_output(reading: Reading, _context: Context) -> Compiled:
+    if reading.items == ("citation",):
+        rule = {"kind": "must_match_text", "params": {"pattern": _CITATION, "each": False}}
+        return Compiled((rule,), certain=False)
+    if reading.items == ("json",):
+        talks = {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]}
+        return Compiled(({"kind": "must_match_json_schema", "params": {"schema": {}}, "when": talks},))
+    frames = {"": "{}", "end": r"{}\W*$", "start": r"^\W*{}"}
+    patterns = ["(?i)" + frames[reading.place].replace("{}", _literal(item)) for item in reading.items]
+    return Compiled(
+        tuple({"kind": "must_match_text", "params": {"pattern": pattern, "each": reading.each}} for pattern in patterns)
+    )
+
+
+def _require_tool(reading: Reading, context: Context) -> Compiled:
+    rules = [{"kind": "must_call", "params": {"tool": _names((tool,), context)}} for tool in reading.items]
+    return Compiled(tuple(rules))
+
+
+def _limit(reading: Reading, context: Context) -> Compiled:  # noqa: PLR0911  # one for each thing that is counted
+    if reading.window:
+        return Compiled(why="it counts over a span of time, and a recorded trace need not have times")
+    if not reading.items:
+        tools = _described(reading.stems, context)
+        rules = [{"kind": "max_calls", "params": {"tool": tool, "n": int(reading.over or 0)}} for tool in tools]
+        return Compiled(tuple(rules), _UNKNOWN_ACTION, certain=False)
+    about, number = reading.items[0].rsplit("<=", 1)
+    n = int(number)
+    if about in {"words", "chars"}:
+        return _one("max_text_length", {"words" if about == "words" else "characters": n})
+    if about == "parallel":
+        return _one("max_parallel_calls", {"n": n})
+    if about == "calls":
+        return Compiled(
+            ({"kind": "max_calls", "params": {"n": n}, **({"scope": "session"} if reading.per_part else {})},)
+        )
+    if about == "failures":
+        tools = [name for name in context.vocabulary.about(reading.stems) if _USABLE.fullmatch(name)]
+        rules = [{"kind": "max_failed_calls", "params": {"tool": tools, "n": n}}] if tools and n else []
+        return Compiled(tuple(rules), _UNKNOWN_ACTION, certain=False)
+    if about in {"sentences", "paragraphs", "lines", "tokens", "retries"}:
+        return Compiled(why=f"no kind counts {about}")
+    pairs = [item.rsplit("<=", 1)[0] for item in reading.items]
+    rules = [{"kind": "max_calls", "params": {"tool": _names((tool,), context), "n": n}} for tool in pairs]
+    return Compiled(tuple(rules))
+
+
+def _order(reading: Reading, context: Context) -> Compiled:
+    if not reading.first:
+        return Compiled(why="it puts actions in order that are described and not named")
+    second = _names(reading.second, context)
+    rules = []
+    for tool in reading.first:
+        params: Form = {"first": _names((tool,), context), "second": second}
+        if context.has_results:
+            params["first_must_succeed"] = True  # a prerequisite that failed is none
+        if reading.each_time:
+            params["reset_on"] = second
+        rules.append({"kind": "must_call_before", "params": params})
+    return Compiled(tuple(rules))
+
+
+def _confirm_before(reading: Reading, context: Context) -> Compiled:
+    certain = bool(reading.items)
+    tools = _names(reading.items, context) if reading.items else _described(reading.stems, context)
+    params: Form = {}
+    if reading.destructive:
+        known = [name for name in context.vocabulary.names if _destroys(name) and _USABLE.fullmatch(name)]
+        tools = list(dict.fromkeys([*tools, *known, *(f"*{word}*" for word in _DESTROYS)]))
+        params["args_pattern"] = _DESTRUCTIVE_SQL
+    asking = [
+        name for name in context.vocabulary.names if is_asking(name) and _USABLE.fullmatch(name) and name not in tools
+    ]
+    if not tools:
+        return Compiled(why=_UNKNOWN_ACTION)
+    rule: Form
+    if reading.by:
+        if not asking:
+            return Compiled(why=f"no known tool asks the {reading.by}, so an approval would not be seen")
+        rule = {"kind": "must_call_before", "params": {"first": asking, "second": tools, "reset_on": tools}}
+    else:
+        rule = {
+            "kind": "must_confirm_before",
+            "params": {"tool": tools, **params, **({"asks": asking} if asking else {})},
+        }
+    if reading.over is not None:
+        rule["when"] = _over(reading.over)
+    return Compiled((rule,), certain=certain)
+
+
+def _conditional(reading: Reading, context: Context) -> Compiled:
+    if reading.over is not None and reading.items:
+        tools = _names(reading.items, context)
+        return Compiled(({"kind": "no_call", "params": {"tool": tools}, "when": _over(reading.over)},), certain=False)
+    return Compiled(why="it depends on a condition that no event shows")
+
+
+def _destroys(name: str) -> bool:
+    return any(word.startswith(_DESTROYS) for word in words_of(name))
+
+
+def _over(amount: float) -> Json:
+    return {"any_of": [{"path": f"tool.args.{name}", "op": ">", "value": amount} for name in _AMOUNTS]}
+
+
+def _one(kind: str, params: Form) -> Compiled:
+    if params.get("tool") == []:
+        return Compiled(why="the tool's name could be taken for a pattern")
+    return Compiled(({"kind": kind, "params": params},))
+
+
+def _literal(text: str) -> str:
+    """Return a pattern for a text: any white space between its words, and no word of which it is only a part."""
+    body = r"\s+".join(str(re2.escape(word)) for word in text.split())
+    start = r"\b" if text[:1].isalnum() and text[:1].isascii() else ""
+    end = r"\b" if text[-1:].isalnum() and text[-1:].isascii() else ""
+    return f"{start}{body}{end}"
+
+
+def _any_of(texts: tuple[str, ...]) -> str:
+    return "(?i)" + "|".join(_literal(text.strip()) for text in texts if text.strip())
+
+
+_UNKNOWN_ACTION: Final = "it describes an action, and no known tool is called like it"
+
+_COMPILERS: Final[dict[str, Callable[[Reading, Context], Compiled]]] = {
+    "forbid_tool": _forbid_tool,
+    "forbid_arg": _forbid_arg,
+    "allow_only": _allow_only,
+    "forbid_output": _forbid_output,
+    "require_output": _require_output,
+    "require_tool": _require_tool,
+    "limit": _limit,
+    "order": _order,
+    "confirm_before": _confirm_before,
+    "conditional": _conditional,
+}

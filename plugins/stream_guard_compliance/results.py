@@ -1,0 +1,86 @@
+"""What a check of compliance returns: the seed's shape, and what was judged, and what was not."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from stream_guard_compliance.reading import SeverityWord
+
+Outcome: TypeAlias = Literal["violated", "satisfied", "inconclusive"]
+Checkable: TypeAlias = Literal["full", "partial", "none"]
+
+
+class BehavioralRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that a sentence of the prompt states."""
+
+    rule_id: str
+    description: str  # the sentence
+    trigger: str  # when it holds
+    required_action: str | None = None
+    forbidden_action: str | None = None
+    severity: SeverityWord = "medium"
+    kind: str = "ambiguous"
+    items: tuple[str, ...] = ()
+    checkable: Checkable = "none"
+    offset: int = 0  # of the sentence in the prompt
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One place where a rule was broken."""
+
+    rule_id: str
+    evidence: str
+    explanation: str
+    confidence: float
+    event_index: int | None = None  # in trace_events; None where the end of the trace decided
+    kind: str = ""
+    severity: SeverityWord = "medium"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one rule."""
+
+    rule_id: str
+    verdict: Outcome
+    reason: str
+    by: Literal["rules", "judge", "nobody"] = "rules"
+
+
+class Unparsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence that may be a rule and could not be read as one."""
+
+    sentence: str
+    offset: int
+    reason: str
+
+
+class NotEvaluated(msgspec.Struct, frozen=True, kw_only=True):
+    """Something the result does not rest on, and why: a rule, a sentence or an event."""
+
+    what: str
+    reason: str
+
+
+class ComplianceResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``check_compliance``; the first six fields are the seed's."""
+
+    detected: bool
+    confidence: float
+    violations: list[Violation]
+    extracted_rules: list[BehavioralRule]
+    tokens_used: int = 0
+    cost_usd: float = 0.0
+    verdicts: list[Verdict] = []
+    unparsed: list[Unparsed] = []
+    not_evaluated: list[NotEvaluated] = []
+
+    @property
+    def verdict(self) -> Outcome:
+        """Satisfied only when every rule was judged and none was broken; without any rule, inconclusive."""
+        if self.detected:
+            return "violated"
+        judged = [verdict.verdict == "satisfied" for verdict in self.verdicts]
+        whole = judged and all(judged) and not self.unparsed and not self.not_evaluated
+        return "satisfied" if whole else "inconclusive"

@@ -1,0 +1,222 @@
+"""``contract``: whether an agent keeps its rules when the world breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from stream_guard_diff.command import read_events, require_analysis
+
+from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.options import SettingsFile, SourceFormat
+from stream_guard.cli.reports import Reports, Target, report_target, write_report
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.errors import SettingsError
+from stream_guard.observability.counts import Counts
+from stream_guard.registry import Registry, build_registry
+from stream_guard.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from stream_guard_contract.document import Contract
+    from stream_guard_contract.matrix import Matrix
+
+DEFAULT_FILE = Path("flakestorm.yaml")
+
+
+class MatrixForm(StrEnum):
+    """How a matrix is printed: as its score alone, or as any report. An enumeration cannot be extended."""
+
+    NUMBER = "number"
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    JUNIT = "junit"
+    SARIF = "sarif"
+    GITHUB = "github"
+    HTML = "html"
+
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The contract: a flakestorm.yaml, version 2.0.")]
+Traces = Annotated[
+    list[str], typer.Option("--traces", "-t", help="Recorded sessions, labelled by scenario; may be repeated.")
+]
+MinScore = Annotated[float, typer.Option(min=0.0, max=100.0, help="A lower score, in per cent, makes the exit code 1.")]
+AllowInconclusive = Annotated[
+    bool, typer.Option("--allow-inconclusive", help="Exit 0 although not every cell could be judged.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the application."""
+    group = typer.Typer(help="Hold agents to a contract, in calm weather and in a storm.", no_args_is_help=True)
+    group.callback()(_contract_group)
+    group.command("validate")(validate)
+    group.command("score")(score_command)
+    group.command("ci")(ci_command)
+    app.add_typer(group, name="contract")
+
+
+def _contract_group() -> None:
+    """Hold agents to a contract, in calm weather and in a storm."""
+
+
+def validate(
+    config: ConfigFile = DEFAULT_FILE,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Say what is wrong with a contract, all of it, with line and column; exit 2 when it cannot be used."""
+    contract = load(config, build_registry(load_settings(settings_file).plugins))
+    cells = len(contract.invariants) * len(contract.scenarios)
+    typer.echo(f"{config}: {len(contract.invariants)} invariants in {len(contract.scenarios)} scenarios, {cells} cells")
+
+
+def score_command(
+    traces: Traces,
+    config: ConfigFile = DEFAULT_FILE,
+    form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = MatrixForm.NUMBER,
+    reports: Reports = None,
+    min_score: MinScore = 0.0,
+    source_format: SourceFormat = "auto",
+    allow_inconclusive: AllowInconclusive = False,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Print the score of recorded sessions; exit 1 when the contract is broken, 4 when nothing could be judged."""
+    settings, registry, targets = prepare(settings_file, reports)
+    contract = load(config, registry)
+    matrix, unread = score_traces(contract, traces, source_format, registry, settings)
+    publish(contract, matrix, form, targets)
+    leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive)
+
+
+def ci_command(
+    traces: Traces,
+    config: ConfigFile = DEFAULT_FILE,
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", help="What another tool measured, from 0 to 1: mutation=0.8, chaos=..., replay=..."),
+    ] = None,
+    reports: Reports = None,
+    min_score: MinScore = 0.0,
+    source_format: SourceFormat = "auto",
+    allow_inconclusive: AllowInconclusive = False,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Print every part's score and the overall one; exit 1 when the contract is broken or a part is too low."""
+    from stream_guard_contract.matrix import overall
+
+    settings, registry, targets = prepare(settings_file, reports)
+    scores = dict(read_part(text) for text in part or ())
+    contract = load(config, registry)
+    matrix, unread = score_traces(contract, traces, source_format, registry, settings)
+    publish(contract, matrix, None, targets)
+    if matrix.score is not None:
+        scores["contract"] = matrix.score / 100
+    weights = contract.scoring.model_dump()
+    total = overall(scores, weights)
+    for name in weights:
+        typer.echo(f"{name}: {_percent(scores.get(name))}")
+    typer.echo(f"overall: {_percent(total)}")
+    low = [
+        name for name, value in {**scores, "overall": total}.items() if value is not None and value * 100 < min_score
+    ]
+    if low:
+        typer.echo(f"under {min_score:g} %: {', '.join(low)}", err=True)
+    leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
+
+
+def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[Target]]:
+    """Return what every command that judges begins with, or raise SettingsError: nothing is judged before that."""
+    settings = load_settings(settings_file)
+    return settings, build_registry(settings.plugins), [report_target(text) for text in reports or ()]
+
+
+def load(config: Path, registry: Registry) -> Contract:
+    """Return the contract; its warnings go to standard error."""
+    from stream_guard_contract.document import load_contract
+
+    contract = load_contract(config, registry)
+    for warning in contract.warnings:
+        typer.echo(str(warning), err=True)
+    return contract
+
+
+def score_traces(
+    contract: Contract, traces: Sequence[str], source_format: str, registry: Registry, settings: Settings
+) -> tuple[Matrix, int]:
+    """Return the matrix of recorded sessions, and how many records could not be read."""
+    from stream_guard_contract.scoring import score
+
+    letters = DeadLetters(None, Counts(), format_name=source_format)
+    events = (event for trace in traces for event in read_events(trace, source_format, registry, settings, letters))
+    matrix = score(contract, events, registry)
+    for line in letters.summary():
+        typer.echo(line, err=True)
+    return matrix, letters.total
+
+
+def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[Target]) -> None:
+    """Print the matrix and write it to files, before any exit code is given: a failed build must show its reasons."""
+    if targets or form not in (None, MatrixForm.NUMBER):
+        require_analysis()
+        from stream_guard_contract.report import write_matrix
+
+        for kind, file in targets:
+            write_report(file, write_matrix(contract, matrix, kind))
+        if form not in (None, MatrixForm.NUMBER):
+            written = write_matrix(contract, matrix, form.value).rstrip("\n")
+            typer.echo(written.encode("utf-8", "backslashreplace").decode())
+    if form is MatrixForm.NUMBER and matrix.score is not None:
+        typer.echo(f"{matrix.score:g}")
+    for note in matrix.notes:
+        typer.echo(note, err=True)
+
+
+def leave(
+    matrix: Matrix, min_score: float, unread: int, *, allow_inconclusive: bool = False, too_low: bool = False
+) -> None:
+    """Leave with the exit code that the matrix asks for, and say why on standard error."""
+    if matrix.score is None:
+        typer.echo("nothing was evaluated, so there is no score", err=True)
+        raise typer.Exit(INCONCLUSIVE)
+    if matrix.critical_failed:
+        broken = dict.fromkeys(cell.invariant for cell in matrix.cells if cell.state == "fail" and cell.weight == 3)
+        typer.echo(f"the contract is broken: {', '.join(map(_visible, broken))}", err=True)
+        raise typer.Exit(FINDINGS)
+    if too_low or matrix.score < min_score:
+        typer.echo(f"the score is {matrix.score:g} %, and {min_score:g} % are asked for", err=True)
+        raise typer.Exit(FINDINGS)
+    if (matrix.open or unread or matrix.notes) and not allow_inconclusive:
+        typer.echo(f"inconclusive: {_unsure(matrix, unread)}; --allow-inconclusive accepts that", err=True)
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def read_part(text: str) -> tuple[str, float]:
+    """Return the part and the score of ``NAME=NUMBER``; raises SettingsError where it is not that."""
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if name not in ("mutation", "chaos", "replay") or not 0 <= value <= 1:
+        raise SettingsError(f"--part {text}: write mutation, chaos or replay, =, and a number from 0 to 1")
+    return name, value
+
+
+def _unsure(matrix: Matrix, unread: int) -> str:
+    said = [
+        *([f"{matrix.open} of {len(matrix.cells)} cells could not be judged"] if matrix.open else []),
+        *([f"{unread} records could not be read"] if unread else []),
+        *(["some sessions were not used"] if matrix.notes else []),
+    ]
+    return ", ".join(said)
+
+
+def _visible(text: str) -> str:
+    return text if text.isprintable() else ascii(text)
+
+
+def _percent(value: float | None) -> str:
+    return "not run" if value is None else f"{value * 100:.2f} %"

@@ -1,0 +1,34 @@
+"""From a finding to what may leave the building."""
+
+from __future__ import annotations
+
+from sys import intern
+
+from stream_guard.model import Alert, Finding
+from stream_guard.redaction import redact
+
+
+def make_alert(finding: Finding, policy_version: str) -> Alert:
+    """Return the alert of a finding: short, without secrets, and with the same id every time."""
+    return Alert(
+        alert_id=finding.alert_id,
+        rule_id=finding.rule_id,
+        kind=finding.kind,
+        severity=finding.severity.word,
+        session_id=finding.session_id,
+        event_id=finding.event_id,
+        index=finding.index,
+        time=finding.time,
+        detail=redact(finding.detail),
+        policy_version=policy_version,
+        evidence=redact(finding.evidence),
+        part=finding.part,
+        # A default is left out of JSON by identity: a finding from another process must not look different.
+        at=intern(finding.at),
+        reason=finding.reason,
+        tags=finding.tags,
+        run_id=finding.run_id,
+        agent=finding.agent,
+        labels=redact(finding.labels),
+        suppressed=finding.suppressed,
+    )

@@ -1,0 +1,1 @@
+"""From records to events, or to dead letters."""

@@ -1,0 +1,1 @@
+"""What ``stream-guard doctor`` looks at."""

@@ -1,0 +1,1 @@
+"""Decisions on tool calls before they run."""

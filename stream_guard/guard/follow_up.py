@@ -1,0 +1,41 @@
+"""The follow-up path's memory: findings become incidents, and a person is told of each that opens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from stream_guard.guard.reviews import Reviews
+from stream_guard.history import incidents
+from stream_guard.history.database import Statements
+from stream_guard.history.opening import open_database
+from stream_guard.model import Alert
+
+
+def record_findings(statements: Statements, alerts: Sequence[Alert], now: float, reviews: Reviews | None) -> None:
+    """Group findings into incidents; with ``reviews``, open a non-blocking ``anomaly_alert`` for each new one.
+
+    A finding that is there already changes nothing, so repeats after a crash are harmless.
+    """
+    for alert in alerts:
+        incident, opened = incidents.record(statements, alert, now)
+        if opened and reviews is not None:
+            reviews.alert(statements, incident.id, alert)
+
+
+class FollowUp:
+    """Writes what a stream finds into a history; it never changes what a gate has decided."""
+
+    def __init__(self, address: str, clock: Callable[[], float] = time.time) -> None:
+        self._database = open_database(address)
+        self._reviews = Reviews(self._database, clock=clock)
+        self._clock = clock
+
+    def record(self, alerts: Sequence[Alert]) -> None:
+        """Keep the findings, all of them or none; StoreError when the history cannot be written."""
+        with self._database.transaction() as statements:
+            record_findings(statements, alerts, self._clock(), self._reviews)
+
+    def close(self) -> None:
+        """Let go of the history."""
+        self._database.close()

@@ -1,0 +1,260 @@
+"""The gate: a guard with a memory of what it decided, people who are asked, and an audit.
+
+The guard judges. The gate does what a decision asks for: it opens reviews and takes their answers, keeps ended
+sessions ended, writes every match down, and gives an attempt that is asked about twice the same answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from stream_guard.alerting.alerts import make_alert
+from stream_guard.guard.follow_up import record_findings
+from stream_guard.guard.inline import Guard, decision_event
+from stream_guard.guard.reviews import Review, Reviews, call_key
+from stream_guard.history import audit
+from stream_guard.history.canonical import digest_of
+from stream_guard.history.database import Database, Statements
+from stream_guard.history.records import from_text, to_text
+from stream_guard.model import Action, Alert, Event, Finding, Json, ToolCall, ToolResult
+from stream_guard.policy.spec import Policy
+
+PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: whoever gets it through is not watched
+
+_UNSETTLED: Final = 4096  # attempts that were judged while the history could not be written
+# What a settled review makes of the attempt that waited for it.
+_ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one attempt, as it is to be carried out."""
+
+    action: Action
+    reason: str = ""
+    policy_version: str = ""
+    alerts: tuple[Alert, ...] = ()
+    review: Review | None = None
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    """A ruling that was not a plain yes."""
+
+    action: Action
+    reason: str
+    rule_ids: tuple[str, ...]
+
+
+class Gate:
+    """Decides on attempts and carries out what follows. Safe to call from many threads.
+
+    ``emit`` is given every event of the canonical stream, attempt, decision and result, as it happens: write
+    them to a topic, and the follow-up path judges what the gate judged.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        database: Database,
+        *,
+        guard: Guard | None = None,
+        reviews: Reviews | None = None,
+        emit: Callable[[Event], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.policy = policy
+        self.guard = guard or Guard(policy)
+        self.database = database
+        self.reviews = reviews or Reviews(database, clock=clock)
+        self.decisions: Counter[Action] = Counter()
+        self._emit = emit or _nowhere
+        self._clock = clock
+        # One attempt at a time: what is remembered of it and what is judged must not change in between.
+        self._lock = Lock()
+        self._unsettled: dict[str, tuple[Ruling, tuple[str, ...]]] = {}
+
+    def check(self, attempt: ToolCall) -> Ruling:
+        """Decide on a tool call before it runs.
+
+        The same attempt (the same call id, or event id, with the same tool and arguments) gets the same answer,
+        until its result is observed; only its review may have been answered meanwhile.
+        """
+        if attempt.tool == PROBE:
+            return Ruling(action=Action.BLOCK, reason="the gate is there: a probe is always blocked")
+        with self._lock:
+            ruling = self._rule(attempt)
+            self.decisions[ruling.action] += 1
+            return ruling
+
+    def observe(self, event: Event) -> list[Alert]:
+        """Tell the gate what happened; what rules say of it becomes incidents and non-blocking ``anomaly_alert``s."""
+        self._emit(event)
+        with self._lock:
+            if isinstance(event, ToolResult) and event.call_id:
+                self._forget(event)
+            return self._follow(event)
+
+    def _follow(self, event: Event) -> list[Alert]:
+        alerts = self._alerts(self.guard.observe(event))
+        if alerts:
+            with self.database.transaction() as statements:
+                self._record(statements, alerts, follow_up=True)
+        return alerts
+
+    def _rule(self, attempt: ToolCall) -> Ruling:
+        key = _attempt_key(attempt)
+        known = self._remembered(key)
+        if known is not None:
+            return self._again(attempt, known)
+        # Judged before, but the history could not be written then: the guard would not judge it twice.
+        ruling, rules = self._unsettled.get(key) or self._judge(attempt)
+        if ruling.action is not Action.ALLOW or rules:
+            if key:
+                self._unsettled[key] = (ruling, rules)
+                while len(self._unsettled) > _UNSETTLED:
+                    del self._unsettled[next(iter(self._unsettled))]
+            ruling = self._carry_out(attempt, key, ruling, rules)
+            self._unsettled.pop(key, None)
+        self._tell(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
+        return ruling
+
+    def _judge(self, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
+        """Return what the rules say of a new attempt, and which of them, those in shadow mode too."""
+        self._emit(attempt)
+        decision = self.guard.check(attempt)
+        action, reason = decision.action, decision.reason
+        ended = self._ended(attempt.session_id)
+        if ended is not None:
+            action, reason = Action.TERMINATE_SESSION, f"the session was ended: {ended.reason}"
+        later = self._alerts(decision.followup)
+        if later:
+            with self.database.transaction() as statements:
+                self._record(statements, later, follow_up=True)
+        alerts = tuple(self._alerts(decision.findings))
+        rules = tuple(dict.fromkeys(finding.rule_id for finding in decision.findings))
+        return Ruling(action=action, reason=reason, policy_version=self.policy.version, alerts=alerts), rules
+
+    def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
+        """Write down a decision and do what it asks for, all in one transaction."""
+        with self.database.transaction() as statements:
+            self._record(statements, ruling.alerts, follow_up=False)
+            remembered = _Remembered(ruling.action, ruling.reason, rules)
+            if ruling.action is Action.PAUSE:
+                ruling = self._ask(statements, attempt, remembered, ruling)
+            if ruling.action is Action.TERMINATE_SESSION:
+                statements.run(
+                    "INSERT INTO sg_ended VALUES (?, ?) ON CONFLICT (session) DO NOTHING",
+                    digest_of(attempt.session_id),
+                    to_text(remembered),
+                )
+            if key and remembered.action is not Action.ALLOW:
+                statements.run(
+                    "INSERT INTO sg_rulings VALUES (?, ?, ?) ON CONFLICT (attempt) DO NOTHING",
+                    key,
+                    call_key(attempt),
+                    to_text(remembered),
+                )
+            audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, rules))
+        return ruling
+
+    def _again(self, attempt: ToolCall, known: _Remembered) -> Ruling:
+        """Answer an attempt that was answered before."""
+        version = self.policy.version
+        ruling = Ruling(action=known.action, reason=known.reason, policy_version=version)
+        if known.action is not Action.PAUSE:
+            return ruling
+        with self.database.transaction() as statements:
+            answered = self._ask(statements, attempt, known, ruling)
+            if answered.action is Action.PAUSE:
+                return answered
+            audit.append(statements, "decision", self._clock(), _audited(attempt, answered, known.rule_ids))
+            # Settled for good: from now on the attempt has this answer, whatever becomes of the review.
+            settled = _Remembered(answered.action, answered.reason, known.rule_ids)
+            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), _attempt_key(attempt))
+        self._tell(attempt, answered, guard_knows=False)
+        return answered
+
+    def _ask(self, statements: Statements, attempt: ToolCall, known: _Remembered, ruling: Ruling) -> Ruling:
+        review = self.reviews.ask(statements, attempt, known.rule_ids, known.reason, ruling.policy_version)
+        action = _ANSWERS.get(review.status, Action.PAUSE)
+        reason = known.reason
+        if action is not Action.PAUSE:
+            word = "approved" if action is Action.ALLOW else "rejected"
+            reason = f"{word} by {review.by}{f': {review.note}' if review.note else ''}"
+        return msgspec.structs.replace(ruling, action=action, reason=reason, review=review)
+
+    def _tell(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
+        """Let the stream know of the decision, and the rules of what a person decided."""
+        decision = decision_event(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts])
+        self._emit(decision)
+        if not guard_knows:
+            self._follow(decision)
+
+    def _alerts(self, findings: Sequence[Finding]) -> list[Alert]:
+        version = self.policy.version
+        return [make_alert(finding, version) for finding in findings if not finding.shadow]
+
+    def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
+        """Group findings into incidents; of one that opened after the fact, a person is told."""
+        record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
+
+    def _remembered(self, key: str) -> _Remembered | None:
+        rows = self.database.read("SELECT body FROM sg_rulings WHERE attempt = ?", key) if key else []
+        return from_text(rows[0][0], _Remembered) if rows else None
+
+    def _ended(self, session_id: str) -> _Remembered | None:
+        rows = self.database.read("SELECT body FROM sg_ended WHERE session = ?", digest_of(session_id))
+        return from_text(rows[0][0], _Remembered) if rows else None
+
+    def _forget(self, result: ToolResult) -> None:
+        """A result settles its call: the next one under the same id is another attempt."""
+        call = digest_of([result.session_id, result.call_id])
+        if self.database.read("SELECT 1 FROM sg_rulings WHERE call = ?", call):
+            with self.database.transaction() as statements:
+                statements.run("DELETE FROM sg_rulings WHERE call = ?", call)
+
+
+def _nowhere(event: Event) -> None:
+    """Nobody listens."""
+
+
+def _attempt_key(attempt: ToolCall) -> str:
+    """Return what tells an attempt from all others; empty when the source gives it no id."""
+    if attempt.call_id:
+        return digest_of([attempt.session_id, "call", attempt.call_id, attempt.tool, _coarse(attempt.args)])
+    if attempt.event_id and attempt.event_id[0] != "~":
+        return digest_of([attempt.session_id, "event", attempt.event_id])
+    return ""
+
+
+def _coarse(value: Json) -> Json:
+    """Return the value as Python compares it, with true as 1: no coarser than the tracker merges attempts by."""
+    if isinstance(value, dict):
+        return {key: _coarse(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_coarse(item) for item in value]
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return value
+
+
+def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:
+    """What the audit keeps of a decision: every rule that matched, and of the arguments their digest."""
+    return {
+        "session_id": attempt.session_id,
+        "event_id": attempt.event_id,
+        "call_id": attempt.call_id,
+        "tool": attempt.tool,
+        "agent": attempt.agent,
+        "arguments_digest": digest_of(attempt.args),
+        "action": ruling.action.word,
+        "reason": ruling.reason,
+        "rule_ids": list(rules),
+        "policy_version": ruling.policy_version,
+        "review": ruling.review.id if ruling.review is not None else "",
+    }

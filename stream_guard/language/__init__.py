@@ -1,0 +1,1 @@
+"""What policies are written in: conditions, operators, paths, patterns, durations."""

@@ -1,0 +1,232 @@
+"""Conditions over events: what ``when``, ``unless`` and triggers are made of, compiled once.
+
+A leaf is ``{path, op, value}``. Leaves over the turn (request, response) or over the last user
+message must still hold an answer when the tool call they gate arrives later, perhaps after a
+restart. So the engine tests them once, when the turn or the message passes, and remembers which
+were true: ``memory`` below is that set of tags. All other leaves are tested on the event itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Set
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from stream_guard.language.operators import OPERATORS
+from stream_guard.language.paths import MISSING, ROOTS, Find, Path, json_equal
+from stream_guard.model import Event, Json
+
+Test: TypeAlias = Callable[[Event, Set[int]], bool]
+Holds: TypeAlias = Callable[[Event], bool]
+
+
+def _holds(find: Find, op: str, wanted: Json) -> Holds:
+    if op == "exists":
+        # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
+        return lambda event: (find(event) is MISSING) is (wanted is False)
+    if op == "==" and type(wanted) is str:
+        return lambda event: bool(find(event) == wanted)
+    compare = OPERATORS[op](op, wanted)
+
+    def holds(event: Event) -> bool:
+        value = find(event)
+        return value is not MISSING and compare(value, event)
+
+    return holds
+
+
+def _test_of_event(path: Path, op: str, wanted: Json, holds: Holds) -> Test:
+    """Return the test of a leaf over the event itself; gates over agents and labels are asked at every event."""
+    if op == "==" and type(wanted) is str:
+        if path.text == "agent":
+            return lambda event, _memory: event.agent == wanted
+        if path.text.startswith("labels.") and len(path.steps) == 1:
+            label = path.steps[0]
+            return lambda event, _memory: event.labels.get(label) == wanted
+    return lambda event, _memory: holds(event)
+
+
+class Leaf:
+    """One ``{path, op, value}``; a missing path never matches, whatever the operator."""
+
+    __slots__ = ("holds", "path", "tag", "test")
+
+    def __init__(self, path: str, op: str, value: Json) -> None:
+        self.path = Path(path)
+        canonical = json.dumps([path, op, value], sort_keys=True)
+        self.tag = tag = crc32(canonical.encode())
+        # Whether it is true of an event, without any memory.
+        self.holds: Holds = _holds(self.path.find, op, value)
+        # Whether it is true now: of the event, or of the turn or message it belongs to.
+        self.test: Test = (
+            _test_of_event(self.path, op, value, self.holds)
+            if self.path.when == "event"
+            else (lambda _event, memory: tag in memory)
+        )
+
+
+class Condition:
+    """A tree of leaves. ``test`` answers with the engine's memory, ``holds`` for one event alone."""
+
+    __slots__ = ("holds", "leaves", "source", "test")
+
+    def __init__(self, source: Json) -> None:
+        self.source = source
+        self.leaves: list[Leaf] = []
+        tree = _parse(source, self.leaves, "")
+        self.test: Test = _compile(tree, lambda leaf: leaf.test)
+        alone = _compile(tree, _ask_event_alone)
+        # Whether it is true of one event alone: for triggers, which look at one turn.
+        self.holds: Holds = self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())
+
+    def __repr__(self) -> str:
+        return f"Condition({self.source!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Condition) and json_equal(self.source, other.source)
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.source, sort_keys=True))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(value: Json) -> Condition:
+            if isinstance(value, Condition):
+                return value
+            try:
+                return cls(value)
+            except ConditionError as error:
+                raise PydanticCustomError("condition", "{why}", {"why": str(error), "at": error.at}) from None
+
+        return core_schema.no_info_plain_validator_function(
+            build,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda condition: condition.source),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return CONDITION_SCHEMA
+
+
+class ConditionError(ValueError):
+    """A condition is wrong; ``at`` leads to the place inside it (``any_of.1.op``)."""
+
+    def __init__(self, message: str, at: str) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+GROUPS: Final = ("all_of", "any_of", "not")
+LEAF_KEYS: Final = ("path", "op", "value")
+_Tree: TypeAlias = Leaf | tuple[str, list[Any]]
+
+
+def _parse(source: Json, leaves: list[Leaf], at: str) -> _Tree:
+    if isinstance(source, list):
+        return "all_of", [_parse(item, leaves, _join(at, n)) for n, item in enumerate(source)]
+    if not isinstance(source, dict):
+        raise ConditionError("a condition is a mapping of path, op and value, or a list of them", at)
+    group = next((key for key in GROUPS if key in source), None)
+    if group is None:
+        return _parse_leaf(source, leaves, at)
+    if len(source) > 1:
+        raise ConditionError(f'"{group}" stands alone; put the other keys beside it in a list', at)
+    inner, place = source[group], _join(at, group)
+    if group == "not" or isinstance(inner, dict):
+        return group, [_parse(inner, leaves, place)]
+    if not isinstance(inner, list):
+        raise ConditionError(f'"{group}" takes a list of conditions', place)
+    return group, [_parse(item, leaves, _join(place, n)) for n, item in enumerate(inner)]
+
+
+def _parse_leaf(source: dict[str, Json], leaves: list[Leaf], at: str) -> Leaf:
+    for key in source:
+        if key not in LEAF_KEYS:
+            raise ConditionError(
+                f'unknown key "{key}" in a condition; it takes path, op and value, or all_of, any_of, not',
+                _join(at, key),
+            )
+    for key in ("path", "op"):
+        if not isinstance(source.get(key), str):
+            raise ConditionError(f'a condition needs "{key}"', at)
+    op = source["op"]
+    if op not in OPERATORS:
+        raise ConditionError(f'unknown operator "{op}"; known: {", ".join(OPERATORS)}', _join(at, "op"))
+    if "value" not in source and op != "exists":
+        raise ConditionError(f'"{op}" needs a "value"', at)
+    try:
+        leaf = Leaf(source["path"], op, source.get("value", True))
+    except ValueError as error:
+        wrong = "path" if str(error).startswith("path") else "value"
+        raise ConditionError(str(error), _join(at, wrong)) from None
+    leaves.append(leaf)
+    return leaf
+
+
+def _join(at: str, step: object) -> str:
+    return f"{at}.{step}" if at else str(step)
+
+
+def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
+    if isinstance(tree, Leaf):
+        return ask(tree)
+    group, children = tree
+    tests = tuple(_compile(child, ask) for child in children)
+    if group == "not":
+        inner = tests[0]
+        return lambda event, memory: not inner(event, memory)
+    if group == "any_of":
+        return lambda event, memory: any(test(event, memory) for test in tests)
+    if len(tests) == 1:
+        return tests[0]
+
+    def all_hold(event: Event, memory: Set[int]) -> bool:
+        for test in tests:  # noqa: SIM110  # a loop is quicker than all(), and gates are asked at every event
+            if not test(event, memory):
+                return False
+        return True
+
+    return all_hold
+
+
+def _ask_event_alone(leaf: Leaf) -> Test:
+    return lambda event, _memory: leaf.holds(event)
+
+
+def _is_leaf(tree: _Tree) -> bool:
+    """Whether a condition is no more than one leaf, alone or as the only one of a list."""
+    if isinstance(tree, Leaf):
+        return True
+    group, children = tree
+    return group == "all_of" and len(children) == 1 and isinstance(children[0], Leaf)
+
+
+_REF: Final = {"$ref": "#/$defs/condition"}
+CONDITION_SCHEMA: Final[JsonSchemaValue] = {"type": ["object", "array"], "format": "condition"}
+"""Where a condition stands in a schema of its own; the policy schema puts a reference to the definition there."""
+
+CONDITION_DEFINITION: Final[JsonSchemaValue] = {
+    "description": "A condition: {path, op, value}, a list of them (all must hold), or all_of, any_of, not.",
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "pattern": f"^({'|'.join(ROOTS)})(\\.|$)"},
+                "op": {"enum": list(OPERATORS)},
+                "value": {},
+            },
+            "required": ["path", "op"],
+            "additionalProperties": False,
+        },
+        {"type": "array", "items": _REF},
+        *(
+            {"type": "object", "properties": {group: _REF}, "required": [group], "additionalProperties": False}
+            for group in GROUPS
+        ),
+    ],
+}

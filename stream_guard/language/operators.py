@@ -1,0 +1,120 @@
+"""The operators of conditions; each refuses, at load, a value it could never be true for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from stream_guard.language.durations import parse_duration
+from stream_guard.language.paths import json_equal
+from stream_guard.language.patterns import Regex
+from stream_guard.model import Event, Json
+
+Compare: TypeAlias = Callable[[Json, Event], bool]
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _contains(value: Json, wanted: Json) -> bool:
+    if isinstance(value, str):
+        return isinstance(wanted, str) and wanted in value
+    if isinstance(value, list):
+        return any(json_equal(item, wanted) for item in value) or (
+            isinstance(wanted, str) and any(_block_contains(item, wanted) for item in value)
+        )
+    return False
+
+
+def _block_contains(block: Json, wanted: str) -> bool:
+    """Content blocks: the seed's own example looks for a tool's name in ``response.content``."""
+    if not isinstance(block, dict):
+        return False
+    text = block.get("text")
+    return (isinstance(text, str) and wanted in text) or block.get("name") == wanted
+
+
+def _timestamp(value: Json) -> float | None:
+    if _is_number(value):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _ordering(op: str, wanted: Json) -> Compare:
+    if not _is_number(wanted):
+        raise ValueError(f'"{op}" compares numbers; its value is {json.dumps(wanted)}')
+    compare: dict[str, Callable[[Json], bool]] = {
+        ">": lambda value: value > wanted,
+        ">=": lambda value: value >= wanted,
+        "<": lambda value: value < wanted,
+        "<=": lambda value: value <= wanted,
+    }
+    holds = compare[op]
+    return lambda value, _event: _is_number(value) and holds(value)
+
+
+def _membership(op: str, wanted: Json) -> Compare:
+    if not isinstance(wanted, list):
+        raise ValueError(f'"{op}" takes a list; its value is {json.dumps(wanted)}')
+    if op == "in":
+        return lambda value, _event: any(json_equal(value, item) for item in wanted)
+    return lambda value, _event: not any(json_equal(value, item) for item in wanted)
+
+
+def _matching(op: str, wanted: Json) -> Compare:
+    if not isinstance(wanted, str):
+        raise ValueError(f'"{op}" takes a regular expression; its value is {json.dumps(wanted)}')
+    regex = Regex(wanted)
+    return lambda value, _event: isinstance(value, str) and regex.search(value) is not None
+
+
+def _containing(op: str, wanted: Json) -> Compare:
+    if op == "contains":
+        return lambda value, _event: _contains(value, wanted)
+    return lambda value, _event: not _contains(value, wanted)
+
+
+def _existing(_op: str, _wanted: Json) -> Compare:
+    return lambda _value, _event: True
+
+
+def _ageing(_op: str, wanted: Json) -> Compare:
+    seconds = parse_duration(wanted)
+
+    def older(value: Json, event: Event) -> bool:
+        moment = _timestamp(value)
+        return moment is not None and event.time is not None and event.time - moment > seconds
+
+    return older
+
+
+def _equality(op: str, wanted: Json) -> Compare:
+    if op == "!=":
+        return lambda value, _event: not json_equal(value, wanted)
+    return lambda value, _event: json_equal(value, wanted)
+
+
+OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
+    "==": _equality,
+    "!=": _equality,
+    ">": _ordering,
+    ">=": _ordering,
+    "<": _ordering,
+    "<=": _ordering,
+    "in": _membership,
+    "not_in": _membership,
+    "contains": _containing,
+    "not_contains": _containing,
+    "matches": _matching,
+    "older_than": _ageing,
+    "exists": _existing,
+}

@@ -1,0 +1,114 @@
+"""What a process says about its own work, on standard error: lines for people, or JSON for machines.
+
+Nothing an agent wrote belongs here, and nothing secret: messages speak of files, topics, rules and numbers, and what
+looks like a secret in them is masked all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any, Final, TextIO
+
+from stream_guard.redaction import mask_secrets, redact
+from stream_guard.settings import LogSettings
+
+_ROOTS: Final = ("stream_guard", "stream_guard_sinks")
+_PAUSE: Final = 10.0  # seconds in which a package that is not ours says the same thing once
+_LONGEST: Final = 4_000  # characters of one message: a log is read by people
+# What every record has; the rest was given as ``extra`` by whoever wrote the message.
+_OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object on one line: time, level, logger, message, and what the message was given besides."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; a value that JSON cannot say is said in words."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _clean(record.getMessage()),
+        }
+        for name, value in vars(record).items():
+            if name not in _OWN and name not in line:
+                line[name] = redact(value) if isinstance(value, str | int | float | dict | list) else _clean(str(value))
+        if record.exc_info:
+            line["error"] = _clean("".join(traceback.format_exception(*record.exc_info)))
+        # ASCII: a character that ends a line for some reader, or a lone surrogate, must not break the format.
+        return json.dumps(line, default=str)
+
+
+class PlainLines(logging.Formatter):
+    """One line for people; control characters are spelled, so that nobody's text moves the cursor."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback below it where there is one."""
+        clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
+        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in _clean(record.getMessage()))
+        line = f"{clock} {record.levelname.lower()} {text}"
+        if record.exc_info:
+            line += "\n" + _clean("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return line
+
+
+class Unrepeated(logging.Filter):
+    """Passes a message that was passed a short while ago only once more after that while.
+
+    Clients that cannot reach a broker say so several times a second, for as long as it lasts.
+    """
+
+    def __init__(self, seconds: float = _PAUSE) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._said: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line of code that speaks has been silent for a while."""
+        place = (record.pathname, record.lineno)
+        if record.created - self._said.get(place, -inf) < self._seconds:
+            return False
+        self._said[place] = record.created
+        return True
+
+
+def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Sequence[str] = ()) -> logging.Handler:
+    """Let this package's messages go to standard error, in the format and from the level on that the settings say.
+
+    Called once by whoever owns the process; a library that is imported never does. Calling it again replaces what
+    was set up before. Packages that are named as ``others`` speak in the same format, from warnings on and without
+    repeating themselves; the rest are not ours to shape.
+    """
+    handler = _handler(log, stream)
+    for name in _ROOTS:
+        _give(handler, logging.getLogger(name), log.level.upper())
+    strangers = _handler(log, stream)
+    strangers.addFilter(Unrepeated())
+    for name in others:
+        _give(strangers, logging.getLogger(name), "WARNING" if log.level != "error" else "ERROR")
+    return handler
+
+
+def _handler(log: LogSettings, stream: TextIO | None) -> logging.Handler:
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if log.format == "json" else PlainLines())
+    return handler
+
+
+def _give(handler: logging.Handler, logger: logging.Logger, level: str) -> None:
+    for old in [old for old in logger.handlers if isinstance(old.formatter, JsonLines | PlainLines)]:
+        logger.removeHandler(old)
+    logger.addHandler(handler)
+    logger.setLevel(level)
+
+
+def _clean(text: str) -> str:
+    # A lone surrogate, of a file's name perhaps, is nothing that a stream could write.
+    masked = mask_secrets(text.encode("utf-8", "backslashreplace").decode())
+    return masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]}… ({len(masked)} characters)"

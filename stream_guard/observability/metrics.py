@@ -1,0 +1,148 @@
+"""What Prometheus sees: the counts, read when it asks, and how long batches take.
+
+Names start with ``stream_guard_``. Labels come from closed sets: kinds of events, ids of the policy's
+rules, names of formats and sinks. Never a session, a user, or text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, TypeAlias, TypeVar, get_args
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from stream_guard.model import Event
+from stream_guard.observability.counts import CloseReason, Counts, DeadLetterClass, Eviction, ReloadResult
+from stream_guard.policy.spec import RuleSpec
+
+Labels: TypeAlias = tuple[str, ...]
+Word = TypeVar("Word", bound=str)
+
+_BATCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_RESULTS: Final = {"fail": "hits", "unevaluable": "unevaluable", "error": "rule_errors"}
+
+
+class Metrics(Collector):
+    """Shows a ``Counts`` to a registry; counting itself stays as cheap as adding one.
+
+    ``batch_seconds`` is for whoever runs batches: ``metrics.batch_seconds.observe(seconds)``.
+    """
+
+    def __init__(self, counts: Counts, registry: CollectorRegistry) -> None:
+        self._counts = counts
+        self._rules: tuple[tuple[str, str], ...] = ()  # id and severity, by position in the policy
+        self._finished: defaultdict[tuple[str, Labels], int] = defaultdict(int)  # of policies that were replaced
+        self.batch_seconds = Histogram(
+            "stream_guard_batch_seconds",
+            "Time to judge one batch of records",
+            buckets=_BATCH_SECONDS,
+            registry=registry,
+        )
+        registry.register(self)
+
+    def use_rules(self, rules: Iterable[RuleSpec]) -> None:
+        """Name the rules that the counts speak of by position; what was counted so far stays with the old ones.
+
+        Call it when a policy is loaded, before the first event it judges.
+        """
+        for (name, labels), value in self._by_rule().items():
+            self._finished[name, labels] = value
+        self._counts.begin_policy()
+        self._rules = tuple((rule.id, rule.severity.word) for rule in rules)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric as it is now."""
+        yield from self._input()
+        yield from self._sessions()
+        yield from self._rule_metrics()
+        yield from self._output()
+        yield InfoMetricFamily("stream_guard_build", "What is running", value={"version": _own_version()})
+
+    def _input(self) -> Iterator[Metric]:
+        counts = self._counts
+        yield _total("records", "Records read from sources", counts.records)
+        yield GaugeMetricFamily("stream_guard_lag_records", "Records that wait in topics", value=counts.lag)
+        events: dict[Labels, int] = {(_tag(kind),): number for kind, number in dict(counts.events).items()}
+        yield _labelled("events", "Events judged", ("kind",), events)
+        yield _labelled(
+            "decode_errors", "Records that could not become events", ("format",), _by_word(counts.decode_errors)
+        )
+        letters = _by_word(counts.dead_letters, get_args(DeadLetterClass))
+        yield _labelled("dead_letters", "Records that were buried", ("class",), letters)
+        yield _total("late_events", "Events older than what their session had already judged", counts.late_events)
+        yield _total("duplicate_events", "Events dropped because their session had seen them", counts.duplicate_events)
+        yield _total("merged_calls", "Tool calls already announced by their turn", counts.merged_calls)
+        yield _total("unpaired_results", "Tool results without an open call", counts.unpaired_results)
+
+    def _sessions(self) -> Iterator[Metric]:
+        counts = self._counts
+        yield GaugeMetricFamily("stream_guard_sessions", "Sessions open now", value=counts.sessions)
+        yield _labelled(
+            "session_closes", "Sessions closed", ("reason",), _by_word(counts.closed, get_args(CloseReason))
+        )
+        evictions = _by_word(counts.evictions, get_args(Eviction))
+        yield _labelled("evictions", "Times a limit on what is remembered bit", ("what",), evictions)
+        yield _total("state_resets", "States forgotten because their rule was edited", counts.state_resets)
+
+    def _rule_metrics(self) -> Iterator[Metric]:
+        numbers = self._by_rule()
+        for name, text, labels in (
+            ("findings", "Findings by rule, those of shadow rules too", ("rule", "severity")),
+            ("rule_results", "What rules said: fail, unevaluable or error", ("rule", "result")),
+        ):
+            yield _labelled(name, text, labels, {key[1]: value for key, value in numbers.items() if key[0] == name})
+        yield _total("suppressed", "Findings held back by a cooldown", self._counts.suppressed)
+        mismatches = self._counts.type_mismatches
+        yield _total("type_mismatches", "Attempts that passed because a value had another type", mismatches)
+        yield _total("fail_open", "Attempts let through although a rule had raised", self._counts.fail_open)
+        reloads = _by_word(self._counts.policy_reloads, get_args(ReloadResult))
+        yield _labelled("policy_reloads", "Changes of the policy file, and what came of them", ("result",), reloads)
+        yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(self._rules))
+
+    def _output(self) -> Iterator[Metric]:
+        alerts: dict[Labels, int] = {
+            (sink, result): number for (sink, result), number in dict(self._counts.alerts).items()
+        }
+        yield _labelled("alerts", "Alerts handed to sinks, and what came of it", ("sink", "result"), alerts)
+
+    def _by_rule(self) -> dict[tuple[str, Labels], int]:
+        """Add up what was counted by rule; two rules that share an id share a series."""
+        numbers = defaultdict(int, self._finished)
+        for position, (rule_id, severity) in enumerate(self._rules):
+            numbers["findings", (rule_id, severity)] += self._counts.findings.get(position, 0)
+            for result, counted in _RESULTS.items():
+                numbers["rule_results", (rule_id, result)] += getattr(self._counts, counted).get(position, 0)
+        return numbers
+
+
+def _tag(kind: type[Event]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+def _by_word(numbers: Mapping[Word, int], always: Iterable[Word] = ()) -> dict[Labels, int]:
+    """Return the numbers by label; what can happen is there with 0, so that a rate of it is not empty."""
+    # Copied in one step of the interpreter: Prometheus asks from another thread while the engine adds keys.
+    now = dict.fromkeys(always, 0) | dict(numbers)
+    return {(str(word),): number for word, number in now.items()}
+
+
+def _total(name: str, text: str, value: int) -> CounterMetricFamily:
+    return CounterMetricFamily(f"stream_guard_{name}", text, value=value)
+
+
+def _labelled(name: str, text: str, labels: Labels, numbers: Mapping[Labels, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"stream_guard_{name}", text, labels=labels)
+    for values in sorted(numbers):
+        family.add_metric(values, numbers[values])
+    return family
+
+
+def _own_version() -> str:
+    try:
+        return version("stream-guard")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "unknown"

@@ -1,0 +1,190 @@
+"""A small HTTP server for machines: /metrics for Prometheus; /healthz, /readyz, /livez for whoever runs processes."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from stream_guard.errors import SettingsError
+from stream_guard.settings import StatusSettings
+
+_CLIENT_TIMEOUT: Final = 5.0  # seconds for a client to say what it wants
+_POLL: Final = 0.05  # seconds that closing may have to wait
+_STALLED: Final = 60.0  # seconds without progress, while more and more waits
+
+_logger = logging.getLogger(__name__)
+
+
+class StallDetector:
+    """Tells a worker that is stuck from one that has nothing to do.
+
+    Only a lag that grows is a sign: the last records of a topic may be marks of transactions, which nobody is given.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, patience: float = _STALLED) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._processed = -1
+        self._since = clock()  # when something was processed last, or less was waiting than before
+        self._lag_then = self._lag = 0
+
+    def feed(self, processed: int, lag: int) -> None:
+        """Hear how much was processed in all, and how much waits."""
+        if processed != self._processed or lag < self._lag_then:
+            self._processed, self._since, self._lag_then = processed, self._clock(), lag
+        self._lag = lag
+
+    def reason(self) -> str:
+        """Say why the process should be restarted; empty when it should not."""
+        silent = self._clock() - self._since
+        if silent < self._patience or self._lag <= self._lag_then:
+            return ""
+        return f"nothing was processed for {silent:.0f} s, and {self._lag} records wait, {self._lag_then} before"
+
+
+class StatusServer:
+    """Answers from a thread of its own until it is closed.
+
+    Whoever does the work calls ``beat`` as often as it comes round; when no beat came for
+    ``serve.max_silence`` seconds, /healthz says 503. /readyz says 503 as long as ``unready`` gives reasons, and
+    /livez when ``stuck`` gives one. The server itself changes nothing.
+    """
+
+    def __init__(
+        self,
+        serve: StatusSettings,
+        registry: CollectorRegistry,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        unready: Callable[[], Sequence[str]] = tuple,
+        stuck: Callable[[], str] = str,
+    ) -> None:
+        _refuse_strangers(serve)
+        self._clock = clock
+        self._unready = unready
+        self._stuck = stuck
+        self._max_silence = serve.max_silence
+        self._last_beat = clock()
+        try:
+            self._server = _Server(serve.host, serve.port, registry, self._troubles)
+        except OSError as error:
+            raise SettingsError(
+                f"serve.host {serve.host!r}, serve.port {serve.port}: cannot listen there: {error.strerror}; "
+                "choose another port, or 0 for any free one"
+            ) from error
+        self._thread = Thread(target=self._server.serve_forever, args=(_POLL,), name="stream_guard-status", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._server.server_address[:2]
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+    def beat(self) -> None:
+        """Say that the work goes on."""
+        self._last_beat = self._clock()
+
+    def close(self) -> None:
+        """Stop listening and return when the thread has ended."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _troubles(self, path: str) -> Sequence[str] | None:
+        """Return what keeps the answer to a question of health from being "ok"; None when it is no such question."""
+        if path == "/readyz":
+            return self._unready()
+        silent = self._clock() - self._last_beat > self._max_silence
+        beat = ["the work has not come round for too long"] if silent else []
+        if path == "/healthz":
+            return beat
+        if path == "/livez":
+            stuck = self._stuck()
+            return [*beat, stuck] if stuck else beat
+        return None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a client that hangs must not hold up the end of the process
+
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, troubles: Callable[[str], Sequence[str] | None]
+    ) -> None:
+        self.registry = registry
+        self.troubles = troubles
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Note that a client went away or spoke nonsense; nobody has to do anything about it."""
+        del request
+        _logger.debug("request from %s failed: %r", client_address, sys.exception())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "stream_guard"
+    sys_version = ""
+    timeout = _CLIENT_TIMEOUT
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/metrics":
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self._reply(HTTPStatus.OK, encode(self.server.registry), content_type)
+            return
+        troubles = self.server.troubles(path)
+        if troubles is None:
+            self._reply(HTTPStatus.NOT_FOUND, b"there is /metrics, /healthz, /readyz and /livez\n")
+            return
+        text = "".join(f"{line}\n" for line in troubles or ("ok",))
+        self._reply(HTTPStatus.SERVICE_UNAVAILABLE if troubles else HTTPStatus.OK, text.encode("utf-8", "replace"))
+
+    def _reply(self, status: HTTPStatus, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name http.server gives)
+        """Keep quiet: standard error is for people."""
+        _logger.debug(format, *args)
+
+
+def _refuse_strangers(serve: StatusSettings) -> None:
+    """Raise SettingsError when others than this machine could connect and nobody said that they may."""
+    if serve.allow_remote or serve.host == "localhost":
+        return
+    try:
+        if ipaddress.ip_address(serve.host).is_loopback:
+            return
+    except ValueError:
+        pass  # a name: where it leads may change, so it counts as remote
+    raise SettingsError(
+        f"serve.host is {serve.host!r}, which other machines may reach, and the server asks nobody who they are; "
+        "use 127.0.0.1, or set serve.allow_remote"
+    )

@@ -1,0 +1,146 @@
+"""Excerpts that may leave the building: short, and without secrets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import re2
+
+from stream_guard.language.patterns import TextSet
+from stream_guard.model import Json
+
+MAX_TEXT: Final = 200  # characters of one string
+MAX_ITEMS: Final = 50  # entries of one list or object
+MAX_DEPTH: Final = 8
+MAX_VALUES: Final = 1000  # of everything together: fifty lists of fifty lists are still one alert
+
+_CUT: Final = "…"
+# Looked at beyond MAX_TEXT, so that a secret across the cut is seen whole and not half shown.
+_MARGIN: Final = 4096
+
+# Every repeat is bounded or runs over a plain character class, and re2 is linear: this text is the agent's.
+_SECRETS: Final[dict[str, str]] = {
+    "private_key": r"(?s:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\z))",
+    "web_token": r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
+    "api_key": (
+        r"\b(?:sk-[A-Za-z0-9_-]{16,}|[spr]k_(?:live|test)_[A-Za-z0-9]{8,}|gh[opsur]_[A-Za-z0-9]{16,}"
+        r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
+        r"|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})"
+    ),
+    "login": r"(?i:\b(?:bearer|basic)\s+[A-Za-z0-9._~+/-]{8,}=*)",
+    "url_password": r"://[^\s/:@]{1,100}:[^\s/@]{1,200}@",
+    "named": (
+        r"(?i:(?:password|passwd|passphrase|pwd|secret|api[_ -]?key|access[_ -]?key|(?:auth|access|refresh)[_ -]?token)"
+        r"""\\?["']?\s{0,3}[:=]\s{0,3}(?:\\?["'][^"'\\]{1,300}|[^\s"',;&}\\]{1,300}))"""
+    ),
+    "card": r"\b[2-6](?:[ -]?[0-9]){12,18}\b",
+}
+# Most texts hold no secret, and the set says so in a third of the time that a substitution takes.
+_ANY_SECRET: Final = TextSet(list(_SECRETS.values()))
+_SECRET: Final = re2.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _SECRETS.items()))
+_SECRET_KEY: Final = re2.compile(
+    r"(?i)(password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
+    r"|cookie|credentials?|cvv|cvc|card[_-]?number)$"
+)
+
+
+def redact(value: Json) -> Json:
+    """Return the value as it may be shown in an alert.
+
+    Secrets become ``[masked ...]``, long strings are cut to 200 characters, and large or deep values say
+    what was left out. What is not JSON becomes its text. Mail addresses and account numbers stay: they are
+    what the person on call has to judge.
+    """
+    return _Redaction().value(value, 0)
+
+
+def redact_text(text: str) -> str:
+    """Return the text without secrets, cut to 200 characters."""
+    if len(text) > MAX_TEXT + _MARGIN:
+        # The last word may be half a secret that no pattern knows any more.
+        head = text[: MAX_TEXT + _MARGIN]
+        text = head.rsplit(None, 1)[0] if any(map(str.isspace, head)) else head
+        shortened = True
+    else:
+        shortened = False
+    if not text.isascii():
+        # In-process callers can hand over a lone surrogate, which no sink could write.
+        text = text.encode("utf-8", "replace").decode()
+    masked = mask_secrets(text)
+    if len(masked) > MAX_TEXT:
+        return masked[: MAX_TEXT - 1] + _CUT
+    return masked + _CUT if shortened else masked
+
+
+def mask_secrets(text: str) -> str:
+    """Return the whole text with ``[masked ...]`` where a secret stood."""
+    masked: str = _SECRET.sub(_mask, text) if _ANY_SECRET.search(text) else text
+    return masked
+
+
+def _mask(match: Any) -> str:
+    kind: str = match.lastgroup
+    found: str = match.group()
+    if kind == "card":
+        return "[masked card number]" if _passes_luhn(found) else found
+    if kind == "login":
+        word, token = found.split(None, 1)
+        # "bearer instruments" is prose: a token has digits, or is longer than words are.
+        return f"{word} [masked]" if len(token) >= 24 or any(map(str.isdigit, token)) else found
+    if kind == "url_password":
+        return found[: found.index(":", 3)] + ":[masked]@"
+    if kind == "named":
+        cut = min(found.find(sign) for sign in ":=" if sign in found)
+        return found[: cut + 1] + "[masked]"
+    return f"[masked {kind.replace('_', ' ')}]"
+
+
+def _passes_luhn(text: str) -> bool:
+    digits = [int(char) for char in text if char.isdigit()]
+    doubled = (digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[-2::-2])
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+class _Redaction:
+    """One value on its way out, and how much of it has been shown so far."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def value(self, value: Json, depth: int) -> Json:
+        self._left -= 1
+        if isinstance(value, str):
+            return redact_text(value)
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, int):
+            # A card number is as often a number; and what no 64 bits hold, no reader of the alert does.
+            return value if -(10**12) < value < 10**12 else _long_number(value)
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            if depth >= MAX_DEPTH or self._left <= 0:
+                return f"[{len(value)} values left out]"
+            return self._object(value, depth) if isinstance(value, dict) else self._list(list(value), depth)
+        return redact_text(str(value))
+
+    def _object(self, value: dict[Any, Json], depth: int) -> dict[str, Json]:
+        shown: dict[str, Json] = {}
+        for number, (key, item) in enumerate(value.items()):
+            if number == MAX_ITEMS:
+                shown[_CUT] = f"[{len(value) - MAX_ITEMS} more]"
+                break
+            name = redact_text(str(key))
+            hidden = item is not None and _SECRET_KEY.search(name) is not None
+            shown[name] = "[masked]" if hidden else self.value(item, depth + 1)
+        return shown
+
+    def _list(self, items: list[Json], depth: int) -> list[Json]:
+        shown = [self.value(item, depth + 1) for item in items[:MAX_ITEMS]]
+        return [*shown, f"[{len(items) - MAX_ITEMS} more]"] if len(items) > MAX_ITEMS else shown
+
+
+def _long_number(value: int) -> Json:
+    if not -(2**63) <= value < 2**63:
+        return f"[a number of {value.bit_length()} bits]"
+    return "[masked card number]" if redact_text(str(value)).startswith("[masked") else value

@@ -1,0 +1,1 @@
+"""Runs: embedded, batch and replay, and how their parts are put together."""

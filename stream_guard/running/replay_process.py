@@ -1,0 +1,80 @@
+"""A share of a replay in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from stream_guard.errors import StreamGuardError
+from stream_guard.running.replay import ShareReader
+
+_PATIENCE: Final = 5.0  # seconds that a process may take to leave
+
+
+class ProcessWorker:
+    """Asks a ``ShareReader`` in another process; ``make`` is called there, and must be importable by name."""
+
+    def __init__(self, make: Callable[..., ShareReader], *values: Any, name: str) -> None:
+        # Spawned, not forked: a fork copies threads' locks and open connections that belong to this process.
+        context = get_context("spawn")
+        self._name = name
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, make, values), name=name, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, what: str, *values: int) -> None:
+        """Send the question."""
+        try:
+            self._pipe.send((what, values))
+        except OSError as error:
+            raise self._gone() from error
+
+    def answer(self) -> Any:
+        """Wait for the answer; what went wrong over there is raised here."""
+        try:
+            worked, value = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._gone() from error
+        if not worked:
+            raise StreamGuardError(value)
+        return value
+
+    def close(self) -> None:
+        """End the process; what it has not committed is forgotten."""
+        self._pipe.close()
+        self._process.join(_PATIENCE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def _gone(self) -> StreamGuardError:
+        self._process.join(_PATIENCE)
+        return StreamGuardError(
+            f"{self._name} ended with exit code {self._process.exitcode}; "
+            "with --checkpoint, start again and it goes on from its last commit"
+        )
+
+
+def _serve(pipe: Connection, make: Callable[..., ShareReader], values: tuple[Any, ...]) -> None:
+    """Answer until nobody asks any more."""
+    # Ctrl-C reaches every process of the terminal; the one that leads decides when all of them stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reader: ShareReader | None = None
+    while True:
+        try:
+            what, asked = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            reader = reader or make(*values)
+            answer = (True, getattr(reader, what)(*asked))
+        except StreamGuardError as error:
+            answer = (False, str(error))
+        try:
+            pipe.send(answer)
+        except OSError:
+            return

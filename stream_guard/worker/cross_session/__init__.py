@@ -1,0 +1,1 @@
+"""Rules that look across sessions, in the worker."""

@@ -1,0 +1,1 @@
+"""What of the worker is Faust and Kafka."""

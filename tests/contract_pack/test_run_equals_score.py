@@ -1,0 +1,47 @@
+"""What ``run`` finds while it drives, ``score`` finds again in what was recorded: the same matrix, cell by cell."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from stream_guard_contract.commands import score_traces
+from stream_guard_contract.document import load_contract
+from stream_guard_contract.matrix import Matrix, State
+from stream_guard_contract.run_command import drive, make_setups, plan_units
+from stream_guard_contract.scoring import score
+
+from stream_guard.registry import Registry, build_registry
+from stream_guard.settings import load_settings
+from tests.contract_pack.random_contracts import make_contract
+
+CONTRACTS = 100
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return build_registry()
+
+
+def run_and_score(seed: int, registry: Registry, folder: Path) -> tuple[Matrix, Matrix]:
+    """Return the matrix of a run, and the one that scoring its recording gives."""
+    contract = load_contract(json.dumps(make_contract(seed)), registry, file=f"{seed}.json")
+    file = folder / f"{seed}.jsonl"
+    setups = make_setups(contract, (), (), None, 0)
+    events = drive(setups, plan_units(contract, seed, 1), file, registry.decoders["native"]())
+    scored, unread = score_traces(contract, [str(file)], "auto", registry, load_settings())
+    assert unread == 0
+    return score(contract, events, registry), scored
+
+
+def test_score_gives_the_matrix_of_the_run_again_for_a_hundred_contracts(registry: Registry, tmp_path: Path) -> None:
+    states: Counter[State] = Counter()
+    for seed in range(CONTRACTS):
+        ran, scored = run_and_score(seed, registry, tmp_path)
+        assert msgspec.to_builtins(scored) == msgspec.to_builtins(ran), f"contract {seed}"
+        states.update(cell.state for cell in ran.cells)
+    # A comparison of matrices that never differ from each other would prove nothing.
+    assert all(states[state] >= 5 for state in State), states

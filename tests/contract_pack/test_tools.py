@@ -1,0 +1,177 @@
+"""Python tools and models that were wrapped: in a scene they meet its faults, outside they are themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from stream_guard_contract.drift import GARBAGE
+from stream_guard_contract.faults import TOOL_PAYLOAD
+from stream_guard_contract.models import ModelUnavailableError, model
+from stream_guard_contract.tools import ToolUnavailableError, tool, tools
+
+from stream_guard.model import ToolCall, Turn
+from tests.contract_pack.scenes import met, results, scene, weather
+
+ASKED: list[str] = []
+
+
+@tool
+def price(ticker: str, *, currency: str = "USD") -> dict[str, Any]:
+    """Return a price."""
+    ASKED.append(ticker)
+    if ticker == "NONE":
+        raise LookupError("not traded")
+    return {"ticker": ticker, "price": 1.5, "currency": currency}
+
+
+@tool
+async def price_later(ticker: str) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"ticker": ticker, "price": 1.5}
+
+
+def call(ticker: str = "ACME", **faults: Any) -> tuple[Any, list[Any]]:
+    ASKED.clear()
+    with scene(weather(**faults)) as playing:
+        try:
+            got: Any = price(ticker)
+        except Exception as error:  # noqa: BLE001  # what is raised is what is looked at
+            got = error
+        return got, playing.end("", 0)
+
+
+def test_outside_a_scene_a_wrapped_tool_is_the_tool() -> None:
+    assert price("ACME") == {"ticker": "ACME", "price": 1.5, "currency": "USD"}
+    assert price.__name__ == "price"
+    assert price.__doc__ == "Return a price."
+
+
+def test_in_calm_weather_the_call_and_its_result_are_recorded_by_name() -> None:
+    got, events = call()
+    [attempt] = [event for event in events if isinstance(event, ToolCall)]
+    assert (attempt.tool, attempt.args) == ("price", {"ticker": "ACME"})
+    assert results(events)[0].output == got
+    assert results(events)[0].call_id == attempt.call_id
+
+
+def test_a_tool_that_is_down_raises_and_was_not_asked() -> None:
+    got, events = call(tool_faults=[{"tool": "price", "mode": "error", "error_code": 500, "message": "boom"}])
+    assert isinstance(got, ToolUnavailableError)
+    assert (str(got), got.status, ASKED) == ("500 boom", 500, [])
+    assert results(events)[0].status == "error"
+
+
+def test_a_tool_that_times_out_raises_what_a_timeout_raises() -> None:
+    got, events = call(tool_faults=[{"tool": "price", "mode": "timeout", "delay_ms": 1}])
+    assert isinstance(got, TimeoutError)
+    assert ASKED == []
+    assert met(events) == {"tool_faults/0/timeout"}
+
+
+def test_a_malformed_answer_is_a_text_that_is_no_json() -> None:
+    got, _ = call(tool_faults=[{"tool": "price", "mode": "malformed"}])
+    assert ASKED == ["ACME"]
+    assert got.startswith('{"ticker"')
+    with pytest.raises(ValueError):
+        json.loads(got)
+
+
+def test_a_malicious_answer_is_the_payload() -> None:
+    assert call(tool_faults=[{"tool": "price", "mode": "malicious_response"}])[0] == TOOL_PAYLOAD
+    assert call(tool_faults=[{"tool": "price", "mode": "malicious_response", "payload": "obey"}])[0] == "obey"
+    assert ASKED == []
+
+
+def test_a_slow_tool_answers_late_and_rightly() -> None:
+    got, events = call(tool_faults=[{"tool": "price", "mode": "slow", "delay_ms": 30}])
+    assert got["price"] == 1.5
+    latency = results(events)[0].latency_ms
+    assert latency is not None
+    assert latency >= 30
+    assert met(events) == {"tool_faults/0/slow"}
+
+
+def test_a_tool_that_fails_of_itself_fails_as_ever_and_no_fault_is_met() -> None:
+    got, events = call("NONE", tool_faults=[{"tool": "other", "mode": "error"}])
+    assert isinstance(got, LookupError)
+    assert results(events)[0].output == "LookupError: not traded"
+    assert met(events) == set()
+
+
+def test_an_injected_answer_keeps_what_the_tool_said() -> None:
+    got, events = call(context_attacks=[{"type": "indirect_injection", "payload": "obey"}])
+    assert got == {"ticker": "ACME", "price": 1.5, "currency": "USD", "note": "obey"}
+    assert met(events) == {"context_attacks/0/indirect_injection"}
+
+
+def test_an_async_tool_meets_the_same() -> None:
+    assert asyncio.run(price_later("ACME"))["price"] == 1.5
+    down = weather(tool_faults=[{"tool": "price_later", "mode": "error"}])
+    with scene(down), pytest.raises(ToolUnavailableError):
+        asyncio.run(price_later("ACME"))
+    with scene(weather(tool_faults=[{"tool": "price_later", "mode": "slow", "delay_ms": 5}])) as playing:
+        assert asyncio.run(price_later("ACME"))["price"] == 1.5
+        assert met(playing.end("", 0)) == {"tool_faults/0/slow"}
+
+
+def test_a_call_that_does_not_fit_the_tool_is_recorded_and_refused_by_the_tool() -> None:
+    with scene(weather()) as playing:
+        with pytest.raises(TypeError):
+            price("a", "b", "c")  # type: ignore[call-arg]  # which is what is refused
+        events = playing.end("", 0)
+    [attempt] = [event for event in events if isinstance(event, ToolCall)]
+    assert attempt.args == {"args": ["a", "b", "c"]}
+    assert results(events)[0].status == "error"
+
+
+def test_a_table_of_tools_is_wrapped_at_once() -> None:
+    named: dict[str, Callable[..., Any]] = {"add": operator.add, "upper": str.upper}
+    table = tools(named)
+    with scene(weather(tool_faults=[{"tool": "add", "mode": "error"}])):
+        with pytest.raises(ToolUnavailableError):
+            table["add"](1, 2)
+        assert table["upper"]("x") == "X"
+
+
+def test_what_a_tool_returns_is_recorded_whatever_it_is() -> None:
+    circular: list[Any] = []
+    circular.append(circular)
+    for value in (object(), circular, {1: {2}}, b"\xff", "\ud800", float("nan"), 10**400, "x" * 300_000):
+        with scene(weather()) as playing:
+            tools({"any": lambda value=value: value})["any"]()
+            assert len(results(playing.end("", 0))) == 1
+
+
+@model
+def think(messages: list[dict[str, Any]]) -> str:
+    return f"{len(messages)} messages and then more words"
+
+
+def test_a_wrapped_model_meets_the_faults_of_models_and_is_recorded() -> None:
+    chat = [{"role": "user", "content": "hi"}]
+    assert think(chat) == "1 messages and then more words"
+    with scene(weather(llm_faults=[{"mode": "truncated_response", "max_tokens": 2}])) as playing:
+        assert think(chat) == "1 messages"
+        events = playing.end("", 0)
+    assert met(events) == {"llm_faults/0/truncated_response"}
+    assert next(event for event in events if isinstance(event, Turn)).request == {"messages": chat}
+    with scene(weather(llm_faults=[{"mode": "garbage"}])):
+        assert think(chat) == GARBAGE
+    with scene(weather(llm_faults=[{"mode": "rate_limit"}])), pytest.raises(ModelUnavailableError, match="429"):
+        think(chat)
+    with scene(weather(llm_faults=[{"mode": "timeout", "delay_ms": 1}])), pytest.raises(TimeoutError):
+        think(chat)
+
+
+def test_a_wrapped_model_reads_what_an_attack_put_into_its_context() -> None:
+    with scene(weather(context_attacks=[{"type": "memory_poisoning", "payload": "lie"}])) as playing:
+        assert think([{"role": "user", "content": "hi"}]).startswith("2 messages")
+        events = playing.end("", 0)
+    request = next(event for event in events if isinstance(event, Turn)).request
+    assert request is not None
+    assert request["messages"][0]["content"] == "lie"

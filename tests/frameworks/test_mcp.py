@@ -1,0 +1,87 @@
+"""MCP: a real server and a real client, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frameworks.world import TOOLS, World, story, watched
+
+pytest.importorskip("mcp")
+
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+
+from stream_guard.integrations.mcp import ToolMiddleware
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with watched(tmp_path) as world:
+        yield world
+
+
+def ask(world: World, *calls: str) -> list[tuple[str, bool]]:
+    """Call these tools, one after the other, and return what the client gets: text, and whether it is an error."""
+
+    async def work() -> list[tuple[str, bool]]:
+        server = MCPServer("shop", middleware=[ToolMiddleware(world.gate, "s1")])
+        for name in TOOLS:
+            server.add_tool(_tool(world, name), name=name, description=name)
+        async with Client(server) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(TOOLS)
+            results: list[Any] = [await client.call_tool(name, {"amount": 20}) for name in calls]
+        return [(result.content[0].text, bool(result.is_error)) for result in results]
+
+    return asyncio.run(work())
+
+
+def _tool(world: World, name: str) -> Any:
+    def body(amount: int) -> str:
+        return world.run(name)
+
+    return body
+
+
+def test_an_allowed_tool_runs_and_its_result_is_told(world: World) -> None:
+    assert ask(world, "read") == [("read is done", False)]
+    assert world.told() == story("read", "allow", "ok")
+
+
+def test_a_blocked_tool_does_not_run_and_the_client_hears_why(world: World) -> None:
+    assert ask(world, "drop", "read") == [
+        ("Not run: this is not allowed. drop is watched", True),
+        ("read is done", False),
+    ]
+    assert world.ran == ["read"]
+    assert world.told() == story("drop", "block", "blocked") + story("read", "allow", "ok")
+
+
+def test_a_paused_tool_runs_once_after_its_approval(world: World) -> None:
+    [(text, failed)] = ask(world, "pay")
+    assert (text.startswith("Not run: a person has to approve this first (review "), failed) == (True, True)
+    assert world.ran == []
+    world.approve()
+    first, (_, failed) = ask(world, "pay", "pay")
+    assert (first, failed, world.ran) == (("pay is done", False), True, ["pay"])
+
+
+def test_in_an_ended_session_every_call_is_refused(world: World) -> None:
+    refused = ask(world, "leak", "read", "read")
+    assert [failed for _, failed in refused] == [True] * 3
+    assert refused[1][0] == "Not run: the session is over. the session was ended: leak is watched"
+    assert world.ran == []
+
+
+def test_a_gate_that_fails_is_shut(world: World) -> None:
+    world.gate.database.close()
+    [(text, failed)] = ask(world, "read")
+    assert ("the gate failed" in text, failed, world.ran) == (True, True, [])
+
+
+def test_the_middleware_blocks_a_probe(world: World) -> None:
+    assert ToolMiddleware(world.gate, "s1").probe()

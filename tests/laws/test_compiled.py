@@ -1,0 +1,205 @@
+"""The compiled wheel: what may be compiled, and that it judges as the plain one does."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pydantic
+import pytest
+
+import stream_guard
+
+ROOT = Path(__file__).parents[2]
+HOOK: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+    "wheel"
+]["hooks"]["custom"]
+FILES: list[str] = HOOK["modules"]
+NAMES = [file.removeprefix("plugins/").removesuffix(".py").replace("/", ".") for file in FILES]
+
+# What is run once more, on the compiled build: recorded verdicts, the laws over every kind, the search for
+# counter-examples, and what goes through the compiled modules directly.
+RUN_AGAIN = (
+    "tests/vectors",
+    "tests/rules",
+    "tests/laws/test_laws.py",
+    "tests/property",
+    "tests/unit/engine",
+    "tests/unit/formats/test_native.py",
+    "tests/unit/guard",
+    "tests/unit/rules",
+    "tests/unit/sessions",
+    "tests/unit/sources",
+    "tests/unit/test_inline.py",
+    "tests/unit/test_paths.py",
+    "tests/unit/test_patterns.py",
+    "tests/unit/test_reload.py",
+    "tests/unit/test_replay.py",
+)
+
+
+def classes_of(module: ModuleType) -> list[type]:
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+
+
+def heirs_of(cls: type) -> Iterator[type]:
+    heirs: list[type] = type.__subclasses__(cls)
+    for heir in heirs:
+        yield heir
+        yield from heirs_of(heir)
+
+
+def test_the_list_names_files_that_exist_each_once_in_order() -> None:
+    assert [file for file in FILES if not (ROOT / file).is_file()] == []
+    assert sorted(set(FILES)) == FILES
+
+
+def test_it_is_built_only_when_asked_for_and_with_the_mypy_that_was_tested() -> None:
+    assert HOOK["enable-by-default"] is False
+    pin = next(line for line in HOOK["dependencies"] if line.startswith("mypy=="))
+    assert f"\n{pin} " in (ROOT / "requirements.lock").read_text()
+
+
+def test_nothing_compiled_lies_among_the_sources() -> None:
+    assert [path for folder in ("stream_guard", "plugins") for path in (ROOT / folder).rglob("*.so")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_class_to_compile_has_annotations_that_are_read_when_it_is_defined(name: str) -> None:
+    for cls in classes_of(importlib.import_module(name)):
+        assert not hasattr(cls, "__struct_fields__"), f"{cls} is a struct: msgspec would see other types than it says"
+        assert not dataclasses.is_dataclass(cls)
+        assert not issubclass(cls, pydantic.BaseModel)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_nothing_to_compile_keeps_a_generator_expression_to_take_its_next(file: str) -> None:
+    # Compiled, what is kept is a list: next() of it raises.
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text())))
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.GeneratorExp)]
+    kept = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "next"]
+    assert [call.lineno for call in calls if ast.unparse(call.args[0]) in kept] == []
+
+
+def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
+    for found in pkgutil.walk_packages(stream_guard.__path__, "stream_guard."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    heirs = {
+        (heir.__module__, heir.__name__)
+        for name in NAMES
+        for cls in classes_of(importlib.import_module(name))
+        for heir in heirs_of(cls)
+        if heir.__module__.split(".")[0].startswith("stream_guard")
+    }
+    assert [heir for heir in sorted(heirs) if heir[0] not in NAMES] == []
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The compiled wheel, unpacked."""
+    done = subprocess.run(
+        ["make", "compiled", f"VENV={sys.prefix}"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / ".cache" / "compiled" / "site"
+
+
+def run_first(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where a folder comes before all others, also in the processes that it starts."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(path), str(ROOT)))}
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_every_listed_module_comes_out_compiled_and_the_others_as_they_were(site: Path) -> None:
+    listed = ", ".join(map(repr, NAMES))
+    done = run_first(site, "-c", f"import importlib as i\nfor n in [{listed}]: print(i.import_module(n).__file__)")
+    assert done.returncode == 0, done.stderr
+    files = [Path(line) for line in done.stdout.split()]
+    assert [file.suffix for file in files] == [".so"] * len(NAMES)
+    assert all(file.is_relative_to(site) for file in files)
+    assert len(list(site.rglob("*.so"))) == len(NAMES) + 1  # and the library that they share
+
+
+# Every kind, with what a policy's author is told of it, and a stranger's kind that derives from it.
+KINDS = """
+import inspect
+import json
+from stream_guard.registry import build_registry
+from stream_guard.testing import run_rule
+shown = {}
+for name, kind in build_registry().kinds.items():
+    example = kind.examples[0]
+    heir = type("Heir", (kind,), {"tools": lambda self: None, "texts": lambda self: ()})
+    said = [run_rule(one, example.params, example.trace) for one in (kind, heir)]
+    shown[name] = [inspect.getdoc(kind), kind.state_type.__name__, kind.params_type.__name__, *said]
+print(json.dumps(shown))
+"""
+
+
+@pytest.mark.slow
+def test_compiled_kinds_say_the_same_and_can_be_derived_from(site: Path) -> None:
+    plain, compiled = (run_first(path, "-c", KINDS) for path in (ROOT, site))
+    assert compiled.returncode == 0, compiled.stderr
+    shown = json.loads(compiled.stdout)
+    assert shown == json.loads(plain.stdout)
+    assert all(said[0] for said in shown.values())
+
+
+# Sample sessions, cut in two; the second half is judged with what was stored after the first.
+HALVES = """
+import sys
+import msgspec
+from stream_guard.demo.sessions import sample_events
+from stream_guard.guard.inline import Guard
+from stream_guard.model import Event
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.storage.stores import CheckpointStore
+from pathlib import Path
+events = [msgspec.convert(event, Event) for event in sample_events(40)]
+events.sort(key=lambda event: event.time)  # at the cut, many sessions are under way
+half = len(events) // 2
+guard = Guard(load_policy(Path(sys.argv[1]), build_registry()), store=CheckpointStore(Path(sys.argv[2])))
+for event in events[:half] if sys.argv[3] == "first" else events[half:]:
+    for finding in guard.observe(event):
+        print(finding.alert_id)
+guard.commit()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["plain first", "compiled first"])
+def test_a_state_that_one_build_stored_the_other_reads(order: str, site: Path, tmp_path: Path) -> None:
+    policy = str(ROOT / "stream_guard" / "demo" / "policy.yaml")
+
+    def judge(path: Path, store: str, half: str) -> list[str]:
+        done = run_first(path, "-c", HALVES, policy, str(tmp_path / store), half)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    first, second = (ROOT, site) if order == "plain first" else (site, ROOT)
+    wanted = [judge(ROOT, "one.db", half) for half in ("first", "second")]
+    assert [judge(first, "both.db", "first"), judge(second, "both.db", "second")] == wanted
+    assert all(wanted)
+
+
+@pytest.mark.slow
+def test_the_compiled_build_judges_as_the_plain_one(site: Path) -> None:
+    options = ("-q", "-p", "no:cacheprovider", "-o", f"pythonpath={site} {ROOT}", "-m", "not slow and not kafka")
+    done = run_first(site, "-m", "pytest", *options, *RUN_AGAIN)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]

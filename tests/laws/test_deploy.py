@@ -1,0 +1,262 @@
+"""What stands in deploy/ and docker-compose.yml fits the program it deploys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Timer
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import typer
+from jsonschema import Draft7Validator
+from jsonschema.validators import validator_for
+from prometheus_client import CollectorRegistry
+from ruamel.yaml import YAML
+
+from stream_guard.cli.app import app
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.metrics import Metrics
+from stream_guard.settings import Settings
+from tests.parts import find_promtool, require
+
+SAMPLES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum"), "info": ("_info",)}
+
+
+def read(path: Path) -> Any:
+    return YAML(typ="safe", pure=True).load(path)
+
+
+@pytest.fixture(scope="module")
+def compose(root: Path) -> Any:
+    return read(root / "docker-compose.yml")
+
+
+@pytest.fixture(scope="module")
+def alarms(root: Path) -> list[dict[str, Any]]:
+    groups = read(root / "deploy" / "prometheus" / "alerts.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def served_metrics() -> set[str]:
+    registry = CollectorRegistry()
+    Metrics(Counts(), registry)
+    return {family.name + suffix for family in registry.collect() for suffix in SAMPLES[family.type]}
+
+
+def variables(service: dict[str, Any]) -> dict[str, str]:
+    environment: dict[str, str] = service["environment"]
+    return environment
+
+
+def test_compose_file_is_valid_by_the_compose_schema(root: Path) -> None:
+    # Found, not imported: the schema is wanted, and not the command that ships it.
+    package = find_spec("check_jsonschema")
+    assert package is not None
+    assert package.origin is not None
+    schema = json.loads((Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json").read_text())
+    # Some versions of it name draft 7 by an address that no validator knows.
+    draft = Draft7Validator if "draft-07" in schema["$schema"] else validator_for(schema)
+    validator = draft(schema)
+    flaws = [
+        f"{error.json_path}: {error.message}" for error in validator.iter_errors(read(root / "docker-compose.yml"))
+    ]
+    assert flaws == []
+    assert not validator.is_valid({"services": {"guard": {"imagge": "x"}}})
+
+
+@pytest.mark.parametrize("name", ["worker", "demo", "guard", "prometheus", "alertmanager", "grafana"])
+def test_container_has_no_rights_it_does_not_need(name: str, compose: Any) -> None:
+    service = compose["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+
+
+def test_every_folder_that_compose_mounts_from_the_repository_exists(root: Path, compose: Any) -> None:
+    mounts = [mount for service in compose["services"].values() for mount in service.get("volumes", ())]
+    folders = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+    assert folders
+    assert [folder for folder in folders if not (root / folder).is_dir()] == []
+
+
+@pytest.mark.parametrize("name", ["worker", "demo", "guard"])
+def test_every_variable_of_the_guard_is_a_setting(name: str, compose: Any) -> None:
+    for variable in variables(compose["services"][name]):
+        section, setting = variable.removeprefix("STREAM_GUARD_").lower().split("__")
+        assert setting in type(getattr(Settings(), section)).model_fields, variable
+
+
+def test_prometheus_asks_where_the_guard_serves_and_tells_the_alertmanager(root: Path, compose: Any) -> None:
+    config = read(root / "deploy" / "prometheus" / "prometheus.yml")
+    [found] = config["scrape_configs"][0]["dns_sd_configs"]
+    assert set(found["names"]) == {"worker", "guard"} <= set(compose["services"])
+    for name in found["names"]:
+        assert str(found["port"]) == variables(compose["services"][name])["STREAM_GUARD_SERVE__PORT"]
+    assert config["alerting"]["alertmanagers"][0]["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+    assert all((root / "deploy" / "prometheus" / file).is_file() for file in config["rule_files"])
+
+
+def test_what_is_mounted_where_is_what_the_programs_are_told(root: Path, compose: Any) -> None:
+    services = compose["services"]
+    assert "./deploy/alertmanager:/etc/alertmanager:ro" in services["alertmanager"]["volumes"]
+    assert "--config.file=/etc/alertmanager/alertmanager.yml" in services["alertmanager"]["command"]
+    provider = read(root / "deploy/grafana/provisioning/dashboards/stream_guard.yml")["providers"][0]
+    assert f"./deploy/grafana/dashboards:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
+    [source] = read(root / "deploy/grafana/provisioning/datasources/prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (root / "deploy/grafana/dashboards" / Path(home).name).is_file()
+
+
+def test_topics_that_are_used_are_the_topics_that_are_made(compose: Any) -> None:
+    services = compose["services"]
+    made = set(re.findall(r"([a-z.-]+):\d+", services["topics"]["command"][-1].split(";")[0]))
+    used = {services["worker"]["command"][1].removeprefix("kafka:///")}
+    used |= {word.split("=")[1].removeprefix("kafka:") for word in services["worker"]["command"][3:]}
+    used |= {services["demo"]["command"][-1].partition("kafka:///")[2]}
+    assert made == used == {"agent-events", "stream-guard.alerts", "stream-guard.dead-letters"}
+
+
+@pytest.mark.parametrize("name", ["kafka", "worker", "guard", "prometheus", "alertmanager", "grafana"])
+def test_whatever_runs_on_has_a_health_check(name: str, compose: Any) -> None:
+    service = compose["services"][name]
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"]
+
+
+def test_only_this_machine_can_reach_what_is_published(compose: Any) -> None:
+    published = [port for service in compose["services"].values() for port in service.get("ports", ())]
+    assert len(published) == 3
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+@pytest.mark.parametrize("name", ["worker", "demo", "guard"])
+def test_every_option_of_a_command_exists(name: str, compose: Any) -> None:
+    command, *words = compose["services"][name]["command"]
+    known = getattr(typer.main.get_command(app), "commands", {})
+    options = {option for parameter in known[command].params for option in parameter.opts}
+    given = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert given - options == set()
+
+
+def test_the_dashboard_names_only_metrics_that_are_served_and_shows_each_where_there_is_room(root: Path) -> None:
+    dashboard = json.loads((root / "deploy/grafana/dashboards/stream_guard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    named = {name for expression in expressions for name in re.findall(r"stream_guard_\w+", expression)}
+    assert named - served_metrics() - {"stream_guard"} == set()
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in dashboard["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def promtool(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    found = find_promtool(root)
+    require(found, "promtool is missing; `make setup-tests` says how to get it")
+    return subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_alarms_say_what_their_unit_tests_want(root: Path) -> None:
+    done = promtool(root, "test", "rules", str(root / "deploy" / "prometheus" / "alerts_test.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_configuration_of_prometheus_is_valid(root: Path) -> None:
+    done = promtool(root, "check", "config", str(root / "deploy" / "prometheus" / "prometheus.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alarms_name_only_metrics_that_are_served(alarms: list[dict[str, Any]]) -> None:
+    named = {name for alarm in alarms for name in re.findall(r"stream_guard_\w+", alarm["expr"])}
+    assert named
+    assert named - served_metrics() == set()
+
+
+def test_who_does_not_answer_silences_alarms_that_exist(root: Path, alarms: list[dict[str, Any]]) -> None:
+    names = {alarm["alert"] for alarm in alarms}
+    for rule in read(root / "deploy" / "alertmanager" / "alertmanager.yml")["inhibit_rules"]:
+        for side in ("source_matchers", "target_matchers"):
+            [(sign, pattern)] = re.findall(r"alertname (=~?) \"?([\w|()]+)", rule[side][0])
+            matching = [name for name in names if re.fullmatch(pattern, name)]
+            assert len(matching) == (3 if sign == "=~" else 1)
+
+
+def test_every_alarm_says_what_happened_and_what_to_do(alarms: list[dict[str, Any]]) -> None:
+    for alarm in alarms:
+        assert alarm["annotations"].keys() == {"summary", "action"}, alarm["alert"]
+        assert alarm["labels"]["severity"] in {"info", "warning", "critical"}, alarm["alert"]
+
+
+def test_every_alarm_has_a_unit_test(root: Path, alarms: list[dict[str, Any]]) -> None:
+    tests = (root / "deploy" / "prometheus" / "alerts_test.yml").read_text()
+    assert [alarm["alert"] for alarm in alarms if alarm["alert"] not in tests] == []
+
+
+def test_image_is_made_from_files_that_exist_and_locks_with_hashes(root: Path) -> None:
+    text = (root / "deploy" / "Dockerfile").read_text()
+    copied = [name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for name in line.split()]
+    assert [name for name in copied if not (root / name).exists()] == []
+    let_in = re.findall(r"^!(.+)$", (root / "deploy" / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
+    assert sorted(copied) == sorted(let_in)
+    assert all("--require-hashes" in line for line in text.splitlines() if "-r deploy/" in line)
+
+
+def test_image_does_not_run_as_root(root: Path, compose: Any) -> None:
+    users = re.findall(r"^USER (\S+)$", (root / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert users == [compose["services"]["guard"]["user"]]
+    assert not users[0].startswith("0")
+
+
+@pytest.fixture
+def guard(root: Path, compose: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The guard's own command from the compose file, on folders and a port of this machine."""
+    service = compose["services"]["guard"]
+    (tmp_path / "events").mkdir()
+    places = {
+        "/events": str(tmp_path / "events"),
+        "/policies/${POLICY:-refunds.yaml}": str(root / "deploy" / "policies" / "refunds.yaml"),
+        "/var/lib/stream-guard": str(tmp_path),
+    }
+    arguments = service["command"]
+    for inside, here in places.items():
+        arguments = [argument.replace(inside, here) for argument in arguments]
+    own = {"STREAM_GUARD_SERVE__HOST": "127.0.0.1", "STREAM_GUARD_SERVE__PORT": "0"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stream_guard.cli", *arguments],
+        env={**os.environ, **variables(service), **own},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    watchdog = Timer(60, process.kill)
+    watchdog.start()
+    yield process
+    watchdog.cancel()
+    process.kill()
+    process.communicate()
+
+
+def test_command_of_the_compose_file_starts_serves_and_stops(guard: subprocess.Popen[str]) -> None:
+    assert guard.stderr is not None
+    said = (re.match(r"metrics at (http://\S+)/metrics", line) for line in guard.stderr)
+    url = next(found[1] for found in said if found)
+    with urlopen(f"{url}/healthz", timeout=10) as answer:
+        assert answer.status == 200
+    with urlopen(f"{url}/metrics", timeout=10) as answer:
+        assert re.search(r"^stream_guard_rules_loaded [1-9]", answer.read().decode(), re.MULTILINE)
+    guard.send_signal(signal.SIGTERM)
+    assert guard.wait(30) == 0

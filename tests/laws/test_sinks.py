@@ -1,0 +1,224 @@
+"""Every sink keeps its promise, and the sinks of this distribution keep theirs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stream_guard_sinks.console import make_visible
+
+from stream_guard import Alert, SinkError
+from stream_guard.ports import Sink
+from stream_guard.registry import build_registry
+from stream_guard.settings import PluginSettings
+
+SINKS = build_registry(PluginSettings(allow=("sinks",))).sinks
+HOSTILE = "\x1b[2J\u202eevil\u2066\r\n[bold]x[/bold]\ud800\x00\u2028"
+
+
+def alert(number: int = 0, **fields: Any) -> Alert:
+    plain = {
+        "alert_id": f"{number:032x}",
+        "rule_id": "confirm-refunds",
+        "kind": "must_call_before",
+        "severity": "error",
+        "session_id": "s1",
+        "event_id": "e1",
+        "index": 3,
+        "time": 1769860800.0,
+        "detail": "refund was called before confirm",
+        "policy_version": "v1",
+    }
+    return Alert(**{**plain, **fields})
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.kafka] if name == "kafka" else ()) for name in SINKS])
+def sink(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    target = {"jsonl": str(tmp_path / "alerts"), "history": str(tmp_path / "history.db")}.get(request.param, "stdout")
+    if request.param == "kafka":
+        cluster = request.getfixturevalue("cluster")
+        target = f"{cluster.address}/{cluster.create()}"
+    opened = SINKS[request.param].open(target)
+    yield opened
+    opened.close()
+
+
+def test_nothing_to_send_is_no_error(sink: Sink) -> None:
+    sink.send([])
+    assert sink.flush() == 0
+
+
+def test_an_alert_with_hostile_or_odd_content_is_delivered(sink: Sink) -> None:
+    sink.send(
+        [
+            alert(detail=HOSTILE, session_id=HOSTILE, rule_id=HOSTILE, evidence={HOSTILE: [HOSTILE]}),
+            alert(evidence={"object": object(), "bytes": b"\xff", "big": 2**70, "nan": float("nan")}),
+            alert(time=float("inf"), index=None, reason=HOSTILE, suppressed=3),
+        ]
+    )
+    sink.flush()
+
+
+def test_sending_again_is_harmless(sink: Sink) -> None:
+    sink.send([alert(1), alert(2)])
+    position = sink.flush()
+    sink.send([alert(1), alert(2)])
+    assert sink.flush() >= position
+
+
+def test_closing_twice_is_harmless(sink: Sink) -> None:
+    sink.send([alert()])
+    sink.close()
+    sink.close()
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_a_target_that_cannot_be_opened_says_what_to_do(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SinkError) as refused:
+        SINKS[name].open(str(tmp_path / "no such folder" / "alerts"))
+    assert not refused.value.retryable
+    assert ";" in str(refused.value) or "not to" in str(refused.value)
+
+
+def ids(path: Path) -> list[int]:
+    return [int(json.loads(line)["alert_id"], 16) for line in path.read_bytes().splitlines()]
+
+
+def test_jsonl_writes_one_readable_line_per_alert_in_order(tmp_path: Path) -> None:
+    sink = SINKS["jsonl"].open(str(tmp_path / "alerts"))
+    sink.send([alert(1, evidence={"amount": 5}), alert(2, detail=HOSTILE.replace("\ud800", ""))])
+    sink.close()
+    [first, second] = [
+        msgspec.json.decode(line, type=Alert) for line in (tmp_path / "alerts").read_bytes().splitlines()
+    ]
+    assert first == alert(1, evidence={"amount": 5})
+    assert second.detail == HOSTILE.replace("\ud800", "")
+
+
+def test_jsonl_passes_over_what_it_wrote_after_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "alerts"
+    sink = SINKS["jsonl"].open(str(path))
+    sink.send([alert(1)])
+    position = sink.flush()
+    sink.send([alert(2), alert(3)])
+    sink.close()
+    os.truncate(path, path.stat().st_size - 7)
+
+    sink = SINKS["jsonl"].open(str(path), position=position)
+    sink.send([alert(2), alert(3), alert(4)])
+    sink.close()
+    assert ids(path) == [1, 2, 3, 4]
+
+
+WRITER = """
+import sys
+from tests.laws.test_sinks import SINKS, alert
+sink = SINKS["jsonl"].open(sys.argv[1], position=0)
+number = 0
+while True:
+    sink.send([alert(number), alert(number + 1)])
+    number += 2
+    if number == 20:
+        print("writing", flush=True)
+"""
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_jsonl_killed_in_the_middle_goes_on_without_loss_or_repeat(tmp_path: Path, root: Path, run: int) -> None:
+    path = tmp_path / "alerts"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            writer.send_signal(signal.SIGKILL)
+    SINKS["jsonl"].open(str(path), position=0).close()
+    found = ids(path)
+    assert found == list(range(len(found)))
+
+
+def test_jsonl_on_a_full_disk_asks_for_another_try() -> None:
+    sink = SINKS["jsonl"].open("/dev/full")
+    with pytest.raises(SinkError, match="no space left") as refused:
+        sink.send([alert()])
+    assert refused.value.retryable
+    sink.close()
+
+
+def test_jsonl_shares_its_file_with_nobody(tmp_path: Path) -> None:
+    sink = SINKS["jsonl"].open(str(tmp_path / "alerts"))
+    with pytest.raises(SinkError, match="another process"):
+        SINKS["jsonl"].open(str(tmp_path / "alerts"))
+    sink.close()
+
+
+def test_jsonl_to_standard_output_prints_lines(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    SINKS["jsonl"].open("-").send([alert(7)])
+    assert json.loads(capfdbinary.readouterr().out)["alert_id"] == alert(7).alert_id
+
+
+def test_console_prints_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    SINKS["console"].open("").send([alert(suppressed=2, reason="ask first")])
+    assert capsys.readouterr().out == (
+        "2026-01-31 12:00:00 ERROR confirm-refunds session=s1 turn=3: "
+        "refund was called before confirm (ask first) [2 suppressed before it]\n"
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_console_shows_agent_text_on_a_terminal_and_obeys_none_of_it(
+    monkeypatch: pytest.MonkeyPatch, *, colour: bool
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    sink = SINKS["console"].open("stdout")
+    sink.send([alert(detail=HOSTILE)])
+    sink.send([alert(detail="[red]no markup[/red] :boom:")])
+    out = terminal.getvalue()
+    assert out.count("severity") == 1, "the heading is printed once"
+    assert "\\x1b[2J\\u202eevil\\u2066\\r\\n[bold]x[/bold]\\ud800\\x00\\u2028" in out
+    assert "[red]no markup[/red] :boom:" in out
+    assert not set("\u202e\u2066\x00\u2028\r") & set(out)
+    assert "\x1b[2J" not in out
+    # NO_COLOR leaves bold and the like; colours are 30 to 49.
+    assert ("\x1b[1;31m" in out) == colour
+
+
+@given(st.text(st.characters(codec=None, categories=None)))
+def test_made_visible_text_stays_on_its_line_and_shows_everything(text: str) -> None:
+    assert make_visible(text).isprintable()
+    assert len(make_visible(text)) >= len(text)
+
+
+def test_console_without_a_reader_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w")
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(SinkError, match="gone away"):
+        SINKS["console"].open("-").send([alert()])
+    with pytest.raises(BrokenPipeError):
+        stream.close()

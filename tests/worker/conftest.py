@@ -1,0 +1,39 @@
+"""What the tests of the worker share: a fleet on topics of its own, and the sample policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_guard.cli.demo import write_samples
+from tests.kafka.cluster import Cluster
+from tests.worker.fleet import Fleet
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """The sample policy, in a file of the test's own."""
+    _, file = write_samples(tmp_path, 1)
+    return file
+
+
+@pytest.fixture
+def make_fleet(cluster: Cluster, tmp_path: Path, policy: Path) -> Iterator[Callable[[], Fleet]]:
+    """Make fleets; whatever they leave running is ended after the test."""
+    made: list[Fleet] = []
+
+    def make() -> Fleet:
+        made.append(Fleet(cluster, tmp_path, policy))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.close()
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[[], Fleet]) -> Fleet:
+    """One fleet."""
+    return make_fleet()

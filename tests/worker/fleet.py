@@ -1,0 +1,195 @@
+"""Workers as a test sees them: processes on a topic, killed and stopped at will, and what they left on the broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stream_guard.sessions.stored import Row as StoredSession
+from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
+from tests.kafka.cluster import Cluster
+
+PARTITIONS = 6
+PATIENCE = 120.0
+
+
+class Fleet:
+    """Workers of one group on one topic, and the topics they write to."""
+
+    def __init__(self, cluster: Cluster, folder: Path, policy: Path, *, partitions: int = PARTITIONS) -> None:
+        self.folder = folder
+        self.policy = policy
+        self.partitions = partitions
+        self.move_to(cluster)
+        self._shared = cluster
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._made = 0
+        self._logs: dict[str, Path] = {}
+        self._table: dict[bytes, tuple[int, bytes]] = {}  # the rows of the changelog, with their partition
+        self._read: dict[int, int] = {}
+
+    def move_to(self, cluster: Cluster) -> None:
+        """Use topics on another cluster, before any worker is started."""
+        self.cluster = cluster
+        self.events = cluster.create(self.partitions, max_message_bytes=str(32 << 20))
+        self.alerts = cluster.create(2)
+        self.letters = cluster.create(1)
+        self.group = f"group-{self.events}"
+
+    def start(
+        self,
+        name: str = "",
+        *,
+        options: Sequence[str] = ("--no-serve",),
+        at: str = "",
+        alerts: str = "",
+        **settings: str,
+    ) -> str:
+        """Start a worker and return its name; a setting is written with two underscores for its dot."""
+        self._made += 1
+        name = name or f"worker-{self._made}"
+        address = at or self.cluster.address
+        command = [sys.executable, "-m", "stream_guard.cli", "worker", f"kafka://{address}/{self.events}"]
+        command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
+        command += ["--dead-letters", f"{address}/{self.letters}"]
+        command += ["--group", self.group, "--instance", name, *options]
+        chosen = {"worker__session_timeout": "6", "worker__poll_records": "200", **settings}
+        environment = {f"STREAM_GUARD_{key.upper()}": value for key, value in chosen.items()}
+        log = self._logs[name] = self.folder / f"{name}-{self._made}.log"
+        with log.open("wb") as file:
+            self.workers[name] = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
+        return name
+
+    def kill(self, name: str) -> None:
+        """Kill a worker without a word."""
+        worker = self.workers.pop(name)
+        worker.kill()
+        worker.wait()
+
+    def stop(self, name: str) -> None:
+        """Ask a worker to stop and see that it does so in good order."""
+        self.wait_until(lambda: "a worker of group" in self.said(name))  # before that, nobody listens to signals
+        worker = self.workers.pop(name)
+        worker.send_signal(signal.SIGTERM)
+        code = worker.wait(60)
+        assert code == 0, f"exit code {code}\n{self.said(name)}"
+
+    def end_of(self, name: str) -> int:
+        """Wait until a worker has ended by itself and return its exit code."""
+        code = self.workers[name].wait(PATIENCE)
+        del self.workers[name]
+        return code
+
+    def said(self, name: str) -> str:
+        """What a worker has said so far."""
+        return self._logs[name].read_text()
+
+    def url(self, name: str) -> str:
+        """Where a worker that was started with ``--serve`` can be asked how it does."""
+        self.wait_until(lambda: "metrics at " in self.said(name))
+        (found,) = re.findall(r"metrics at (\S+)/metrics", self.said(name))
+        return str(found)
+
+    def wait_until(self, holds: Callable[[], object], within: float = PATIENCE) -> None:
+        """Wait until something holds, as long as all workers run."""
+        end = time.monotonic() + within
+        while not holds():
+            self._look_after_workers()
+            assert time.monotonic() < end, "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            time.sleep(0.1)
+
+    def _look_after_workers(self) -> None:
+        dead = [name for name, worker in self.workers.items() if worker.poll() is not None]
+        assert not dead, f"{dead} ended\n" + "\n".join(map(self.said, dead))
+
+    def progress(self) -> int:
+        """How many records have been judged, as the workers' states say."""
+        return sum(
+            offset + 1
+            for key, (partition, row) in self._rows().items()
+            if key == progress_key(partition)
+            for offset in decode_progress(row).applied.values()
+        )
+
+    def wait_for(self, records: int, patience: float = PATIENCE) -> None:
+        """Wait until that many records have been judged; AssertionError when nothing more happens."""
+        end, before = time.monotonic() + patience, -1
+        while (done := self.progress()) < records:
+            if done > before:
+                end, before = time.monotonic() + patience, done
+            self._look_after_workers()
+            logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            assert time.monotonic() < end, f"{done} of {records} records were judged\n{logs}"
+            time.sleep(0.3)
+
+    def wait_for_all(self, *more: str) -> None:
+        """Wait until every record is settled, and every one that workers passed on through topics of such endings."""
+        topics = [self.events, *(f"{self.group}-{ending}" for ending in more)]
+        end, before = time.monotonic() + PATIENCE, -1
+        while left := self.cluster.uncommitted(self.group, topics):
+            if left != before:
+                end, before = time.monotonic() + PATIENCE, left
+            self._look_after_workers()
+            logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            assert time.monotonic() < end, f"{left} records are left\n{logs}"
+            time.sleep(0.5)
+
+    def alert_ids(self) -> Counter[str]:
+        """The ids of the alerts, and how often each was sent."""
+        return Counter(alert["id"] for alert in self.sent())
+
+    def sent(self) -> list[dict[str, Any]]:
+        """The alerts as they were sent, repeats included."""
+        return [json.loads(record.value) for record in self.cluster.read(self.alerts)]
+
+    def buried(self) -> set[tuple[str, int]]:
+        """The places of the records that became dead letters: topic and partition, and offset."""
+        found = (dict(record.headers) for record in self.cluster.read(self.letters))
+        return {(one["stream_guard_origin"].decode(), int(one["stream_guard_offset"])) for one in found}
+
+    def sessions(self) -> dict[str, dict[str, Any]]:
+        """The live sessions as they were written last: how many events each contains, and its rules' states."""
+        found: dict[str, dict[str, Any]] = {}
+        for key, (partition, value) in self._rows().items():
+            if key.startswith(session_prefix(partition)) and (state := decode_session(value).state):
+                row = msgspec.msgpack.decode(state, type=StoredSession)
+                states = sorted(map(_plain, row.states))
+                found[session_of(key)] = {"seq": row.seq, "turns": row.turns, "states": states}
+        return found
+
+    def _rows(self) -> dict[bytes, tuple[int, bytes]]:
+        """The table as the changelog has it now."""
+        try:
+            fresh = self.cluster.read(f"{self.group}-sessions-changelog", self._read)
+        except TypeError:  # no worker has made it yet
+            fresh = []
+        for record in fresh:
+            if record.value is None:
+                self._table.pop(record.key, None)
+            else:
+                self._table[record.key] = (record.partition, record.value)
+        return self._table
+
+    def close(self) -> None:
+        """End what still runs."""
+        for worker in self.workers.values():
+            worker.kill()
+            worker.wait()
+        if self.cluster is self._shared:  # a broker of the test's own goes, or has gone, with all it has
+            self.cluster.delete([f"{self.group}-{ending}" for ending in ("sessions-changelog", "rekeyed", "spanning")])
+
+
+def _plain(state: tuple[int, tuple[str, ...], msgspec.Raw]) -> tuple[int, tuple[str, ...], bytes]:
+    tag, key, raw = state
+    return tag, key, bytes(raw)

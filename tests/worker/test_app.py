@@ -1,0 +1,21 @@
+"""The Faust app of a worker, before it is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream_guard.settings import Settings
+from stream_guard.worker.kafka.app import make_app
+
+
+def test_a_worker_leaves_no_folder_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_app(Settings(), ["127.0.0.1:9092"], 1)
+    app.conf.tabledir.mkdir(parents=True, exist_ok=True)  # as Faust does when it starts
+    assert list(tmp_path.iterdir()) == []
+    folder = Path(app.folders.name)
+    assert folder in Path(app.conf.tabledir).parents
+    app.folders.cleanup()
+    assert not folder.exists()

@@ -1,0 +1,96 @@
+"""A worker that does not know that its partition has another owner: what it writes then does not count."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+from stream_guard.worker.epoch import EpochFence
+from tests.worker.fleet import Fleet
+from tests.worker.test_disturbed import account, compare, poisoned, run
+
+Written = tuple[int, bytes, list[tuple[str, bytes]]]
+
+
+def read(fence: EpochFence, rows: list[Written], start: int = 0) -> list[int]:
+    """The offsets of the rows that count, of those from an offset on."""
+    return [offset for offset, key, headers in rows[start:] if fence.admits(0, offset, key, headers)]
+
+
+def write(rows: list[Written], fence: EpochFence, *keys: bytes) -> None:
+    rows += [(len(rows) + place, key, fence.mark(0)) for place, key in enumerate(keys)]
+
+
+def test_rows_of_an_earlier_owner_do_not_count_once_the_next_has_written() -> None:
+    rows: list[Written] = [(0, b"before there were owners", [])]
+    frozen, owner = EpochFence(), EpochFence()
+    read(frozen, rows)
+    frozen.take(0)
+    write(rows, frozen, b"claim", b"a", b"b")
+    read(owner, rows)
+    owner.take(0)
+    write(rows, frozen, b"b")  # before the claim of the next: it counts
+    write(rows, owner, b"claim", b"a")
+    write(rows, frozen, b"a", b"c")
+    write(rows, owner, b"b")
+    successor = EpochFence()
+    assert read(successor, rows) == [0, 1, 2, 3, 4, 5, 6, 9]
+    assert successor.take(0) == {b"a", b"c"}, "their last rows do not count, and a broker forgets all but the last"
+    assert successor.mark(0) > owner.mark(0)
+
+
+def test_rows_that_are_read_again_from_anywhere_are_told_apart_as_before() -> None:
+    rows: list[Written] = []
+    owners = [EpochFence()]
+    for _ in range(6):
+        owners.append(EpochFence())
+        read(owners[-1], rows)
+        owners[-1].take(0)
+        write(rows, owners[-1], b"claim", b"x")
+        write(rows, owners[-2], b"y")
+    wanted, again = read(EpochFence(), rows), EpochFence()
+    read(again, rows)
+    for start in range(len(rows)):
+        assert read(again, rows, start) == [offset for offset in wanted if offset >= start]
+
+
+def test_an_owner_takes_a_higher_number_each_time_also_when_it_has_read_nothing_new() -> None:
+    fence = EpochFence()
+    marks = []
+    for _ in range(3):
+        fence.take(0)
+        marks.append(fence.mark(0))
+    assert marks == sorted(marks)
+    assert len({str(mark) for mark in marks}) == 3
+
+
+@pytest.mark.kafka
+def test_a_worker_that_is_frozen_in_the_middle_of_its_work_and_thaws_spoils_nothing(
+    make_fleet: Callable[[], Fleet], record_property: Callable[[str, object], None]
+) -> None:
+    rows, dice = poisoned(1_500), random.Random(11)
+    wanted = run(make_fleet(), rows)
+    fleet = make_fleet()
+    names = [fleet.start() for _ in range(3)]
+    fleet.wait_until(lambda: all("a worker of group" in fleet.said(name) for name in names))
+    filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[:12_000]))
+    filling.start()
+    fleet.wait_for(dice.randint(500, 3_000))
+    victim = fleet.workers[dice.choice(names)]
+    victim.send_signal(signal.SIGSTOP)
+    filling.join()
+    fleet.wait_for(12_000)  # the others have taken over what it had
+    victim.send_signal(signal.SIGCONT)
+    fleet.cluster.fill(fleet.events, rows[12_000:16_000])
+    time.sleep(dice.uniform(0.5, 2.0))  # the random moment
+    others = [name for name in names if fleet.workers[name] is not victim]
+    fleet.kill(others[0])  # so that somebody reads what all of them have written
+    fleet.start(others[0])
+    fleet.cluster.fill(fleet.events, rows[16_000:])
+    fleet.wait_for(len(rows))
+    compare(account(fleet, rows), wanted, record_property)

@@ -1,0 +1,135 @@
+"""What a worker is given that it cannot use: it goes on, or stops with a clear message, and skips nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster, Row
+from tests.kafka.fixtures import require_broker
+from tests.parts import require
+from tests.worker.fleet import Fleet
+from tests.worker.samples import checked, sample_rows
+
+pytestmark = pytest.mark.kafka
+
+ROOM = 16 << 10  # bytes that are left on the disk
+
+
+def test_a_poison_record_is_a_dead_letter_and_the_next_record_is_judged(fleet: Fleet, policy: Path) -> None:
+    rows = sample_rows(20)
+    poison = [Row(b"\xff{", b"refund-00003", headers=(("trace", b"7"),)), Row(None, b"refund-00004")]
+    fleet.cluster.fill(fleet.events, [*poison, *rows])
+    fleet.start()
+    fleet.wait_for(len(rows) + 2)
+    (letter,) = fleet.cluster.read(fleet.letters)
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value) == (b"refund-00003", b"\xff{")
+    assert headers["trace"] == b"7"
+    assert headers["stream_guard_origin"].decode().startswith(f"{fleet.events}/")
+    assert set(fleet.alert_ids()) == set(checked(rows, policy))
+
+
+def test_a_record_of_20_megabytes_is_a_dead_letter_that_says_its_size(fleet: Fleet, policy: Path) -> None:
+    rows = sample_rows(20)
+    huge = Row(b'{"text": "' + b"x" * 20_000_000 + b'"}', b"refund-00003")
+    fleet.cluster.fill(fleet.events, [*rows[:100], huge, *rows[100:]])
+    fleet.start()
+    fleet.wait_for(len(rows) + 1)
+    (letter,) = fleet.cluster.read(fleet.letters)
+    headers = dict(letter.headers)
+    assert headers["stream_guard_class"] == b"oversize"
+    assert int(headers["stream_guard_size"]) == len(huge.value or b"")
+    assert letter.value == (huge.value or b"")[: len(letter.value)]
+    assert set(fleet.alert_ids()) == set(checked(rows, policy))
+
+
+def test_a_broken_policy_stops_the_start_with_every_mistake_and_its_place(fleet: Fleet, policy: Path) -> None:
+    policy.write_text(policy.read_text() + "  - {id: one, kind: no_such_kind}\n  - {id: two, kind: max_turns}\n")
+    name = fleet.start()
+    assert fleet.end_of(name) == 2
+    said = fleet.said(name)
+    assert f"{policy}:" in said
+    assert "no_such_kind" in said
+    assert '"two"' in said
+
+
+def test_a_policy_is_changed_while_it_runs_and_a_bad_one_is_not_used(fleet: Fleet, policy: Path) -> None:
+    rows = sample_rows(40)
+    fleet.cluster.fill(fleet.events, rows)
+    name = fleet.start()
+    fleet.wait_for(len(rows))
+    good = policy.read_text()
+    policy.write_text(good + "  - {id: broken, kind: no_such_kind}\n")
+    fleet.wait_until(lambda: "stays in force" in fleet.said(name))
+    more = renamed(rows, b"second-")
+    fleet.cluster.fill(fleet.events, more)
+    fleet.wait_for(2 * len(rows))
+    policy.write_text(good.replace("ledger_*", "l*"))
+    fleet.wait_until(lambda: "replaces" in fleet.said(name))
+    fleet.cluster.fill(fleet.events, renamed(rows, b"third--"))
+    fleet.wait_for(3 * len(rows))
+    versions: dict[str, set[str]] = {}
+    for alert in fleet.sent():
+        versions.setdefault(alert["subject"].partition("-")[0], set()).add(alert["data"]["policy_version"])
+    assert versions["refund"] == versions["second"], "the bad policy judged nothing"
+    assert len(versions["third"]) == 1
+    assert versions["third"] != versions["second"]
+
+
+def renamed(rows: list[Row], prefix: bytes) -> list[Row]:
+    """The same sessions once more, under other names."""
+    return [
+        row._replace(
+            value=(row.value or b"").replace(b"refund-0", prefix + b"0").replace(b"ev-", prefix[:2]),
+            key=(row.key or b"").replace(b"refund-", prefix),
+        )
+        for row in rows
+    ]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few megabytes, of the test's own."""
+    require(os.geteuid() == 0 and shutil.which("mount"), "only root can mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", folder], capture_output=True, check=False)
+    require(done.returncode == 0, f"a small disk cannot be mounted: {done.stderr.decode()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_below_the_states_stops_the_worker_with_a_reason_and_nothing_is_skipped(
+    small_disk: Path, make_fleet: Callable[[], Fleet], policy: Path
+) -> None:
+    require_broker()
+    rows = sample_rows(800)
+    with Broker(small_disk / "broker") as broker:
+        fleet = make_fleet()
+        fleet.move_to(Cluster(broker.address()))
+        fleet.cluster.fill(fleet.events, rows[:1000])
+        name = fleet.start(kafka__patience="5")
+        fleet.wait_for(1000)
+        fleet.kill(name)
+        fleet.cluster.fill(fleet.events, rows[1000:])
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(max(0, shutil.disk_usage(small_disk).free - ROOM)))
+        fleet.start(name, kafka__patience="5")
+        assert fleet.end_of(name) == 3, fleet.said(name)
+        assert re.search(r"states cannot be written.*look at the brokers|no broker has answered", fleet.said(name))
+        ballast.unlink()
+        broker.kill()  # it may have ended by itself
+        broker.start()
+        assert fleet.progress() < len(rows)
+        fleet.start(name)
+        fleet.wait_for(len(rows))
+        assert set(fleet.alert_ids()) == set(checked(rows, policy))
+        fleet.kill(name)

@@ -1,0 +1,201 @@
+"""A batch is judged while the one before is settled, and still: alerts, then letters, then states, then offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any, Self
+
+import pytest
+
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.demo.sessions import sample_events
+from stream_guard.engine import Engine
+from stream_guard.errors import SinkError
+from stream_guard.model import Alert
+from stream_guard.observability.counts import Counts
+from stream_guard.policy.load import load_policy
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder
+from stream_guard.settings import SessionLimits, Settings
+from stream_guard.worker.batches import BatchProcessor
+from stream_guard.worker.delivery import Delivery
+from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.partition import Partition
+from stream_guard.worker.rows import decode_session, progress_key
+from stream_guard.worker.store import Change, PartitionStore
+
+PLACE = TopicPartition("events", 0)
+
+
+class Table:
+    """A table that keeps its writers waiting for a few turns of the loop, and remembers what it held when."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self._log = log
+
+    def recovered(self) -> Mapping[bytes, bytes]:
+        return self.rows
+
+    async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for key, value in (change for listed in changes.values() for change in listed):
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+        self._log.append("states")
+
+
+class Alerts:
+    """A sink that may be closed for a while, or for good."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.ids: list[str] = []
+        self.gate = Event()
+        self.gate.set()
+        self.error: SinkError | None = None
+        self._log = log
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
+        raise NotImplementedError
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        assert self.gate.wait(30)
+        if self.error is not None:
+            raise self.error
+        self.ids += [alert.alert_id for alert in alerts]
+        self._log.append("alerts")
+
+    def flush(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Letters(DeadLetters):
+    """Dead letters that tell when they were flushed."""
+
+    def __init__(self, counts: Counts, log: list[str]) -> None:
+        super().__init__(None, counts, format_name="native")
+        self._told = log
+
+    def flush(self) -> int:
+        self._told.append(f"{self.total} letters")
+        return 0
+
+
+class Court:
+    """A judge with everything around it, and a log of what became safe when."""
+
+    def __init__(self, policy: Path, **limits: int) -> None:
+        self.log: list[str] = []
+        self.table, self.alerts, counts = Table(self.log), Alerts(self.log), Counts()
+        registry, settings = build_registry(), Settings(sessions=SessionLimits(**limits))
+        decoder = make_decoder("native", registry, settings)
+        self.judge = BatchProcessor(
+            engine=Engine(load_policy(policy, registry), counts, mode="stream"),
+            delivery=Delivery({"alerts": self.alerts}, Letters(counts, self.log), counts),
+            rows=self.table,
+            settings=settings,
+            make=lambda number, rows, engine, undertaker: Partition(
+                PartitionStore(number, rows), engine, decoder, undertaker, settings.sessions, now=time.time
+            ),
+            observe=lambda _seconds, records: self.log.append(f"{records} settled"),
+        )
+
+    async def take(self, records: Sequence[Record]) -> None:
+        await self.judge.judge({PLACE: records}, lambda batch: self.log.append(f"up to {batch[PLACE][-1].position}"))
+
+
+def sample_records(sessions: int) -> list[Record]:
+    events = enumerate(sample_events(sessions))
+    return [Record(json.dumps(event).encode(), "events/0", offset) for offset, event in events]
+
+
+def run_through(policy: Path, given: Sequence[Record], size: int, **limits: int) -> tuple[set[str], dict[bytes, bytes]]:
+    """The alerts and the rows that are left after batches of one size."""
+    court = Court(policy, **limits)
+
+    async def run() -> None:
+        for start in range(0, len(given), size):
+            await court.take(given[start : start + size])
+        await court.judge.finish()
+
+    asyncio.run(run())
+    return set(court.alerts.ids), {key: row for key, row in court.table.rows.items() if key != progress_key(0)}
+
+
+def test_alerts_then_letters_then_states_then_offsets(policy: Path) -> None:
+    court, given = Court(policy), [*sample_records(40), Record(b"{", "events/0", 10_000)]
+
+    async def run() -> None:
+        await court.take(given)
+        await court.judge.finish()
+
+    asyncio.run(run())
+    assert court.log == ["alerts", "1 letters", "states", "up to 10000", f"{len(given)} settled"]
+
+
+def test_the_next_batch_is_judged_while_alerts_are_waited_for_and_nothing_of_it_is_written(policy: Path) -> None:
+    court, given = Court(policy), sample_records(80)
+    half = len(given) // 2
+
+    async def run() -> None:
+        court.alerts.gate.clear()
+        await court.take(given[:half])
+        second = asyncio.ensure_future(court.take([*given[half:], Record(b"{", "events/0", len(given))]))
+        end = time.monotonic() + 30
+        while court.judge.counts.records < len(given):
+            assert time.monotonic() < end
+            await asyncio.sleep(0)
+        assert (court.log, court.table.rows, second.done()) == ([], {}, False)
+        court.alerts.gate.set()
+        await second
+        await court.judge.finish()
+
+    asyncio.run(run())
+    first = ["alerts", "states", f"up to {half - 1}", f"{half} settled"]
+    second = ["alerts", "1 letters", "states", f"up to {len(given)}", f"{len(given) - half + 1} settled"]
+    assert court.log == [*first, *second]
+
+
+@pytest.mark.parametrize("limits", [{}, {"in_memory": 1}], ids=["sessions at hand", "sessions read back"])
+def test_whatever_the_batches_alerts_and_states_are_those_of_one(policy: Path, limits: dict[str, int]) -> None:
+    given = sample_records(60)
+    alerts, rows = run_through(policy, given, len(given))
+    assert alerts
+    for size in (1, 7, 100):
+        found, left = run_through(policy, given, size, **limits)
+        assert found == alerts
+        assert {key for key, row in left.items() if _is_live(row)} == {
+            key for key, row in rows.items() if _is_live(row)
+        }
+
+
+def test_what_kept_a_batch_from_being_settled_is_raised_and_nothing_of_it_is_written(policy: Path) -> None:
+    court, given = Court(policy), sample_records(40)
+    court.alerts.error = SinkError("the topic is gone", retryable=False)
+
+    async def run() -> None:
+        await court.take(given[:300])
+        with pytest.raises(SinkError, match="the topic is gone"):
+            await court.take(given[300:])
+        with pytest.raises(SinkError, match="the topic is gone"):
+            await court.judge.finish()
+
+    asyncio.run(run())
+    assert (court.log, court.table.rows) == ([], {})
+
+
+def _is_live(row: bytes) -> bool:
+    return bool(decode_session(row).state)

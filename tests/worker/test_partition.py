@@ -1,0 +1,126 @@
+"""A partition judges every record once, whatever is delivered again, and whatever of its rows reached the broker."""
+
+from __future__ import annotations
+
+import json
+import random
+from array import array
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_guard.demo.sessions import sample_events
+from stream_guard.errors import StoreError
+from stream_guard.model import Finding
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
+from stream_guard.sessions.stored import Row as StoredSession
+from stream_guard.worker.partition import Partition
+from stream_guard.worker.rows import decode_session, progress_key, session_prefix
+from tests.worker.partitions import Rows, judge_with_crashes, open_partition, write
+
+TOPIC = "events"
+
+
+@pytest.fixture
+def loaded(policy: Path) -> Policy:
+    return load_policy(policy, build_registry())
+
+
+def records(sessions: int) -> list[Record]:
+    """Sample sessions; every tenth never ends, and every seventh event has no id of its own."""
+    found: list[Record] = []
+    for event in sample_events(sessions):
+        if event["kind"] == "session_end" and event["session_id"].endswith("0"):
+            continue
+        if len(found) % 7 == 0:
+            event["event_id"] = ""
+        found.append(Record(json.dumps(event).encode(), f"{TOPIC}/0", len(found)))
+    return found
+
+
+def reopen(rows: Rows, policy: Policy, now: float = 0.0) -> Partition:
+    return open_partition(rows, policy, "native", now=lambda: now)
+
+
+def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
+    """What the live sessions remember, beside how far they ran behind the stream when last looked at."""
+    prefix, found = session_prefix(0), {}
+    for key, row in rows.items():
+        if key.startswith(prefix) and (state := decode_session(row).state):
+            session = msgspec.msgpack.decode(state, type=StoredSession)
+            rules = sorted((tag, key, bytes(raw)) for tag, key, raw in session.states)
+            ids = sorted(array("Q", session.recent + session.older))
+            calls = [(call.call_id, call.tool, call.attempt) for call in session.open]
+            found[key] = (session.seq, session.time, session.turns, session.part, session.attempts, rules, ids, calls)
+    return found
+
+
+def judge(rows: Rows, policy: Policy, given: list[Record], size: int = 50) -> set[str]:
+    partition, found = reopen(rows, policy), list[Finding]()
+    for start in range(0, len(given), size):
+        partition.fold(TOPIC, given[start : start + size], found)
+        write(rows, partition.seal())
+    return {finding.alert_id for finding in found}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undisturbed_run(
+    loaded: Policy, seed: int
+) -> None:
+    given, dice = records(60), random.Random(seed)
+    whole: Rows = {}
+    wanted = judge(whole, loaded, given)
+    rows: Rows = {}
+    found, crashes = judge_with_crashes(lambda: reopen(rows, loaded), rows, given, dice, batch=60, back=30)
+    assert crashes > 5
+    assert {finding.alert_id for finding in found} == wanted
+    assert states(rows) == states(whole)
+
+
+def test_ended_sessions_leave_nothing_behind_once_their_partition_has_passed_them(loaded: Policy) -> None:
+    rows: Rows = {}
+    given = records(30)
+    judge(rows, loaded, given)
+    partition, none = reopen(rows, loaded), list[Finding]()
+    for _ in range(2):
+        partition.fold(TOPIC, [], none)
+        write(rows, partition.seal())
+    assert len(rows) == len(states(rows)) + 1
+
+
+def test_what_was_judged_is_not_judged_again(loaded: Policy) -> None:
+    rows: Rows = {}
+    given = records(20)
+    judge(rows, loaded, given)
+    before = states(rows)
+    assert judge(rows, loaded, given) == set()
+    assert states(rows) == before
+
+
+def test_a_silent_partition_ages_by_the_wall_clock_also_over_a_restart(loaded: Policy) -> None:
+    rows: Rows = {}
+    judge(rows, loaded, records(20))
+    assert states(rows)
+    later, found = reopen(rows, loaded, now=1.0), list[Finding]()
+    assert later.tick(0.0, found) is False
+    much_later = reopen(rows, loaded, now=7_200.0)
+    assert much_later.tick(0.0, found) is True
+    write(rows, much_later.seal())
+    assert states(rows) == {}
+
+
+def test_the_next_offset_is_known_after_a_restart(loaded: Policy) -> None:
+    rows: Rows = {}
+    assert reopen(rows, loaded).next_offset(TOPIC) is None
+    judge(rows, loaded, records(5))
+    assert reopen(rows, loaded).next_offset(TOPIC) == len(records(5))
+
+
+def test_rows_of_another_version_are_refused_and_not_forgotten(loaded: Policy) -> None:
+    with pytest.raises(StoreError, match="another version"):
+        reopen({progress_key(0): b"\x91\x02"}, loaded)

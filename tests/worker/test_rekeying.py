@@ -1,0 +1,194 @@
+"""Records under other keys than their sessions' ids: passed on, judged once, and found in them what `check` finds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.engine import Engine
+from stream_guard.kafka.client import home_of
+from stream_guard.kafka.writer import Outgoing
+from stream_guard.model import Event, Finding
+from stream_guard.observability.counts import Counts
+from stream_guard.policy.load import load_policy
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
+from stream_guard.running.assembly import make_decoder
+from stream_guard.settings import SessionLimits, Settings
+from stream_guard.worker.delivery import Delivery
+from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
+from stream_guard.worker.store import PartitionStore
+from tests.kafka.cluster import Row
+from tests.worker.fleet import Fleet
+from tests.worker.samples import checked, sample_rows
+
+REKEYED = "rekeyed"
+
+
+def by_customer(rows: list[Row]) -> list[Row]:
+    """The records as a producer writes them that knows customers and not sessions; each has five sessions."""
+    return [row._replace(key=b"customer-%d" % (int((row.key or b"")[-5:]) // 5)) for row in rows]
+
+
+class Kept:
+    """An outbox that keeps what it is given, and fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.records: list[Outgoing] = []
+
+    async def send(self, records: dict[int, list[Outgoing]]) -> None:
+        for listed in records.values():
+            self.records += listed
+
+
+class Lines:
+    """Reads records that hold several events, one on each line."""
+
+    def __init__(self) -> None:
+        self._decode = make_decoder("native", build_registry(), Settings()).decode
+
+    def decode(self, record: Record) -> list[Event]:
+        return [event for line in record.value.splitlines() for event in self._decode(Record(line))]
+
+
+def rekeyer(outbox: Kept, counts: Counts) -> Rekeyer:
+    delivery = Delivery({}, DeadLetters(None, counts, format_name="native"), counts)
+    return Rekeyer(StatelessDecoder(Lines()), delivery, outbox, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
+
+
+def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> None:
+    """Give a rekeyer records of a partition."""
+    records = [Record(value, f"events/{number}", first + place) for place, value in enumerate(values)]
+    asyncio.run(stage.judge({TopicPartition("events", number): records}, lambda _: None))
+
+
+def open_partition(rows: dict[bytes, bytes], policy: Path) -> RekeyedPartition:
+    counts = Counts()
+    engine = Engine(load_policy(policy, build_registry()), counts, mode="stream")
+    letters = DeadLetters(None, counts, format_name="native")
+    return RekeyedPartition(
+        PartitionStore(0, rows), engine, StatelessDecoder(Lines()), letters, SessionLimits(), now=lambda: 0.0
+    )
+
+
+def judge(rows: dict[bytes, bytes], policy: Path, passed: list[Outgoing], dice: random.Random) -> set[str]:
+    """Judge what was passed on, with crashes in which only a part of the rows was written."""
+    found: list[Finding] = []
+    records = [
+        Record(one.value, "rekeyed/0", at, key=one.key, headers=tuple(one.headers)) for at, one in enumerate(passed)
+    ]
+    settled = 0
+    while settled < len(records):
+        partition, at = open_partition(rows, policy), settled
+        while at < len(records):
+            batch = records[at : at + dice.randint(1, 80)]
+            partition.fold(REKEYED, batch, found)
+            changes = partition.seal()
+            crash = dice.random() < 0.2
+            for key, value in changes[: dice.randint(0, len(changes))] if crash else changes:
+                rows.update({key: value}) if value is not None else rows.pop(key, None)
+            if crash:
+                break
+            at = settled = batch[-1].position + 1
+    return {finding.alert_id for finding in found}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_records_that_are_passed_on_again_after_a_crash_are_judged_once(policy: Path, seed: int) -> None:
+    dice, counts, outbox = random.Random(seed), Counts(), Kept()
+    rows = by_customer(sample_rows(60))
+    # Two partitions, each with its own sender; a sender that dies begins again where it had committed.
+    for number in (0, 1):
+        values = [row.value or b"" for row in rows if home_of(row.key or b"", 2) == number]
+        committed, crashed = 0, False
+        while committed < len(values):
+            stage = rekeyer(outbox, counts)
+            at = committed
+            while at < len(values):
+                give(stage, number, values[at : at + 40], at)
+                crashed = not crashed and dice.random() < 0.5
+                if crashed:
+                    break
+                at += 40
+                if dice.random() < 0.5:
+                    committed = at
+    assert len(outbox.records) > len(rows), "some were passed on twice"
+    assert judge({}, policy, outbox.records, dice) == set(checked(rows, policy))
+
+
+def test_a_record_that_speaks_of_several_sessions_reaches_each_of_them_once(policy: Path) -> None:
+    counts, outbox, rows = Counts(), Kept(), sample_rows(30)
+    values = [b"\n".join(row.value or b"" for row in rows[at : at + 7]) for at in range(0, len(rows), 7)]
+    give(rekeyer(outbox, counts), 0, values)
+    assert len(outbox.records) > len(values)
+    assert judge({}, policy, outbox.records, random.Random(1)) == set(checked(rows, policy))
+
+
+@pytest.mark.parametrize("value", [b"{broken", b'{"kind": "user_message", "session_id": ""}'])
+def test_what_cannot_be_passed_on_is_buried_where_it_was_read(value: bytes) -> None:
+    counts, outbox = Counts(), Kept()
+    give(rekeyer(outbox, counts), 0, [value, b'{"kind": "user_message", "session_id": "s"}'])
+    assert counts.dead_letters["decode"] == 1
+    assert [record.key for record in outbox.records] == [b"s"]
+
+
+def test_a_record_that_nobody_passed_on_is_buried(policy: Path) -> None:
+    partition, found = open_partition({}, policy), list[Finding]()
+    forged: Any = [Record(b'{"kind": "user_message", "session_id": "s"}', "rekeyed/0", 0, headers=(("x", b"y"),))]
+    partition.fold(REKEYED, forged, found)
+    assert len(partition.seal()) == 1, "there is no session, only how far the partition came"
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("workers", [1, 3])
+def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, policy: Path, workers: int) -> None:
+    policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
+    rows = by_customer(sample_rows(300))
+    poison = Row(b"{broken", b"customer-1")
+    fleet.cluster.fill(fleet.events, [*rows, poison])
+    for _ in range(workers):
+        fleet.start(options=("--no-serve", "--rekey"))
+    fleet.wait_for_all(REKEYED)
+    assert {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()} == checked(rows, policy)
+    ((origin, _),) = fleet.buried()
+    assert origin.startswith(f"{fleet.events}/"), "a dead letter names the topic that the producer wrote to"
+
+
+@pytest.mark.kafka
+def test_killed_workers_pass_records_on_again_and_no_event_counts_twice(fleet: Fleet, policy: Path) -> None:
+    policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
+    rows, dice = by_customer(sample_rows(1_000, open_every=2)), random.Random(3)
+    names = [fleet.start(options=("--no-serve", "--rekey")) for _ in range(3)]
+    step = len(rows) // 4
+    for number in range(4):
+        filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[number * step : (number + 1) * step]))
+        filling.start()
+        time.sleep(dice.uniform(0.3, 1.0))  # the random moment
+        name = dice.choice(names)
+        fleet.kill(name)
+        fleet.start(name, options=("--no-serve", "--rekey"))
+        filling.join()
+    fleet.cluster.fill(fleet.events, rows[4 * step :])
+    fleet.wait_for_all(REKEYED)
+    sent = Counter(json.loads(row.value or b"")["session_id"] for row in rows)
+    sessions = fleet.sessions()
+    assert len(sessions) >= 500
+    assert {name: one["seq"] for name, one in sessions.items()} == {name: sent[name] for name in sessions}
+    assert len(fleet.cluster.read(f"{fleet.group}-{REKEYED}")) >= len(rows)
+    wanted = checked(rows, policy)
+    found = {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()}
+    assert found.items() <= wanted.items()
+    late = {alert for alert, rule in wanted.items() if alert not in found}
+    assert {wanted[alert] for alert in late} <= {"confirm-after-quote", "large-refunds-name-the-policy"}, (
+        "only what is judged at the end of a session is left to say"
+    )
