@@ -2,56 +2,75 @@
 
     source -> decode -> sessions -> engine (rules) -> alerts -> sinks
 
-A record comes from a source and becomes events, or a dead letter. Each event goes to its session, which
-drops duplicates, pairs, splits and keeps time, and shows it to the engine; the engine folds it into the
-rules' states and returns findings. ``embedded`` (and later the Kafka worker) reads, sends and commits
-around this; ``batch`` and ``inline`` hold events already and enter at the session table.
+A record comes from a source and becomes events, or a dead letter (``decoding.reader``). Each event goes to its
+session, which drops duplicates, pairs calls with results, splits parts and keeps time (``sessions.table``). The
+session shows the event to the engine. The engine folds it into the states of the rules and returns findings
+(``engine.fold``). Findings become alerts, and alerts go to sinks (``alerting.delivery``).
+
+Every mode uses these parts. The embedded runner, ``check`` and ``replay`` run a ``Pipeline`` over a source. A worker
+runs one for each Kafka partition. ``evaluate`` and the inline guard have events already, and start at the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
-from stream_guard.errors import DecodeError
-from stream_guard.model import Finding
+from stream_guard.decoding.reader import DeadLetterSink, EventReader
+from stream_guard.engine import Engine
+from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
-from stream_guard.ports import Decoder, HoldingDecoder, Record
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Decoder, Record, Store
+from stream_guard.rule import Mode
 from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
 
 
-class Undertaker(Protocol):
-    """Takes the records that could not become events."""
-
-    def bury(self, record: Record, reason: str) -> None:
-        """Keep the record, or as much of it as is sensible, with the reason and its place."""
+def open_table(
+    policy: Policy,
+    counts: Counts | None = None,
+    limits: SessionLimits | None = None,
+    store: Store | None = None,
+    *,
+    mode: Mode = "batch",
+) -> SessionTable:
+    """Return the sessions of one policy. On a stream they share a clock; otherwise each has its own."""
+    counts = counts if counts is not None else Counts()
+    limits = limits or SessionLimits()
+    engine = Engine(policy, counts, mode=mode, max_states=limits.max_states)
+    store = store if store is not None else MemoryStore()
+    return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream")
 
 
 class Pipeline:
     """One partition's worth of work: records in, findings out, nothing lost silently."""
 
-    def __init__(self, decoder: Decoder, table: SessionTable, undertaker: Undertaker, counts: Counts) -> None:
-        self._decoder = decoder.remember(table.memory) if isinstance(decoder, HoldingDecoder) else decoder
-        self._decode = self._decoder.decode
+    def __init__(self, decoder: Decoder, table: SessionTable, dead_letters: DeadLetterSink) -> None:
+        self._reader = EventReader(decoder, dead_letters, table.memory)
         self._feed = table.feed
-        self._undertaker = undertaker
-        self._counts = counts
+        self._counts = table.counts
 
     def run(self, records: Iterable[Record], out: list[Finding]) -> None:
-        """Judge a batch of records; findings are appended in the order in which they were made."""
-        decode, feed = self._decode, self._feed
+        """Judge records; append the findings in the order in which they are made."""
+        read, feed = self._reader.read, self._feed
         count = 0
         for record in records:
             count += 1
-            try:
-                for event in decode(record):
-                    feed(event, out)
-            except DecodeError as error:
-                self._undertaker.bury(record, str(error))
+            for event in read(record):
+                feed(event, out)
         self._counts.records += count
 
+    def read(self, record: Record) -> Sequence[Event]:
+        """Return the record's events, for a caller that feeds the table itself; none for a dead letter."""
+        return self._reader.read(record)
+
+    def elapse(self, seconds: float, out: list[Finding]) -> None:
+        """Judge the events that have waited long enough after so many seconds without a record."""
+        for event in self._reader.elapse(seconds):
+            self._feed(event, out)
+
     def finish(self, out: list[Finding]) -> None:
-        """Judge what the decoder holds back: nothing more will come. Whoever calls this ends the sessions next."""
-        if isinstance(self._decoder, HoldingDecoder):
-            for event in self._decoder.finish():
-                self._feed(event, out)
+        """Judge the events that still wait: no record will follow. The caller ends the sessions next."""
+        for event in self._reader.finish():
+            self._feed(event, out)

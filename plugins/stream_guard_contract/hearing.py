@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
-from stream_guard.running.batch import open_table
 from stream_guard_contract.compiling import Compiled
 from stream_guard_contract.document import Contract
 from stream_guard_contract.recorded import Recorded

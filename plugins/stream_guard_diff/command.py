@@ -110,7 +110,7 @@ def read_events(
         name = "agentlog" if form == "auto" and _is_agentlog(place) else form
         decoder = holding(make_decoder(name, registry, settings))
         with closing(open_source(place, limits=settings.decode, kafka=settings.kafka)) as source:
-            yield from decode_records(source, decoder, letters.bury)
+            yield from decode_records(source, decoder, letters.add)
         yield from decode_rest(decoder)
 
 

@@ -12,8 +12,8 @@ import msgspec
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.errors import SettingsError
 from stream_guard.model import Alert, Event, Finding
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
-from stream_guard.running.batch import open_table
 from stream_guard.settings import SessionLimits
 
 Labels: TypeAlias = Mapping[str, bool | Sequence[str]]

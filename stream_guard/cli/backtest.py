@@ -56,7 +56,7 @@ def _read(labels: Path) -> bytes:
 
 def _events(source: Source, decoder: Decoder, span: Span, letters: DeadLetters) -> Iterator[Event]:
     decoder = holding(decoder)
-    events = chain(decode_records(source, decoder, letters.bury), decode_rest(decoder))
+    events = chain(decode_records(source, decoder, letters.add), decode_rest(decoder))
     yield from (event for event in events if span.holds(event.time))
 
 

@@ -16,12 +16,11 @@ from stream_guard.cli.run import say_counts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.model import Alert, Finding, Severity
 from stream_guard.observability.counts import Counts
-from stream_guard.pipeline import Pipeline
+from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Decoder
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import lateness_of, make_decoder, open_sink
-from stream_guard.running.batch import open_table
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
@@ -92,7 +91,7 @@ def judge(
 ) -> list[Finding]:
     """Run every record of every trace; all sessions end with the input."""
     found: list[Finding] = []
-    pipeline = Pipeline(decoder, table, letters, table.counts)
+    pipeline = Pipeline(decoder, table, letters)
     for trace in traces:
         source = open_source(trace, limits=settings.decode, kafka=settings.kafka)
         try:

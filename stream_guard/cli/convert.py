@@ -54,7 +54,7 @@ def convert(
     with ExitStack() as opened:
         opened.callback(letters.close)
         out = _open(output, opened)
-        for event in chain(decode_records(reading, decoder, letters.bury), decode_rest(decoder)):
+        for event in chain(decode_records(reading, decoder, letters.add), decode_rest(decoder)):
             events += 1
             out.write(native_line(event))
     typer.echo(f"{reading.records} records, {events} events, {letters.total} could not be read", err=True)

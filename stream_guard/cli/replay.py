@@ -30,11 +30,11 @@ from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.model import Severity
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import lateness_of, make_decoder
-from stream_guard.running.batch import open_table
 from stream_guard.running.embedded import SOURCE_META
 from stream_guard.running.replay import (
     REPORTED_META,

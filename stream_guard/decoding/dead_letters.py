@@ -76,7 +76,7 @@ class DeadLetters:
         if path is not None and path.exists():
             self._open(path)
 
-    def bury(self, record: Record, reason: str) -> None:
+    def add(self, record: Record, reason: str) -> None:
         """Keep the record, or its head, with the reason and its place."""
         about: DeadLetterClass = "oversize" if record.truncated else "decode"
         self.total += 1

@@ -31,9 +31,9 @@ class KafkaDeadLetters(DeadLetters):
         self._writer = writer
         self._unsent: list[Outgoing] = []
 
-    def bury(self, record: Record, reason: str) -> None:
+    def add(self, record: Record, reason: str) -> None:
         """Keep the record with the reason and its place."""
-        super().bury(record, reason)
+        super().add(record, reason)
         self._unsent.append(_letter(record, reason))
         if len(self._unsent) >= _WAITING:
             self.flush()

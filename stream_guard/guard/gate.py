@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.alerting.alerts import make_alert
+from stream_guard.alerting.delivery import alerts_of
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard, decision_event
 from stream_guard.guard.reviews import Review, Reviews, call_key
@@ -22,7 +22,7 @@ from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Action, Alert, Event, Finding, Json, ToolCall, ToolResult
+from stream_guard.model import Action, Alert, Event, Json, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 
 PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: whoever gets it through is not watched
@@ -100,7 +100,7 @@ class Gate:
             return self._follow(event)
 
     def _follow(self, event: Event) -> list[Alert]:
-        alerts = self._alerts(self.guard.observe(event))
+        alerts = alerts_of(self.guard.observe(event), self.policy.version)
         if alerts:
             with self.database.transaction() as statements:
                 self._record(statements, alerts, follow_up=True)
@@ -131,11 +131,11 @@ class Gate:
         ended = self._ended(attempt.session_id)
         if ended is not None:
             action, reason = Action.TERMINATE_SESSION, f"the session was ended: {ended.reason}"
-        later = self._alerts(decision.followup)
+        later = alerts_of(decision.followup, self.policy.version)
         if later:
             with self.database.transaction() as statements:
                 self._record(statements, later, follow_up=True)
-        alerts = tuple(self._alerts(decision.findings))
+        alerts = tuple(alerts_of(decision.findings, self.policy.version))
         rules = tuple(dict.fromkeys(finding.rule_id for finding in decision.findings))
         return Ruling(action=action, reason=reason, policy_version=self.policy.version, alerts=alerts), rules
 
@@ -194,10 +194,6 @@ class Gate:
         self._emit(decision)
         if not guard_knows:
             self._follow(decision)
-
-    def _alerts(self, findings: Sequence[Finding]) -> list[Alert]:
-        version = self.policy.version
-        return [make_alert(finding, version) for finding in findings if not finding.shadow]
 
     def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
         """Group findings into incidents; of one that opened after the fact, a person is told."""

@@ -10,7 +10,7 @@ from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolRe
 Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events", "ended_sessions"]
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
-Delivery: TypeAlias = Literal["ok", "failed", "rejected"]
+DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
 
@@ -77,7 +77,7 @@ class Counts:
         self.unpaired_results = 0  # results no open call was found for
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
-        self.alerts: defaultdict[tuple[str, Delivery], int] = defaultdict(int)  # by sink and what came of it
+        self.alerts: defaultdict[tuple[str, DeliveryResult], int] = defaultdict(int)  # by sink and what came of it
 
     def begin_policy(self) -> None:
         """Another policy judges from here on: positions mean other rules, so what was counted by rule is summed up."""

@@ -89,7 +89,7 @@ def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: 
             watch.lag = source.lag
         runner = EmbeddedRunner(
             source=source,
-            pipeline=Pipeline(decoder, table, letters, counts),
+            pipeline=Pipeline(decoder, table, letters),
             table=table,
             sinks=sinks,
             dead_letters=letters,

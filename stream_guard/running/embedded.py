@@ -8,15 +8,14 @@ repeats at most what came after the last commit, and repeats it with the same al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
-from stream_guard.alerting.alerts import make_alert
+from stream_guard.alerting.delivery import Delivery, alerts_of
 from stream_guard.engine import Engine
-from stream_guard.errors import SinkError
-from stream_guard.model import Alert, Finding
+from stream_guard.model import Finding
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record, Sink, Source
@@ -25,7 +24,6 @@ from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
 
 CHUNK: Final = 500
-_PAUSES: Final = (0.1, 0.4, 1.6)  # between tries to deliver, in seconds
 
 SINK_META: Final = "sink:"
 SOURCE_META: Final = "source"
@@ -43,11 +41,11 @@ class Checkpoint(Protocol):
         """Return the meta data of the last commit."""
 
 
-class Buried(Protocol):
+class FlushedDeadLetters(Protocol):
     """The dead letters, as far as a commit is concerned."""
 
     def flush(self) -> int:
-        """Make what was buried durable, and return the position for the checkpoint."""
+        """Make every dead letter durable, and return the position for the checkpoint."""
 
 
 class Observer(Protocol):
@@ -70,7 +68,7 @@ class EmbeddedRunner:
         pipeline: Pipeline,
         table: SessionTable,
         sinks: Mapping[str, Sink],
-        dead_letters: Buried,
+        dead_letters: FlushedDeadLetters,
         checkpoint: Checkpoint | None = None,
         observer: Observer | None = None,
         often: CommitSettings | None = None,
@@ -79,7 +77,7 @@ class EmbeddedRunner:
         self._source = source
         self._pipeline = pipeline
         self._table = table
-        self._sinks = sinks
+        self._delivery = Delivery(sinks, table.counts)
         self._dead_letters = dead_letters
         self._counts = table.counts
         self._checkpoint = checkpoint
@@ -129,11 +127,9 @@ class EmbeddedRunner:
     def commit(self) -> None:
         """Bring everything so far to safety, in the order that loses nothing."""
         version = self._table.engine.policy.version
-        alerts = [make_alert(finding, version) for finding in self._found if not finding.shadow]
-        for name, sink in self._sinks.items():
-            self._deliver(name, sink, alerts)
+        self._delivery.deliver(alerts_of(self._found, version))
         self._found.clear()
-        meta = {f"{SINK_META}{name}": msgspec.json.encode(sink.flush()) for name, sink in self._sinks.items()}
+        meta = {f"{SINK_META}{name}": msgspec.json.encode(at) for name, at in self._delivery.flush().items()}
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
         meta[CLOCK_META] = repr(self._table.watermark).encode()
         meta[LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
@@ -142,22 +138,6 @@ class EmbeddedRunner:
             self._checkpoint.commit(meta)
         else:
             self._table.relieve()
-
-    def _deliver(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
-        """Send, and try again where that may help; what cannot be delivered stops the run before the commit."""
-        if not alerts:
-            return
-        for pause in (*_PAUSES, None):
-            try:
-                sink.send(alerts)
-            except SinkError as error:
-                if not error.retryable or pause is None:
-                    self._counts.alerts[name, "rejected" if not error.retryable else "failed"] += len(alerts)
-                    raise
-                time.sleep(pause)
-            else:
-                self._counts.alerts[name, "ok"] += len(alerts)
-                return
 
 
 def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:

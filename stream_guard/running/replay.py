@@ -74,7 +74,7 @@ class ShareReader:
     def __init__(
         self,
         source: Source,
-        sieve: EventSelection,
+        selection: EventSelection,
         table: SessionTable,
         letters: DeadLetters,
         *,
@@ -82,12 +82,12 @@ class ShareReader:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source = source
-        self._sieve = sieve
+        self._selection = selection
         self._table = table
         self._letters = letters
         self._progress = progress
         self._stopped = stopped
-        self._pipeline = Pipeline(sieve, table, letters, table.counts)
+        self._pipeline = Pipeline(selection, table, letters)
         self._records = (record for record in source if record is not None)
         self._next = 0 if progress is None else int(progress.meta().get(NEXT_META, b"0"))
         self._ended = False
@@ -117,7 +117,7 @@ class ShareReader:
 
     def tell(self) -> ReplaySummary:
         """Return what happened beside the findings."""
-        return ReplaySummary(self._table.counts, self._letters.total, self._letters.summary(), self._sieve.left_out)
+        return ReplaySummary(self._table.counts, self._letters.total, self._letters.summary(), self._selection.left_out)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
         while self._next < until and not self._stopped():

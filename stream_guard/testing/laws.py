@@ -26,9 +26,10 @@ from stream_guard.guard.inline import Guard
 from stream_guard.language.conditions import CONDITION_DEFINITION
 from stream_guard.model import Event, Finding, Json, ToolCall, Turn
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.rule import Example, RuleType
-from stream_guard.running.batch import evaluate, open_table
+from stream_guard.running.batch import evaluate
 from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing.running import find, one_rule_policy

@@ -9,9 +9,9 @@ from typing import Any
 from stream_guard.language.conditions import Condition
 from stream_guard.model import Finding, Json, Scope, Severity
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import SESSION_KEY, Policy, RuleSpec
 from stream_guard.rule import RuleType
-from stream_guard.running.batch import open_table
 from stream_guard.testing.shorthand import events
 
 

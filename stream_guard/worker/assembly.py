@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
-from stream_guard.pipeline import Undertaker
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, HoldingDecoder, Sink
 from stream_guard.settings import Settings
@@ -110,8 +110,8 @@ def partition_maker(parts: WorkerParts, decoder: Decoder, kind: type[Partition])
     """Return what makes partitions of sessions."""
     limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, undertaker: Undertaker) -> PartitionFold:
-        return kind(PartitionStore(number, rows), engine, decoder, undertaker, limits, now=time.time)
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> PartitionFold:
+        return kind(PartitionStore(number, rows), engine, decoder, dead_letters, limits, now=time.time)
 
     return make
 
@@ -120,7 +120,7 @@ def cell_maker(parts: WorkerParts, senders: int) -> Make:
     """Return what makes partitions of cells that span sessions."""
     limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, undertaker: Undertaker) -> PartitionFold:
-        return ReceivingPartition(PartitionStore(number, rows, CELLS), engine, undertaker, limits, senders=senders)
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> PartitionFold:
+        return ReceivingPartition(PartitionStore(number, rows, CELLS), engine, dead_letters, limits, senders=senders)
 
     return make

@@ -13,10 +13,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from stream_guard.alerting.alerts import make_alert
+from stream_guard.alerting.delivery import alerts_of
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
-from stream_guard.pipeline import Undertaker
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
 from stream_guard.worker.delivery import Delivery, PendingDeadLetters
@@ -56,7 +56,7 @@ class PartitionFold(Protocol):
         """Return what has to be written so that everything judged so far is safe."""
 
 
-Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, Undertaker], PartitionFold]
+Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionFold]
 """Makes a partition from its number, the rows of the table, the engine that judges, and who takes what it cannot."""
 
 
@@ -152,7 +152,7 @@ class BatchProcessor:
     ) -> None:
         await self.finish()  # a partition's rows must be in the table before the next ones are made
         version = self._engine.policy.version
-        alerts = [make_alert(finding, version) for finding in found if not finding.shadow]
+        alerts = alerts_of(found, version)
         send_ahead = self._gather(touched)
         changes = {number: partition.seal() for number, partition in touched.items()}
         buried = self._buried.take()

@@ -24,7 +24,7 @@ class PendingDeadLetters:
     def __init__(self) -> None:
         self._waiting: list[Burial] = []
 
-    def bury(self, record: Record, reason: str) -> None:
+    def add(self, record: Record, reason: str) -> None:
         """Keep the record with the reason."""
         self._waiting.append((record, reason))
 
@@ -71,7 +71,7 @@ class Delivery:
 
     def _bury(self, buried: Sequence[Burial]) -> None:
         for record, reason in buried:
-            self._dead_letters.bury(record, reason)
+            self._dead_letters.add(record, reason)
         self._dead_letters.flush()
 
 

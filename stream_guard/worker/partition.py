@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.errors import DecodeError
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
-from stream_guard.pipeline import Undertaker
 from stream_guard.ports import Decoder, HoldingDecoder, Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
@@ -26,13 +26,13 @@ class Partition:
         store: PartitionStore,
         engine: Engine,
         decoder: Decoder,
-        undertaker: Undertaker,
+        dead_letters: DeadLetterSink,
         limits: SessionLimits,
         *,
         now: Callable[[], float],
     ) -> None:
         self._store = store
-        self._undertaker = undertaker
+        self._dead_letters = dead_letters
         self._now = now
         self._lateness = engine.policy.max_out_of_orderness
         self._showing = SendingTable(engine, store, engine.counts, limits) if engine.spanning else None
@@ -102,7 +102,7 @@ class Partition:
                     self.foreign_keys += 1
                 table.feed(event, out)
         except DecodeError as error:
-            self._undertaker.bury(record, str(error))
+            self._dead_letters.add(record, str(error))
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Let a partition on which nothing comes age by the wall clock; True when that changed a session.

@@ -85,7 +85,7 @@ class Rekeyer:
         try:
             sessions = sessions_of(self._decoder.decode(record))
         except DecodeError as error:
-            self._buried.bury(record, str(error))
+            self._buried.add(record, str(error))
             sessions = []
         if not sessions:  # whoever judges the others counts them
             self._counts.records += 1
@@ -127,7 +127,7 @@ class RekeyedPartition(Partition):
         try:
             came = _came(record)
         except DecodeError as error:
-            self._undertaker.bury(record, str(error))
+            self._dead_letters.add(record, str(error))
             return
         origin = crc32(f"{came.topic}/{came.partition}".encode())
         at = came.offset << _BITS | came.ordinal

@@ -13,10 +13,10 @@ from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
 from stream_guard.doctor.topics import Sample, Status, check_sample
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
+from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.batch import open_table
 from tests.formats.telemetry import current, otlp, otlp_span, sketches
 from tests.formats.test_corpus import DECODERS
 

@@ -204,7 +204,7 @@ def letters(cluster: Cluster, topic: str) -> KafkaDeadLetters:
 def test_a_dead_letter_is_the_record_as_it_came_with_its_reason_and_origin(cluster: Cluster) -> None:
     topic = cluster.create()
     buried = letters(cluster, topic)
-    buried.bury(Record(b"\xff{broken", "events/3", 17, key=b"s1", headers=(("trace", b"t1"),)), "not JSON: \ud800")
+    buried.add(Record(b"\xff{broken", "events/3", 17, key=b"s1", headers=(("trace", b"t1"),)), "not JSON: \ud800")
     assert buried.flush() == 0
     [record] = cluster.read(topic)
     assert (record.value, record.key) == (b"\xff{broken", b"s1")
@@ -223,7 +223,7 @@ def test_a_dead_letter_is_the_record_as_it_came_with_its_reason_and_origin(clust
 def test_a_record_that_was_cut_says_its_size(cluster: Cluster) -> None:
     topic = cluster.create()
     buried = letters(cluster, topic)
-    buried.bury(Record(b"head", "events/0", 1, truncated=20_000_000), "too large")
+    buried.add(Record(b"head", "events/0", 1, truncated=20_000_000), "too large")
     buried.close()
     [record] = cluster.read(topic)
     headers = dict(record.headers)
@@ -233,9 +233,9 @@ def test_a_record_that_was_cut_says_its_size(cluster: Cluster) -> None:
 def test_a_letter_that_the_topic_does_not_take_whole_is_sent_as_its_head(cluster: Cluster) -> None:
     topic = cluster.create(max_message_bytes="100000")
     buried = letters(cluster, topic)
-    buried.bury(Record(b"1", "events/0", 1), "small")
-    buried.bury(Record(b"x" * 300_000, "events/0", 2), "large")
-    buried.bury(Record(b"3", "events/0", 3), "small")
+    buried.add(Record(b"1", "events/0", 1), "small")
+    buried.add(Record(b"x" * 300_000, "events/0", 2), "large")
+    buried.add(Record(b"3", "events/0", 3), "small")
     buried.close()
     found = {record.value[:1]: record for record in cluster.read(topic)}
     assert set(found) == {b"1", b"x", b"3"}
@@ -253,7 +253,7 @@ def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     writer = TopicWriter.open(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0))
     buried = KafkaDeadLetters(writer, Counts(), format_name="native")
     own_broker.kill()
-    buried.bury(Record(b"1", "events/0", 1), "broken")
+    buried.add(Record(b"1", "events/0", 1), "broken")
     with pytest.raises(StoreError, match=r"dead letters cannot be written.*nothing is read until they can"):
         buried.flush()
     own_broker.start()

@@ -28,7 +28,7 @@ def cemetery(path: Path | None, position: int | None = None) -> DeadLetters:
 def test_a_letter_says_what_where_and_why(tmp_path: Path) -> None:
     path = tmp_path / "dead.jsonl"
     dead = cemetery(path)
-    dead.bury(Record(b'{"kind":\n', "events.jsonl", 120, 7), "the JSON ends too early")
+    dead.add(Record(b'{"kind":\n', "events.jsonl", 120, 7), "the JSON ends too early")
     assert dead.flush() == path.stat().st_size
     [letter] = letters(path)
     assert letter == {
@@ -47,7 +47,7 @@ def test_a_letter_says_what_where_and_why(tmp_path: Path) -> None:
 
 def test_a_value_that_is_no_text_is_kept_byte_by_byte(tmp_path: Path) -> None:
     dead = cemetery(tmp_path / "dead")
-    dead.bury(Record(b"\xff\xfe\x00"), "not UTF-8")
+    dead.add(Record(b"\xff\xfe\x00"), "not UTF-8")
     dead.close()
     [letter] = letters(tmp_path / "dead")
     assert letter["encoding"] == "base64"
@@ -57,7 +57,7 @@ def test_a_value_that_is_no_text_is_kept_byte_by_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [b"x" * (HEAD + 1), ("é" * HEAD).encode()[1:] + b"x", ("x" + "é" * HEAD).encode()])
 def test_of_a_large_value_only_the_head_is_kept(tmp_path: Path, value: bytes) -> None:
     dead = cemetery(tmp_path / "dead")
-    dead.bury(Record(value), "too odd")
+    dead.add(Record(value), "too odd")
     dead.close()
     [letter] = letters(tmp_path / "dead")
     assert letter["cut"]
@@ -68,8 +68,8 @@ def test_of_a_large_value_only_the_head_is_kept(tmp_path: Path, value: bytes) ->
 def test_a_record_over_the_limit_has_its_true_size_and_a_class_of_its_own(tmp_path: Path) -> None:
     counts = Counts()
     dead = DeadLetters(tmp_path / "dead", counts, format_name="native")
-    dead.bury(Record(b"x" * 10, truncated=52_428_800), "too large")
-    dead.bury(Record(b"{"), "broken")
+    dead.add(Record(b"x" * 10, truncated=52_428_800), "too large")
+    dead.add(Record(b"{"), "broken")
     dead.close()
     [large, small] = letters(tmp_path / "dead")
     assert (large["size"], large["class"], large["cut"]) == (52_428_800, "oversize", True)
@@ -82,16 +82,16 @@ def test_letters_written_after_the_checkpoint_are_not_repeated(tmp_path: Path) -
     path = tmp_path / "dead"
     records = [Record(b"bad", "file", number * 4, number) for number in range(600)]
     dead = cemetery(path)
-    dead.bury(records[0], "bad")
+    dead.add(records[0], "bad")
     position = dead.flush()
     for record in records[1:]:
-        dead.bury(record, "bad")
+        dead.add(record, "bad")
     dead.close()
     os.truncate(path, path.stat().st_size * 2 // 3)
 
     dead = cemetery(path, position)
     for record in records[1:]:
-        dead.bury(record, "bad")
+        dead.add(record, "bad")
     dead.close()
     assert [letter["position"] for letter in letters(path)] == [record.position for record in records]
 
@@ -105,14 +105,14 @@ def test_without_letters_there_is_no_file(tmp_path: Path) -> None:
 
 def test_without_a_path_letters_are_counted(tmp_path: Path) -> None:
     dead = cemetery(None)
-    dead.bury(Record(b"x"), "bad")
+    dead.add(Record(b"x"), "bad")
     dead.close()
     assert dead.total == 1
 
 
 def test_letters_are_for_the_owner_of_the_process_only(tmp_path: Path) -> None:
     dead = cemetery(tmp_path / "dead")
-    dead.bury(Record(b"x"), "bad")
+    dead.add(Record(b"x"), "bad")
     dead.close()
     assert stat.S_IMODE((tmp_path / "dead").stat().st_mode) == 0o600
 
@@ -120,9 +120,9 @@ def test_letters_are_for_the_owner_of_the_process_only(tmp_path: Path) -> None:
 def test_the_summary_puts_the_same_mistake_together(tmp_path: Path) -> None:
     dead = cemetery(None)
     for number in range(3):
-        dead.bury(Record(b"x", "e.jsonl", number, number + 1), f"the JSON ends too early (near byte {number} of 9)")
-    dead.bury(Record(b"x", "e.jsonl", 9, 9), 'unknown kind "a"')
-    dead.bury(Record(b"x", "topic-0", 10), 'unknown kind "b"')
+        dead.add(Record(b"x", "e.jsonl", number, number + 1), f"the JSON ends too early (near byte {number} of 9)")
+    dead.add(Record(b"x", "e.jsonl", 9, 9), 'unknown kind "a"')
+    dead.add(Record(b"x", "topic-0", 10), 'unknown kind "b"')
     assert dead.summary() == [
         "3 x the JSON ends too early (near byte 0 of 9) (first at e.jsonl:1)",
         '2 x unknown kind "a" (first at e.jsonl:9)',
@@ -132,7 +132,7 @@ def test_the_summary_puts_the_same_mistake_together(tmp_path: Path) -> None:
 def test_the_summary_stays_short_whatever_comes() -> None:
     dead = cemetery(None)
     for number in range(26**2):
-        dead.bury(Record(b"x", "e", number, 1), f"reason {chr(97 + number % 26)}{chr(97 + number // 26)}")
+        dead.add(Record(b"x", "e", number, 1), f"reason {chr(97 + number % 26)}{chr(97 + number // 26)}")
     assert len(dead.summary()) <= 21
     assert dead.total == 26**2
     assert any("other reasons" in line for line in dead.summary())
@@ -140,10 +140,10 @@ def test_the_summary_stays_short_whatever_comes() -> None:
 
 def test_letters_that_cannot_be_written_stop_the_run(tmp_path: Path) -> None:
     dead = cemetery(Path("/dev/full"))
-    dead.bury(Record(b"x"), "bad")
+    dead.add(Record(b"x"), "bad")
     with pytest.raises(StoreError, match="dead letters cannot be written: No space left"):
         dead.flush()
     nowhere = cemetery(tmp_path / "no" / "dead")
-    nowhere.bury(Record(b"x"), "bad")
+    nowhere.add(Record(b"x"), "bad")
     with pytest.raises(StoreError, match="No such file"):
         nowhere.flush()

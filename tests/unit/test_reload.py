@@ -269,7 +269,7 @@ def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert
     letters = DeadLetters(None, counts, format_name="native")
     runner = EmbeddedRunner(
         source=Lines(steps),
-        pipeline=Pipeline(REGISTRY.decoders["native"](), table, letters, counts),
+        pipeline=Pipeline(REGISTRY.decoders["native"](), table, letters),
         table=table,
         sinks={"list": sink},
         dead_letters=letters,

@@ -19,11 +19,12 @@ from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.batch import evaluate, open_table
+from stream_guard.running.batch import evaluate
 from stream_guard.running.replay import (
     LocalWorker,
     Replay,

@@ -12,10 +12,11 @@ from stream_guard_diff.regressions import compare
 
 from stream_guard.errors import PolicyError
 from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
+from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
-from stream_guard.running.batch import evaluate, open_table
+from stream_guard.running.batch import evaluate
 from tests.vectors.case import LeftOut, WrongAnswerError, expect
 
 SESSION = "session"

@@ -13,9 +13,9 @@ from math import inf
 
 import msgspec
 
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
-from stream_guard.pipeline import Undertaker
 from stream_guard.ports import Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
@@ -30,11 +30,17 @@ class ReceivingPartition:
     foreign_keys = 0
 
     def __init__(
-        self, store: PartitionStore, engine: Engine, undertaker: Undertaker, limits: SessionLimits, *, senders: int
+        self,
+        store: PartitionStore,
+        engine: Engine,
+        dead_letters: DeadLetterSink,
+        limits: SessionLimits,
+        *,
+        senders: int,
     ) -> None:
         self._store = store
         self._engine = engine
-        self._undertaker = undertaker
+        self._dead_letters = dead_letters
         self._senders = senders
         self._table = SessionTable(engine, store, engine.counts, limits)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
@@ -74,7 +80,7 @@ class ReceivingPartition:
         try:
             item = decode_item(record.value)
         except msgspec.MsgspecError as error:
-            self._undertaker.bury(record, f"not written by a worker of this version: {error}")
+            self._dead_letters.add(record, f"not written by a worker of this version: {error}")
             return
         sender = self._store.senders.setdefault(item.sender, Sender())
         if isinstance(item, ClockMessage):

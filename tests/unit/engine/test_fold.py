@@ -11,8 +11,9 @@ import stream_guard as sg
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
-from stream_guard.running.batch import evaluate, open_table
+from stream_guard.running.batch import evaluate
 from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, find, one_rule_policy, rule_spec, run_rule

@@ -10,7 +10,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
-from stream_guard.running.batch import open_table
+from stream_guard.pipeline import open_table
 from stream_guard.testing import events, one_rule_policy
 
 

@@ -1,0 +1,54 @@
+"""Delivery: alerts reach every sink, or the caller learns why they did not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from stream_guard.alerting.alerts import make_alert
+from stream_guard.errors import SinkError
+from stream_guard.model import Alert, Finding
+from stream_guard.observability.counts import Counts
+from stream_guard.ports import Sink
+
+_PAUSES: Final = (0.1, 0.4, 1.6)  # seconds between two attempts to deliver
+
+
+def alerts_of(findings: Iterable[Finding], policy_version: str) -> list[Alert]:
+    """Return the alerts of findings, in their order. A rule in shadow mode raises none."""
+    return [make_alert(finding, policy_version) for finding in findings if not finding.shadow]
+
+
+class Delivery:
+    """Sends alerts to sinks: retries what may succeed later, counts every outcome, flushes before a commit.
+
+    One caller at a time: sinks are not made for several threads.
+    """
+
+    def __init__(self, sinks: Mapping[str, Sink], counts: Counts) -> None:
+        self._sinks = sinks
+        self._counts = counts
+
+    def deliver(self, alerts: Sequence[Alert]) -> None:
+        """Send the alerts to every sink; raise SinkError when one cannot take them."""
+        if alerts:
+            for name, sink in self._sinks.items():
+                self._send(name, sink, alerts)
+
+    def flush(self) -> dict[str, int]:
+        """Make what was sent durable; return the position of each sink, for the checkpoint."""
+        return {name: sink.flush() for name, sink in self._sinks.items()}
+
+    def _send(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
+        for pause in (*_PAUSES, None):
+            try:
+                sink.send(alerts)
+            except SinkError as error:
+                if not error.retryable or pause is None:
+                    self._counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
+                    raise
+                time.sleep(pause)
+            else:
+                self._counts.alerts[name, "ok"] += len(alerts)
+                return

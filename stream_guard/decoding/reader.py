@@ -1,0 +1,56 @@
+"""From records to events: every record becomes events or a dead letter, and this is the only place where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from stream_guard.errors import DecodeError
+from stream_guard.model import Event
+from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+from stream_guard.sessions.memory import DecoderMemory
+from stream_guard.storage.stores import MemoryStore
+
+
+class DeadLetterSink(Protocol):
+    """Takes the records that cannot become events."""
+
+    def add(self, record: Record, reason: str) -> None:
+        """Keep the record, or its head, with the reason and its place."""
+
+
+class EventReader:
+    """Decodes records. A record that cannot be decoded becomes a dead letter with the reason.
+
+    A decoder that waits for the record which names a session keeps what waits in ``memory``; without one, in memory
+    of its own.
+    """
+
+    def __init__(self, decoder: Decoder, dead_letters: DeadLetterSink, memory: Memory | None = None) -> None:
+        if isinstance(decoder, HoldingDecoder):
+            decoder = decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
+        self._holding = decoder if isinstance(decoder, HoldingDecoder) else None
+        self._decode = decoder.decode
+        self._dead_letters = dead_letters
+
+    def read(self, record: Record) -> Sequence[Event]:
+        """Return the record's events; none where it became a dead letter."""
+        try:
+            return self._decode(record)
+        except DecodeError as error:
+            self._dead_letters.add(record, str(error))
+            return ()
+
+    def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
+        """Yield the events of many records. Events that wait for a later record come from ``finish``."""
+        for record in records:
+            if record is not None:
+                yield from self.read(record)
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return the events that have waited long enough after so many seconds without a record."""
+        return () if self._holding is None else self._holding.elapse(seconds)
+
+    def finish(self) -> Sequence[Event]:
+        """Return every event that still waits: no record will follow."""
+        return () if self._holding is None else self._holding.finish()
