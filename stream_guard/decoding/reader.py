@@ -9,6 +9,7 @@ from stream_guard.errors import DecodeError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 from stream_guard.sessions.memory import DecoderMemory
+from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
 
 
@@ -36,10 +37,13 @@ class EventReader:
     def read(self, record: Record) -> Sequence[Event]:
         """Return the record's events; none where it became a dead letter."""
         try:
-            return self._decode(record)
+            events = self._decode(record)
+            for event in events:
+                check_session_id(event.session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             return ()
+        return events
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

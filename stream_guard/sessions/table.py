@@ -31,6 +31,12 @@ from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
 
+def check_session_id(session_id: str) -> None:
+    """Raise DecodeError for an id that no session can have: rows of other things begin with the mark."""
+    if not session_id or session_id[0] == MARK:
+        raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
+
+
 class SessionTable:
     """Feeds events to their sessions and keeps the number of them, and their size, within limits."""
 
@@ -128,8 +134,7 @@ class SessionTable:
 
     def _arrive(self, event: Event, out: Found) -> Session:
         """Bring in the session of an event that is not among those at hand."""
-        if not event.session_id or event.session_id[0] == MARK:
-            raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
+        check_session_id(event.session_id)
         session = self._wake(event.session_id)
         if self.counts.sessions > self.limits.max_live:
             self._evict(session, out)
