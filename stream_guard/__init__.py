@@ -5,6 +5,8 @@ These names are all a pack of rules, decoders or sinks needs; everything else is
 
 from typing import TYPE_CHECKING, Any
 
+from stream_guard.alerting.alerts import encode_alert
+from stream_guard.decoding.json_decoder import JsonDecoder, read_json
 from stream_guard.errors import DecodeError, Place, Problem, SinkError, StoreError
 from stream_guard.hookspecs import hookimpl
 from stream_guard.kafka.writer import Outgoing, TopicWriter
@@ -33,6 +35,7 @@ from stream_guard.model import (
 from stream_guard.ports import (
     Answer,
     AxisValues,
+    Decoder,
     Dialect,
     DiffAxis,
     Document,
@@ -41,6 +44,7 @@ from stream_guard.ports import (
     RecordedTurn,
     Recording,
     Sides,
+    Sink,
 )
 from stream_guard.rule import (
     SETTLED,
@@ -69,6 +73,7 @@ __all__ = [
     "AxisValues",
     "Condition",
     "DecodeError",
+    "Decoder",
     "Dialect",
     "DiffAxis",
     "Document",
@@ -78,6 +83,7 @@ __all__ = [
     "GateDecision",
     "Hit",
     "Json",
+    "JsonDecoder",
     "LineLog",
     "Measure",
     "Need",
@@ -97,6 +103,7 @@ __all__ = [
     "SessionEnd",
     "Settled",
     "Sides",
+    "Sink",
     "SinkError",
     "State",
     "StoreError",
@@ -112,11 +119,13 @@ __all__ = [
     "UserMessage",
     "Verdict",
     "check_compliance",
+    "encode_alert",
     "hookimpl",
     "json_equal",
     "literal",
     "parse_arguments",
     "parse_json",
+    "read_json",
 ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from stream_guard.errors import Place, Problem
+from stream_guard.errors import DecodeError, Place, Problem
 from stream_guard.model import Alert, Event, Json
 
 
@@ -22,6 +23,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, bytes], ...] = ()
     truncated: int = 0  # the record's true size, when only its head was read because it is over the limit
     time: float | None = None  # when it was written to its topic, as the topic says; rules never see it
+
+    def check_whole(self) -> None:
+        """Raise DecodeError if only the head of the record was read."""
+        if self.truncated:
+            raise DecodeError(
+                f"the record has {self.truncated} bytes, more than decode.max_record_bytes allows; "
+                "raise that setting, or keep large payloads out of events"
+            )
 
 
 class Source(Protocol):
@@ -38,26 +47,31 @@ class Source(Protocol):
 
 
 class Decoder(Protocol):
-    """A way to read one format; made once per run, from the ``decode`` settings."""
+    """The base of every decoder: reads the records of one format. One instance is made per run.
+
+    A decoder of JSON derives from ``JsonDecoder``. Deriving is optional: any class with these methods is a decoder.
+    """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        """Make a decoder; with ``strict_keys`` it refuses an object that gives a key twice."""
+        """Take the setting ``decode.strict_keys``: whether an object that gives a key twice is refused."""
+        del strict_keys  # a format that is not JSON has no keys
 
+    @abstractmethod
     def decode(self, record: Record) -> Sequence[Event]:
-        """Return the record's events in order; raise DecodeError, and nothing else, whatever the bytes."""
+        """Return the record's events in order. Raise DecodeError, and nothing else, whatever the bytes."""
 
 
 @runtime_checkable
 class ConfiguredDecoder(Protocol):
-    """A decoder that more can be said about than whether keys may stand twice."""
+    """A decoder that is made from all settings, not only from ``strict_keys``."""
 
     @classmethod
     def configure(cls, settings: Any) -> Decoder:
-        """Return a decoder as the settings want it, or raise SettingsError."""
+        """Return a decoder for these settings, or raise SettingsError."""
 
 
 class Memory(Protocol):
-    """What a decoder remembers between records: rows under names of its own, saved together with the sessions."""
+    """Rows that a decoder keeps between records, under names of its own. They are saved together with the sessions."""
 
     def get(self, name: str) -> bytes | None:
         """Return what was put last, or None."""
@@ -77,16 +91,16 @@ class Memory(Protocol):
 
 @runtime_checkable
 class HoldingDecoder(Protocol):
-    """A decoder that may hold events back until a later record says whose they are."""
+    """A decoder that may hold events back until a later record names their session."""
 
     def remember(self, memory: Memory) -> Decoder:
-        """Return a decoder like this one that holds back, and remembers in ``memory``; this one tells all at once."""
+        """Return a copy that holds events back and keeps them in ``memory``. This decoder itself holds nothing back."""
 
     def elapse(self, seconds: float) -> Sequence[Event]:
-        """Return what has waited long enough now that so much time passed in which no record came."""
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
 
     def finish(self) -> Sequence[Event]:
-        """Return all that is held back: nothing more will come."""
+        """Return all events that are held back. No further record will come."""
 
 
 class Store(Protocol):
@@ -106,29 +120,35 @@ class Store(Protocol):
 
 
 class Sink(Protocol):
-    """A place to send alerts; opened once per run, from what the user wrote behind its name."""
+    """The base of every sink: a place to send alerts. One instance is opened per run.
+
+    Deriving is optional: any class with these methods is a sink.
+    """
 
     @classmethod
+    @abstractmethod
     def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
-        """Return the sink for a target, which only the sink understands, or raise SinkError.
+        """Return the sink for a target, or raise SinkError.
 
-        ``settings`` is the section of the settings that has the sink's name, None where there is none.
-
-        ``position`` is what ``flush`` returned before the last checkpoint, None without a checkpoint. Alerts
-        that were sent after it will be sent again; a sink that can tell drops the repeats.
+        ``target`` is the text behind the sink's name in ``--alerts name:target``. ``settings`` is the section of the
+        settings that has the sink's name, None where there is none. ``position`` is what ``flush`` returned before the
+        last checkpoint, None without a checkpoint. Alerts that were sent after it will be sent again.
         """
 
+    @abstractmethod
     def send(self, alerts: Sequence[Alert]) -> None:
-        """Deliver all of them or raise SinkError; sending an alert again with the same id is harmless."""
+        """Deliver all alerts or raise SinkError. Sending an alert again with the same id is harmless."""
 
     def flush(self) -> int:
         """Make what was sent durable, and return the position for the checkpoint, 0 where there is none.
 
-        Called before every checkpoint: a state on disk proves that its alerts are out.
+        It is called before every checkpoint: a state on disk proves that its alerts are out.
         """
+        return 0
 
     def close(self) -> None:
-        """Deliver what is buffered and release what is open."""
+        """Deliver what is buffered and release what is open. Closing twice is harmless."""
+        self.flush()
 
 
 class Document(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,
@@ -18,17 +18,12 @@ from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
 from stream_guard_formats.transcripts import open_run
 
 
-class AgentDojoDecoder:
+class AgentDojoDecoder(JsonDecoder):
     """Reads run files, one to a line. A run's verdicts, such as ``security``, do not become events."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the run's events in order, its end with them, or raise DecodeError."""
-        opened = open_run(record, "an AgentDojo run", "messages", strict_keys=self._strict)
-        if opened is None:
-            return []
+        opened = open_run(data, "an AgentDojo run", "messages")
         run, messages = opened.data, opened.messages
         suite, task = text_at(run, "suite_name"), text_at(run, "user_task_id")
         injection = text_at(run, "injection_task_id")
@@ -48,7 +43,7 @@ class AgentDojoDecoder:
         elif role == "assistant":
             blocks: list[Json] = [text_block(text)] if text else []
             blocks += [
-                tool_use(call.get("id"), call.get("function"), call.get("args"), strict_keys=self._strict)
+                tool_use(call.get("id"), call.get("function"), call.get("args"), strict_keys=self.strict_keys)
                 for call in objects_in(message, "tool_calls", "tool calls")
             ]
             conversation.turn(message, blocks)

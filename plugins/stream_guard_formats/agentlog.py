@@ -8,8 +8,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Final
 
-from stream_guard import DecodeError, Event, Json, Record, ToolCall, ToolResult, Turn, parse_arguments, parse_json
-from stream_guard_formats.reasons import say_syntax, say_too_large
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, ToolCall, ToolResult, Turn, parse_arguments
 
 MAX_FILES: Final = 4096  # files whose place in their session is remembered; the oldest is forgotten
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -26,7 +25,7 @@ class _Reading:
     last: int = -1  # position of the last record that counted: read again, it must not count twice
 
 
-class AgentlogDecoder:
+class AgentlogDecoder(JsonDecoder):
     """Reads .agentlog records in file order; a kind it does not know says nothing and is passed over.
 
     A response belongs to the last request that has none. The session is the recording's trace id where its
@@ -34,20 +33,11 @@ class AgentlogDecoder:
     """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         self._files: dict[str, _Reading] = {}
 
-    def decode(self, record: Record) -> list[Event]:
+    def read(self, data: Json, record: Record) -> list[Event]:
         """Return the turn, attempt or result that the record completes, or raise DecodeError."""
-        if record.truncated:
-            raise DecodeError(say_too_large(record))
-        value = record.value.removeprefix(b"\xef\xbb\xbf")
-        if not value.strip():
-            return []
-        try:
-            data = parse_json(value, strict_keys=self._strict)
-        except (ValueError, RecursionError) as error:
-            raise DecodeError(say_syntax(value, error)) from None
         kind, payload = _envelope(data)
         reading = self._reading(record, data)
         again, reading.last = record.position == reading.last, record.position
@@ -70,7 +60,7 @@ class AgentlogDecoder:
                 raise DecodeError('a tool_call needs "tool_name", the name of the tool, in its payload')
             args, broken = payload.get("arguments"), False
             if isinstance(args, str):
-                args, broken = parse_arguments(args, strict_keys=self._strict)
+                args, broken = parse_arguments(args, strict_keys=self.strict_keys)
             return [ToolCall(**header, tool=name, call_id=call_id, args=args, parse_error=broken)]
         if kind == "tool_result":
             failed = payload.get("is_error") is True or payload.get("error") not in (None, False, "")

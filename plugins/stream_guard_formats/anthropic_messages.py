@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, Status, identifier, label, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, name_of, object_at, objects_of, text_at
 from stream_guard_formats.transcripts import find_session, open_chat
@@ -14,21 +14,15 @@ Judge = Callable[[dict[str, Json], str], Status]
 """Says what came of a call, from the result's block and its text."""
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(JsonDecoder):
     """Reads messages with content blocks; a message that is sent again keeps its event id."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
-        opened = open_chat(record, "an Anthropic transcript", ("request",), strict_keys=self._strict)
-        if opened is None:
-            return []
-        data, request, messages = opened
-        response = object_at(data, "response")
+        chat, request, messages = open_chat(data, "an Anthropic transcript", ("request",))
+        response = object_at(chat, "response")
         model = text_at(response, "model") or text_at(request, "model")
-        conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
+        conversation = Conversation(find_session(chat, record.value), labels={"model": label(model)} if model else None)
         for message in [*messages, *([response] if response else [])]:
             self._add(conversation, message)
         return conversation.events
@@ -37,7 +31,7 @@ class AnthropicDecoder:
         role = message.get("role")
         if role == "assistant":
             extra = {"stop_reason": message.get("stop_reason"), "usage": message.get("usage")}
-            said = said_blocks(message.get("content"), strict_keys=self._strict)
+            said = said_blocks(message.get("content"), strict_keys=self.strict_keys)
             conversation.turn(["assistant", said], said, extra=extra)
         elif role == "user":
             add_user(conversation, message.get("content"))

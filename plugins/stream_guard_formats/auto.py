@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Self
 
-from stream_guard import DecodeError, Event, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.agentdojo import AgentDojoDecoder
 from stream_guard_formats.agentlog import AgentlogDecoder
 from stream_guard_formats.anthropic_messages import AnthropicDecoder
@@ -20,7 +20,6 @@ from stream_guard_formats.native import NativeDecoder
 from stream_guard_formats.openai_chat import OpenAIChatDecoder
 from stream_guard_formats.openinference import OpenInferenceDecoder
 from stream_guard_formats.otlp import OtlpJsonDecoder
-from stream_guard_formats.reading import read_json
 from stream_guard_formats.steps import StepsDecoder
 from stream_guard_formats.stitching import Memory
 from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
@@ -46,7 +45,7 @@ _ENOUGH: Final = 0.5
 _logger = logging.getLogger(__name__)
 
 
-class AutoDecoder:
+class AutoDecoder(JsonDecoder):
     """Reads records of any format it can tell by their shape, each for itself: a file may hold several.
 
     The first time a format is met it says so, with how sure it is. Reading costs one more parse of every record,
@@ -54,7 +53,7 @@ class AutoDecoder:
     """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         self._decoders: dict[str, Any] = {name: reader(strict_keys=strict_keys) for name, reader in READERS.items()}
         self._met: set[str] = set()
 
@@ -88,16 +87,17 @@ class AutoDecoder:
     def decode(self, record: Record) -> Sequence[Event]:
         """Return what the likeliest decoder makes of the record, or raise DecodeError."""
         if any(name == "ce_specversion" for name, _ in record.headers):
-            return self._read("cloudevents", 1.0, record)
-        data = read_json(record, strict_keys=self._strict)
-        if data is None:
-            return []
+            return self._decode_as("cloudevents", 1.0, record)
+        return super().decode(record)
+
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
+        """Return what the decoder of the likeliest format makes of the record, or raise DecodeError."""
         name, confidence = detect(data)
         if confidence < _ENOUGH:
             raise DecodeError(f"no format is known by this shape; name one of {', '.join(READERS)} with --from-format")
-        return self._read(name, confidence, record)
+        return self._decode_as(name, confidence, record)
 
-    def _read(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
+    def _decode_as(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
         if name not in self._met:
             self._met.add(name)
             _logger.warning("%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stream_guard import Event, Json, Record
+from stream_guard import Event, Json, JsonDecoder, Record
 from stream_guard_formats.anthropic_messages import add_user, said_blocks
 from stream_guard_formats.conversation import Conversation, Status, label
-from stream_guard_formats.reading import object_at, read_object, seconds, text_at
+from stream_guard_formats.reading import as_object, object_at, seconds, text_at
 
 # Lines of one message follow each other closely, so few messages have to be remembered.
 _MESSAGES: Final = 4096
@@ -22,7 +22,7 @@ _REFUSED: Final = (
 _MAX_AGENT: Final = 200
 
 
-class ClaudeCodeDecoder:
+class ClaudeCodeDecoder(JsonDecoder):
     """Reads the lines of session files, of one session or of many merged.
 
     A message comes in several lines. Its first line that says or calls something is the turn, a later call is an
@@ -32,26 +32,24 @@ class ClaudeCodeDecoder:
     """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         self._begun: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
 
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the line's events; lines about the program itself have none."""
-        line = read_object(record, "a line of a session file", strict_keys=self._strict)
-        if line is None:
-            return []
+        line = as_object(data, "a line of a session file")
         session_id = text_at(line, "sessionId")
         if not session_id:
             return []  # snapshots and summaries stand outside any session
         header: dict[str, Any] = {"time": seconds(line.get("timestamp"))}
         if line.get("type") == "progress":
-            data = object_at(line, "data")
-            if data.get("type") != "agent_progress":
+            progress = object_at(line, "data")
+            if progress.get("type") != "agent_progress":
                 return []
-            header["run_id"] = text_at(data, "agentId")[:_MAX_AGENT]
+            header["run_id"] = text_at(progress, "agentId")[:_MAX_AGENT]
             header["agent"] = "sub-agent"
             header["agent_path"] = ("claude-code",)
-            line = line | object_at(data, "message")
+            line = line | object_at(progress, "message")
         elif line.get("isSidechain") is True and (agent := text_at(line, "agentId")):
             header |= {"run_id": agent[:_MAX_AGENT], "agent": "sub-agent", "agent_path": ("claude-code",)}
         message = object_at(line, "message")
@@ -69,7 +67,7 @@ class ClaudeCodeDecoder:
     def _answer(
         self, conversation: Conversation, message: dict[str, Json], record: Record, header: dict[str, Any]
     ) -> None:
-        content = said_blocks(message.get("content"), strict_keys=self._strict)
+        content = said_blocks(message.get("content"), strict_keys=self.strict_keys)
         if not content:
             return
         key = (conversation.session_id, text_at(message, "id") or header["event_id"])

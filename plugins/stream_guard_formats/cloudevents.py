@@ -9,44 +9,41 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, read_json
 from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.native import NativeDecoder
-from stream_guard_formats.reading import digest, excerpt, name_of, read_object, text_at
-from stream_guard_formats.reasons import say_too_large
+from stream_guard_formats.reading import as_object, digest, excerpt, name_of, text_at
 
 _PREFIX: Final = "ce_"
 _NEEDED: Final = ("specversion", "id", "source", "type")
 
 
-class CloudEventsDecoder:
-    """Reads events in envelopes. What the event leaves out, the envelope says: id, time, and the session as subject."""
+class CloudEventsDecoder(JsonDecoder):
+    """Reads events in envelopes. The envelope supplies a missing id, a missing time, and the session as subject."""
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         self._native = NativeDecoder(strict_keys=strict_keys)
 
     def decode(self, record: Record) -> Sequence[Event]:
-        """Return the events in the envelope, or raise DecodeError."""
-        if record.truncated:
-            raise DecodeError(say_too_large(record))
+        """Return the events in the envelope, or raise DecodeError. The binary form has its envelope in headers."""
         headers = {name: value for name, value in record.headers if name.startswith(_PREFIX)}
-        if headers:
-            envelope: dict[str, Json] = {
-                name.removeprefix(_PREFIX): value.decode("utf-8", "replace") for name, value in headers.items()
-            }
-            payload: Json = read_object(record, "the data of a CloudEvent", strict_keys=self._strict)
-        else:
-            found = read_object(record, "a CloudEvent", strict_keys=self._strict)
-            if found is None:
-                return []
-            envelope, payload = found, _data(found, strict_keys=self._strict)
+        if not headers:
+            return super().decode(record)
+        envelope: dict[str, Json] = {
+            name.removeprefix(_PREFIX): value.decode("utf-8", "replace") for name, value in headers.items()
+        }
+        return self._open(envelope, _read_payload(record, strict_keys=self.strict_keys), record)
+
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
+        """Return the events in an envelope of the structured form, or raise DecodeError."""
+        envelope = as_object(data, "a CloudEvent")
+        return self._open(envelope, _data(envelope, strict_keys=self.strict_keys), record)
+
+    def _open(self, envelope: dict[str, Json], payload: Json, record: Record) -> Sequence[Event]:
         _check(envelope)
         if not isinstance(payload, dict):
             raise DecodeError(f'"data" must be an event as an object, this is {name_of(payload)}')
-        return self._open(envelope, payload, record)
-
-    def _open(self, envelope: dict[str, Json], payload: dict[str, Json], record: Record) -> Sequence[Event]:
         event: dict[str, Any] = dict(payload)
         # The id of an envelope is unique for its source only, and may be long.
         name = f"{text_at(envelope, 'source')} {text_at(envelope, 'id')}"
@@ -72,4 +69,9 @@ def _data(envelope: dict[str, Json], *, strict_keys: bool) -> Json:
         value = base64.b64decode(str(envelope["data_base64"]), validate=True)
     except (binascii.Error, ValueError) as error:
         raise DecodeError(f'"data_base64" is not base64: {error}') from None
-    return read_object(Record(value), "the data of a CloudEvent", strict_keys=strict_keys)
+    return _read_payload(Record(value), strict_keys=strict_keys)
+
+
+def _read_payload(record: Record, *, strict_keys: bool) -> dict[str, Json] | None:
+    data = read_json(record, strict_keys=strict_keys)
+    return None if data is None else as_object(data, "the data of a CloudEvent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
 from stream_guard_formats.openai_chat import blocks_of
 from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
@@ -24,20 +24,14 @@ _ROLES: Final = {
 }
 
 
-class LangChainDecoder:
+class LangChainDecoder(JsonDecoder):
     """Reads lists of messages, states of a graph, and what a chain returned; a message sent again keeps its id."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the messages in order, or raise DecodeError."""
-        opened = open_chat(record, "a LangChain transcript", ("values",), strict_keys=self._strict)
-        if opened is None:
-            return []
-        data = opened.data
-        thread = text_at(object_at(object_at(data, "config"), "configurable"), "thread_id")
-        conversation = Conversation(thread or find_session(data, record.value))
+        opened = open_chat(data, "a LangChain transcript", ("values",))
+        thread = text_at(object_at(object_at(opened.data, "config"), "configurable"), "thread_id")
+        conversation = Conversation(thread or find_session(opened.data, record.value))
         for message in opened.messages:
             self._add(conversation, *unwrap(message))
         return conversation.events
@@ -79,11 +73,11 @@ class LangChainDecoder:
             *objects_in(message, "invalid_tool_calls", "tool calls"),
         ]
         blocks += [
-            tool_use(call.get("id"), call.get("name"), call.get("args"), strict_keys=self._strict) for call in calls
+            tool_use(call.get("id"), call.get("name"), call.get("args"), strict_keys=self.strict_keys) for call in calls
         ]
         if not calls:  # older versions have them in the provider's form only; newer ones have both
             named = object_at(message, "additional_kwargs") | {"content": None}
-            blocks += blocks_of(named, strict_keys=self._strict)
+            blocks += blocks_of(named, strict_keys=self.strict_keys)
         return blocks
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
-from stream_guard_formats.reading import name_of, object_at, objects_in, read_object, seconds, text_at
+from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import Span, Telling
 
 _SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent"}
@@ -15,24 +15,19 @@ _SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm"
 _PREFIXES: Final = ("execute_tool ", "running tool: ")
 
 
-class LangfuseDecoder:
+class LangfuseDecoder(JsonDecoder):
     """Reads ``{"trace": ..., "observations": [...]}``; inputs and outputs in any convention it knows."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the trace's events in time order, or raise DecodeError."""
-        data = read_object(record, "a Langfuse export", strict_keys=self._strict)
-        if data is None:
-            return []
-        trace = data.get("trace")
+        export = as_object(data, "a Langfuse export")
+        trace = export.get("trace")
         if not isinstance(trace, dict):
             raise DecodeError(f'"trace" must be an object, this is {name_of(trace)}; export traces with observations')
         session_id = text_at(trace, "sessionId") or text_at(trace, "id") or derived_session(record.value)
         labels = {"env": label(text_at(trace, "environment"))} if text_at(trace, "environment") else None
         conversation = Conversation(session_id, labels=labels)
-        observations = objects_in(data, "observations", "observations")
+        observations = objects_in(export, "observations", "observations")
         return Telling(conversation).tell([_span(one) for one in observations])
 
 

@@ -10,8 +10,8 @@ import jiter
 import msgspec
 import xxhash
 
-from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, parse_json
-from stream_guard_formats.reasons import check_kind, say_shape, say_syntax, say_too_large
+from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, read_json
+from stream_guard_formats.reasons import check_kind, say_shape
 
 # Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
 MAX_ID: Final = 512
@@ -39,7 +39,7 @@ class NativeDecoder:
         """Return the record's event in a list of one, or raise DecodeError with the reason in plain words."""
         value = record.value
         if record.truncated:
-            raise DecodeError(say_too_large(record))
+            record.check_whole()
         try:
             # msgspec lets the last of two equal keys win, and nests as deep as the interpreter allows.
             if self._strict:
@@ -59,21 +59,17 @@ class NativeDecoder:
         return [self._complete(event, value)]
 
     def _look_closer(self, record: Record) -> list[Event]:
-        """Read what the quick path refused: repair what can be repaired, and say what cannot."""
-        value = record.value.removeprefix(_BYTE_ORDER_MARK)
-        if not value.strip():
+        """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""
+        data = read_json(record, strict_keys=self._strict)
+        if data is None:
             return []
-        try:
-            data = parse_json(value, strict_keys=self._strict)
-        except _REFUSALS as error:
-            raise DecodeError(say_syntax(value, error)) from None
         check_kind(data)
         _repair(data)
         try:
             event = msgspec.convert(data, Event)
         except _REFUSALS as error:
             raise DecodeError(say_shape(data, error)) from None
-        return [self._complete(event, value)]
+        return [self._complete(event, record.value.removeprefix(_BYTE_ORDER_MARK))]
 
     def _complete(self, event: Event, value: bytes) -> Event:
         _check_id("session_id", event.session_id)

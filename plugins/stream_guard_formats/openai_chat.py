@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
     Status,
@@ -21,27 +21,21 @@ from stream_guard_formats.transcripts import find_session, open_chat
 _SILENT: Final = ("system", "developer")
 
 
-class OpenAIChatDecoder:
+class OpenAIChatDecoder(JsonDecoder):
     """Reads chat completions as they are logged or kept; a message that is sent again keeps its event id."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
-        opened = open_chat(record, "an OpenAI chat", ("request",), strict_keys=self._strict)
-        if opened is None:
-            return []
-        data, request, messages = opened
-        response = object_at(data, "response") or data
+        chat, request, messages = open_chat(data, "an OpenAI chat", ("request",))
+        response = object_at(chat, "response") or chat
         model = text_at(response, "model") or text_at(request, "model")
-        conversation = Conversation(find_session(data, record.value), labels={"model": label(model)} if model else None)
+        conversation = Conversation(find_session(chat, record.value), labels={"model": label(model)} if model else None)
         for message in messages:
-            add_message(conversation, message, strict_keys=self._strict)
+            add_message(conversation, message, strict_keys=self.strict_keys)
         for choice in objects_in(response, "choices", "choices")[:1]:
             extra = {"stop_reason": choice.get("finish_reason"), "usage": response.get("usage")}
             answer = object_at(choice, "message") | {"role": "assistant"}
-            add_message(conversation, answer, strict_keys=self._strict, extra=extra)
+            add_message(conversation, answer, strict_keys=self.strict_keys, extra=extra)
         return conversation.events
 
 

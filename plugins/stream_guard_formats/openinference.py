@@ -6,26 +6,20 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session
 from stream_guard_formats.genai import Raw, read_span, session_of
-from stream_guard_formats.reading import object_at, objects_in, read_json, seconds, text_at
+from stream_guard_formats.reading import object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import Telling
 
 _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?")
 
 
-class OpenInferenceDecoder:
+class OpenInferenceDecoder(JsonDecoder):
     """Reads ``{"trace_id": ..., "spans": [...]}`` or a list of spans, with children under ``child_spans``."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the trace's events in time order, or raise DecodeError."""
-        data = read_json(record, strict_keys=self._strict)
-        if data is None:
-            return []
         if isinstance(data, list):
             data = {"spans": data}
         if not isinstance(data, dict) or "spans" not in data:

@@ -7,25 +7,24 @@ import binascii
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.genai import Raw
 from stream_guard_formats.otlp_stream import OtlpStream
-from stream_guard_formats.reading import number_at, object_at, objects_in, read_object, text_at
+from stream_guard_formats.reading import as_object, number_at, object_at, objects_in, text_at
 from stream_guard_formats.stories import LOGGED, LogLine, logged_spans
 
 _LATEST: Final = 253_402_300_800.0
 
 
-class OtlpJsonDecoder(OtlpStream):
+class OtlpJsonDecoder(OtlpStream, JsonDecoder):
     """Reads ``resourceSpans`` and ``resourceLogs``, one request or a file exporter's line to a record."""
 
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the spans in time order, or raise DecodeError."""
-        data = read_object(record, "an OTLP export", strict_keys=self._strict)
-        if data is None:
-            return []
-        traces, logs = object_at(data, "traces") or data, object_at(data, "logs") or data
+        del record
+        export = as_object(data, "an OTLP export")
+        traces, logs = object_at(export, "traces") or export, object_at(export, "logs") or export
         if "resourceSpans" not in traces and "resourceLogs" not in logs:
             raise DecodeError('the export has neither "resourceSpans" nor "resourceLogs"; metrics have no events')
         told = list(logged_spans(_logs(logs)))

@@ -14,7 +14,6 @@ from stream_guard_formats.genai import Raw
 from stream_guard_formats.otlp import nanoseconds
 from stream_guard_formats.otlp_stream import OtlpStream
 from stream_guard_formats.reading import text_at
-from stream_guard_formats.reasons import say_too_large
 from stream_guard_formats.stories import LOGGED, LogLine, logged_spans
 
 _DEEPEST = 50
@@ -25,8 +24,7 @@ class OtlpProtoDecoder(OtlpStream):
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events of the spans in time order, or raise DecodeError."""
-        if record.truncated:
-            raise DecodeError(say_too_large(record))
+        record.check_whole()
         if not record.value:
             return []
         traces, broken = _parse(ExportTraceServiceRequest, record.value)

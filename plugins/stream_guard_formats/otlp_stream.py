@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Final, Self
 
-from stream_guard import Event
+from stream_guard import Decoder, Event
 from stream_guard_formats.stitching import Memory, Stitcher
 from stream_guard_formats.stories import OtlpStories
 
 WAIT: Final = 60.0  # seconds of event time that spans wait for the one that names their conversation
 
 
-class OtlpStream:
+class OtlpStream(Decoder):
     """Tells every export at once; once it has a memory, spans wait there for the one that says whose they are."""
 
     lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
 
     def __init__(self, *, strict_keys: bool = True, wait: float = WAIT) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         self._wait = wait
         self._stories: OtlpStories | Stitcher = OtlpStories()
 

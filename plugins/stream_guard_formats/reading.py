@@ -1,4 +1,4 @@
-"""Records become JSON values, and pieces of them become what the caller asked for, whatever the bytes."""
+"""Fields of parsed records: a list, an object, a text, a number or a time, whatever the producer sent."""
 
 from __future__ import annotations
 
@@ -9,38 +9,19 @@ from typing import Final
 
 import xxhash
 
-from stream_guard import DecodeError, Json, Record, parse_json
-from stream_guard_formats.reasons import say_syntax, say_too_large
+from stream_guard import DecodeError, Json
 
 # The year 10000: beyond it no clock is one.
 _LATEST: Final = 253_402_300_800.0
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NAMES: Final = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 _SHOWN: Final = 60
 
 
-def read_json(record: Record, *, strict_keys: bool) -> Json:
-    """Return the record's value, None for an empty line, or raise DecodeError with the reason."""
-    if record.truncated:
-        raise DecodeError(say_too_large(record))
-    value = record.value.removeprefix(_BYTE_ORDER_MARK)
-    if not value.strip():
-        return None
-    try:
-        found = parse_json(value, strict_keys=strict_keys)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(say_syntax(value, error)) from None
-    if found is None:
-        raise DecodeError("the record is null; a record must hold something that happened")
-    return found
-
-
-def read_object(record: Record, what: str, *, strict_keys: bool) -> dict[str, Json] | None:
-    """Return the record's object, None for an empty line, or raise DecodeError; ``what`` says what was wanted."""
-    found = read_json(record, strict_keys=strict_keys)
-    if found is None or isinstance(found, dict):
-        return found
-    raise DecodeError(f"{what} is a JSON object, this is {name_of(found)}")
+def as_object(data: Json, what: str) -> dict[str, Json]:
+    """Return the value if it is an object, or raise DecodeError. ``what`` names what was expected."""
+    if isinstance(data, dict):
+        return data
+    raise DecodeError(f"{what} is a JSON object, this is {name_of(data)}")
 
 
 def name_of(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""Why a native record was refused, in the words of the person who has to mend the producer."""
+"""Reasons why a JSON object is not a native event, in words for the person who fixes the producer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from difflib import get_close_matches
 from typing import Final, get_args, get_type_hints
 
-from stream_guard import EVENT_KINDS, DecodeError, Event, Json, Record
+from stream_guard import EVENT_KINDS, DecodeError, Event, Json
 
 _EVENTS: Final = {event.__struct_config__.tag: event for event in get_args(Event)}
-_AT: Final = re.compile(r" at line (\d+) column (\d+)$")
 _EXPECTED: Final = re.compile(r"Expected `(.+?)`(?:, got `(.+?)`)?")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
@@ -22,43 +21,6 @@ _WORDS: Final = {
     "array": "an array",
     "null": "null",
 }
-# What the strict parser says (as it begins), and what it means for the producer.
-_SYNTAX: Final = (
-    ("Detected duplicate key", "{message}; readers differ on which value counts, so neither is used: send it once"),
-    ("recursion limit", "objects and arrays are nested deeper than 200 levels; send less of them, or as a string"),
-    ("EOF while parsing", "the JSON ends too early; a record must hold one whole event"),
-    ("trailing characters", "something follows the event; a record must hold one event and nothing else"),
-    ("lone leading surrogate", "half of a surrogate pair stands alone; the producer cut a character in two"),
-    ("unexpected end of hex escape", "half of a surrogate pair stands alone; the producer cut a character in two"),
-    ("invalid unicode code point", "the bytes are not UTF-8; encode the record as UTF-8"),
-    ("control character", "a control character stands unescaped in a string; write it as \\u00XX"),
-)
-
-
-def say_too_large(record: Record) -> str:
-    """Return the reason for a record of which only the head was read."""
-    return (
-        f"the record has {record.truncated} bytes, more than decode.max_record_bytes allows; "
-        "raise that setting, or keep large payloads out of events"
-    )
-
-
-def say_syntax(value: bytes, error: Exception) -> str:
-    """Return the reason for bytes that are not JSON, or not JSON anyone should rely on."""
-    if isinstance(error, RecursionError):
-        return dict(_SYNTAX)["recursion limit"]
-    message = str(error)
-    place = _AT.search(message)
-    message = message[: place.start()] if place else message
-    where = _where(value, int(place[1]), int(place[2])) if place else ""
-    if re.search(rb"[\[:,\s]-?(NaN|Infinity|inf)", value) and message.startswith(("expected value", "invalid number")):
-        return f"NaN and Infinity are not JSON{where}; send null, or leave the field out"
-    if "out of range" in message:
-        return f"a number is too large for a reader to hold{where}; send it as a string"
-    for start, reason in _SYNTAX:
-        if message.startswith(start):
-            return reason.format(message=_excerpt(message[0].lower() + message[1:], 120)) + where
-    return f"not JSON: {_excerpt(message, 120)}{where}; the record starts with {_excerpt(repr(value[:40]), 60)}"
 
 
 def check_kind(data: Json) -> None:
@@ -93,10 +55,6 @@ def say_shape(data: dict[str, Json], error: Exception) -> str:
         allowed = ", ".join(get_args(get_type_hints(_EVENTS[kind]).get(field)))
         return f'"{field}" is {_excerpt(repr(data.get(field)), 60)}; it must be one of {allowed}'
     return f"not an event of kind {kind!r}: {_excerpt(message, 200)}"
-
-
-def _where(value: bytes, line: int, column: int) -> str:
-    return f" (near byte {column} of {len(value)})" if line == 1 else f" (near line {line} of the record)"
 
 
 def _path(message: str) -> str:

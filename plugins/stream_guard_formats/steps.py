@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_guard import Event, Json, Record
+from stream_guard import Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,
@@ -18,20 +18,15 @@ from stream_guard_formats.reading import number_at, objects_in, text_at
 from stream_guard_formats.transcripts import open_run
 
 
-class StepsDecoder:
+class StepsDecoder(JsonDecoder):
     """Reads ``{"episode_id": ..., "steps": [...]}``: a step is a turn, and knows what came of its calls."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the episode's events in order, its end with them, or raise DecodeError."""
-        opened = open_run(record, "an episode", "steps", strict_keys=self._strict)
-        if opened is None:
-            return []
-        data = opened.data
-        names = [name for name in (text_at(data, "corpus"), text_at(data, "episode_id")) if name]
-        session_id = "/".join(names) if text_at(data, "episode_id") else derived_session(record.value, *names)
+        opened = open_run(data, "an episode", "steps")
+        episode = opened.data
+        names = [name for name in (text_at(episode, "corpus"), text_at(episode, "episode_id")) if name]
+        session_id = "/".join(names) if text_at(episode, "episode_id") else derived_session(record.value, *names)
         conversation = Conversation(session_id)
         task = ""
         for number, step in enumerate(opened.messages):
@@ -50,7 +45,7 @@ class StepsDecoder:
         # Ids are often empty here; without one, two calls of a tool in one step could swap their results.
         ids = [identifier(one.get("id")) or f"{number}.{place}" for place, one in enumerate(used)]
         content += [
-            tool_use(call_id, one.get("name"), one.get("args"), strict_keys=self._strict)
+            tool_use(call_id, one.get("name"), one.get("args"), strict_keys=self.strict_keys)
             for call_id, one in zip(ids, used, strict=True)
         ]
         tokens = number_at(step, "output_tokens")

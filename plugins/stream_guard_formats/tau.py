@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_guard import DecodeError, Event, Json, Record
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,
@@ -19,45 +19,39 @@ from stream_guard_formats.reading import excerpt, number_at, object_at, objects_
 from stream_guard_formats.transcripts import open_run
 
 
-class TauBenchDecoder:
+class TauBenchDecoder(JsonDecoder):
     """Reads tau-bench results: OpenAI messages under ``traj``. Where the harness failed there are none."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the conversation's events in order, its end with them, or raise DecodeError."""
-        opened = open_run(record, "a tau-bench result", "traj", strict_keys=self._strict)
-        if opened is None or not opened.messages:
+        opened = open_run(data, "a tau-bench result", "traj")
+        if not opened.messages:
             return []
-        data, messages = opened.data, opened.messages
+        run, messages = opened.data, opened.messages
         # Benchmarks number their tasks; which run of a task it was, only the content tells.
-        names = (f"task-{text_at(data, 'task_id')}", f"trial-{text_at(data, 'trial')}")
+        names = (f"task-{text_at(run, 'task_id')}", f"trial-{text_at(run, 'trial')}")
         conversation = Conversation(derived_session(record.value, *names), labels={"scenario": label(names[0])})
         for message in messages:
-            add_message(conversation, message, strict_keys=self._strict)
+            add_message(conversation, message, strict_keys=self.strict_keys)
         conversation.end()
         return conversation.events
 
 
-class Tau2Decoder:
+class Tau2Decoder(JsonDecoder):
     """Reads tau2 simulations: messages with times, calls by the user's side among them."""
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        self._strict = strict_keys
-
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the simulation's events in order, its end with them, or raise DecodeError."""
         header = "; leave out the header of a results file"
-        opened = open_run(record, "a tau2 simulation", "messages", advice=header, strict_keys=self._strict)
-        if opened is None or not opened.messages:
+        opened = open_run(data, "a tau2 simulation", "messages", advice=header)
+        if not opened.messages:
             return []
-        data, messages = opened.data, opened.messages
-        session_id = text_at(data, "id") or derived_session(record.value, text_at(data, "task_id"))
-        conversation = Conversation(session_id, labels={"scenario": label(f"task-{text_at(data, 'task_id')}")})
+        run, messages = opened.data, opened.messages
+        session_id = text_at(run, "id") or derived_session(record.value, text_at(run, "task_id"))
+        conversation = Conversation(session_id, labels={"scenario": label(f"task-{text_at(run, 'task_id')}")})
         for message in messages:
             self._add(conversation, message)
-        conversation.end(seconds(data.get("end_time")))
+        conversation.end(seconds(run.get("end_time")))
         return conversation.events
 
     def _add(self, conversation: Conversation, message: dict[str, Json]) -> None:
@@ -98,7 +92,7 @@ class Tau2Decoder:
         text = text_of(message.get("content"))
         blocks: list[Json] = [text_block(text)] if text else []
         blocks += [
-            tool_use(call.get("id"), call.get("name"), call.get("arguments"), strict_keys=self._strict)
+            tool_use(call.get("id"), call.get("name"), call.get("arguments"), strict_keys=self.strict_keys)
             for call in objects_in(message, "tool_calls", "tool calls")
         ]
         return blocks

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 import re2
 
-from stream_guard import DecodeError, Event, Json, Record, TextProtocol, parse_json
+from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, TextProtocol, parse_json
 from stream_guard_formats.conversation import Conversation, Status, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, text_at
 from stream_guard_formats.transcripts import find_session, open_chat
@@ -22,11 +22,11 @@ class _Call(NamedTuple):
     args: Json
 
 
-class TextProtocolDecoder:
+class TextProtocolDecoder(JsonDecoder):
     """Reads messages of a chat; calls stand in the texts of the model, results in the messages that answer them."""
 
     def __init__(self, *, strict_keys: bool = True, protocol: TextProtocol | None = None) -> None:
-        self._strict = strict_keys
+        super().__init__(strict_keys=strict_keys)
         protocol = protocol or TextProtocol()
         self._answer = protocol.answer
         self._call, self._arguments, self._result, self._error = (
@@ -39,12 +39,9 @@ class TextProtocolDecoder:
         """Return a decoder that looks for calls as the settings under ``text_protocol`` say."""
         return cls(strict_keys=settings.decode.strict_keys, protocol=settings.text_protocol)
 
-    def decode(self, record: Record) -> Sequence[Event]:
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
-        fields = ("messages", "traj")
-        opened = open_chat(record, "a transcript", ("request",), fields=fields, strict_keys=self._strict)
-        if opened is None:
-            return []
+        opened = open_chat(data, "a transcript", ("request",), fields=("messages", "traj"))
         conversation = Conversation(find_session(opened.data, record.value))
         waiting: list[str] = []
         for number, message in enumerate(opened.messages):
@@ -69,7 +66,7 @@ class TextProtocolDecoder:
         content: list[Json] = [text_block(said)] if said else []
         ids = [f"{number}.{place}" for place in range(len(calls))]
         content += [
-            tool_use(call_id, call.name, call.args, strict_keys=self._strict)
+            tool_use(call_id, call.name, call.args, strict_keys=self.strict_keys)
             for call_id, call in zip(ids, calls, strict=True)
         ]
         conversation.turn([number, text], content)
@@ -105,7 +102,7 @@ class TextProtocolDecoder:
         """Return the call that an object describes; one that cannot be read is an attempt at a tool without a name."""
         written = written[: written.rfind("}") + 1] or written
         try:
-            found = parse_json(written.encode("utf-8", "surrogatepass"), strict_keys=self._strict)
+            found = parse_json(written.encode("utf-8", "surrogatepass"), strict_keys=self.strict_keys)
         except (ValueError, RecursionError):
             return _Call("", written)
         if not isinstance(found, dict):

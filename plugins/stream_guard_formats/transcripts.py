@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from stream_guard import DecodeError, Json, Record
+from stream_guard import DecodeError, Json
 from stream_guard_formats.conversation import derived_session
-from stream_guard_formats.reading import name_of, object_at, objects_of, read_json, read_object, text_at
+from stream_guard_formats.reading import as_object, name_of, object_at, objects_of, text_at
 
 # What the conversation may be called, best first; also looked for under "metadata".
 SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
@@ -21,26 +21,19 @@ class Opened(NamedTuple):
     messages: list[dict[str, Json]]
 
 
-def open_run(record: Record, what: str, field: str, *, advice: str = "", strict_keys: bool) -> Opened | None:
-    """Return a record that is an object with a list of objects in a field, None for an empty line, or refuse it.
+def open_run(data: Json, what: str, field: str, *, advice: str = "") -> Opened:
+    """Return a record that is an object with a list of objects in a field, or raise DecodeError.
 
-    ``what`` says what was wanted, ``advice`` what may be done about a record without the field.
+    ``what`` names what was expected; ``advice`` tells what may be done about a record without the field.
     """
-    data = read_object(record, what, strict_keys=strict_keys)
-    if data is None:
-        return None
-    if field not in data:
+    run = as_object(data, what)
+    if field not in run:
         raise DecodeError(f'{what} has "{field}", and this record has none{advice}')
-    return Opened(data, data, messages_in(data[field], field))
+    return Opened(run, run, messages_in(run[field], field))
 
 
-def open_chat(
-    record: Record, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",), strict_keys: bool
-) -> Opened | None:
+def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",)) -> Opened:
     """Return a record that is a list of messages, or an object with one at its top or in one of the holders."""
-    data = read_json(record, strict_keys=strict_keys)
-    if data is None:
-        return None
     if isinstance(data, list):
         data = {fields[0]: data}
     if not isinstance(data, dict):

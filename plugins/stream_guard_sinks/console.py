@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from stream_guard import Alert, SinkError
+from stream_guard import Alert, Sink, SinkError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,7 @@ _STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning
 _COLUMNS: Final = ("time", "severity", "rule", "session", "turn", "what")
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """Prints each alert once; agent text is made visible, never obeyed.
 
     Colours follow the terminal and ``NO_COLOR``.
@@ -57,13 +57,6 @@ class ConsoleSink:
             raise SinkError("whoever read the alerts has gone away", retryable=False) from error
         except OSError as error:
             raise SinkError(f"alerts could not be printed: {error}", retryable=True) from error
-
-    def flush(self) -> int:
-        """Return 0: there is nothing to come back to."""
-        return 0
-
-    def close(self) -> None:
-        """Leave the stream open; it belongs to the process."""
 
     def _print_rows(self, alerts: Sequence[Alert]) -> None:
         from rich.table import Table  # noqa: PLC0415  (slow to import, see open)

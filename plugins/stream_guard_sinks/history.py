@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from stream_guard import Alert, SinkError, StoreError
+from stream_guard import Alert, Sink, SinkError, StoreError
 
 
-class HistorySink:
+class HistorySink(Sink):
     """Records alerts in the history that ``serve``, ``incidents`` and ``reviews`` show.
 
     An alert that is there already changes nothing: after a crash, repeats are harmless.
@@ -40,10 +40,6 @@ class HistorySink:
         except StoreError as error:
             raise SinkError(str(error), retryable=True) from error
 
-    def flush(self) -> int:
-        """Return 0: what was recorded is durable, and repeats are known by their ids."""
-        return 0
-
     def close(self) -> None:
-        """Let go of the history."""
+        """Close the history."""
         self._follow_up.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from stream_guard import Alert, LineLog, SinkError
+from stream_guard import Alert, LineLog, Sink, SinkError, encode_alert
 
 STDOUT: Final = "-"
 
@@ -20,11 +19,10 @@ class _Written(msgspec.Struct):
     alert_id: str = ""
 
 
-_encode = msgspec.json.Encoder().encode
 _read_back = msgspec.json.Decoder(_Written).decode
 
 
-class JsonLinesSink:
+class JsonLinesSink(Sink):
     """Appends each alert to a file as one line of JSON; ``-`` is standard output.
 
     What was sent survives the death of the process at once, and the loss of power from the next ``flush``.
@@ -82,16 +80,6 @@ def _identify(line: bytes) -> str:
         return _read_back(line).alert_id
     except (ValueError, RecursionError):
         return ""
-
-
-def encode_alert(alert: Alert) -> bytes:
-    """Return the alert as JSON on one line."""
-    try:
-        return _encode(alert)
-    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):
-        # A plugin's evidence, or a lone surrogate in an id: an odd alert is better than none.
-        shown = {field: getattr(alert, field) for field in alert.__struct_fields__}
-        return json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 def _explain(target: str, error: OSError) -> SinkError:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
-from stream_guard import Alert, Outgoing, TopicWriter
-from stream_guard_sinks.jsonl import encode_alert
+from stream_guard import Alert, Outgoing, Sink, TopicWriter, encode_alert
 
 SOURCE: Final = "stream-guard"
 TYPE: Final = "stream_guard.alert"
@@ -16,7 +15,7 @@ TYPE: Final = "stream_guard.alert"
 _CONTENT_TYPE: Final = (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Writes each alert as a CloudEvents 1.0 event in structured JSON; the key is the session's id.
 
     The event's id is the alert's: the same finding has the same one on every path and in every replay, so
@@ -40,10 +39,6 @@ class KafkaSink:
                 for alert in alerts
             ]
         )
-
-    def flush(self) -> int:
-        """Return 0: what was sent is safe already."""
-        return 0
 
     def close(self) -> None:
         """Leave the cluster."""

@@ -1,11 +1,16 @@
-"""From a finding to what may leave the building."""
+"""Alerts: made from findings, and encoded as JSON."""
 
 from __future__ import annotations
 
+import json
 from sys import intern
+
+import msgspec
 
 from stream_guard.model import Alert, Finding
 from stream_guard.redaction import redact
+
+_encode = msgspec.json.Encoder().encode
 
 
 def make_alert(finding: Finding, policy_version: str) -> Alert:
@@ -32,3 +37,13 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         labels=redact(finding.labels),
         suppressed=finding.suppressed,
     )
+
+
+def encode_alert(alert: Alert) -> bytes:
+    """Return the alert as JSON on one line."""
+    try:
+        return _encode(alert)
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):
+        # A plugin's evidence, or a lone surrogate in an id: an odd alert is better than none.
+        shown = {field: getattr(alert, field) for field in alert.__struct_fields__}
+        return json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8", "replace")

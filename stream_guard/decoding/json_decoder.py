@@ -1,0 +1,87 @@
+"""The base of decoders whose records are JSON: parsing, and the reason why a record cannot be parsed."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard.errors import DecodeError
+from stream_guard.language.arguments import parse_json
+from stream_guard.model import Event, Json
+from stream_guard.ports import Decoder, Record
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_AT: Final = re.compile(r" at line (\d+) column (\d+)$")
+# What the strict parser says (as it begins), and what it means for the producer.
+_SYNTAX: Final = (
+    ("Detected duplicate key", "{message}; readers differ on which value counts, so neither is used: send it once"),
+    ("recursion limit", "objects and arrays are nested deeper than 200 levels; send less of them, or as a string"),
+    ("EOF while parsing", "the JSON ends too early; a record must hold one whole event"),
+    ("trailing characters", "something follows the event; a record must hold one event and nothing else"),
+    ("lone leading surrogate", "half of a surrogate pair stands alone; the producer cut a character in two"),
+    ("unexpected end of hex escape", "half of a surrogate pair stands alone; the producer cut a character in two"),
+    ("invalid unicode code point", "the bytes are not UTF-8; encode the record as UTF-8"),
+    ("control character", "a control character stands unescaped in a string; write it as \\u00XX"),
+)
+
+
+class JsonDecoder(Decoder):
+    """The base of a decoder whose records are JSON values. A subclass writes ``read``."""
+
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self.strict_keys = strict_keys
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the events that ``read`` finds in the record's value; an empty line has none."""
+        data = read_json(record, strict_keys=self.strict_keys)
+        return [] if data is None else self.read(data, record)
+
+    @abstractmethod
+    def read(self, data: Json, record: Record) -> Sequence[Event]:
+        """Return the events of a parsed record in order, or raise DecodeError. ``data`` is never None."""
+
+
+def read_json(record: Record, *, strict_keys: bool) -> Json:
+    """Return the record's value, None for an empty line, or raise DecodeError with the reason."""
+    record.check_whole()
+    value = record.value.removeprefix(_BYTE_ORDER_MARK)
+    if not value.strip():
+        return None
+    try:
+        found = parse_json(value, strict_keys=strict_keys)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(_say_syntax(value, error)) from None
+    if found is None:
+        raise DecodeError("the record is null; a record must hold something that happened")
+    return found
+
+
+def _say_syntax(value: bytes, error: Exception) -> str:
+    """Return the reason for bytes that are not JSON, or not JSON anyone should rely on."""
+    if isinstance(error, RecursionError):
+        return dict(_SYNTAX)["recursion limit"]
+    message = str(error)
+    place = _AT.search(message)
+    message = message[: place.start()] if place else message
+    where = _where(value, int(place[1]), int(place[2])) if place else ""
+    if re.search(rb"[\[:,\s]-?(NaN|Infinity|inf)", value) and message.startswith(("expected value", "invalid number")):
+        return f"NaN and Infinity are not JSON{where}; send null, or leave the field out"
+    if "out of range" in message:
+        return f"a number is too large for a reader to hold{where}; send it as a string"
+    for start, reason in _SYNTAX:
+        if message.startswith(start):
+            return reason.format(message=excerpt(message[0].lower() + message[1:], 120)) + where
+    return f"not JSON: {excerpt(message, 120)}{where}; the record starts with {excerpt(repr(value[:40]), 60)}"
+
+
+def _where(value: bytes, line: int, column: int) -> str:
+    return f" (near byte {column} of {len(value)})" if line == 1 else f" (near line {line} of the record)"
+
+
+def excerpt(text: str, size: int) -> str:
+    """Return the start of a producer's text, safe to print on a terminal."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:size])
+    return shown if len(text) <= size else shown[: size - 1] + "…"
