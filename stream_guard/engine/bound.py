@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.engine.cell import Address
+from stream_guard.engine.key_state import Address
 from stream_guard.language.conditions import Leaf
 from stream_guard.language.paths import MISSING, Path
 from stream_guard.language.patterns import Regex
@@ -27,7 +27,7 @@ NO_STATE: Final = NoState()
 KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
 
 
-class Bound:
+class BoundRule:
     """One rule of a policy, compiled.
 
     ``plain`` says that for an event with content and a time nothing but handler and state is involved,

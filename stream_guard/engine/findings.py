@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
-from stream_guard.engine.bound import Bound
-from stream_guard.engine.cell import Address, Cell
+from stream_guard.engine.bound import BoundRule
+from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.model import Event, Finding, Hit, Severity, ToolCall
 
 At: TypeAlias = Literal["event", "deadline", "end"]
@@ -20,17 +20,23 @@ class Moment(NamedTuple):
 
 
 def make_finding(
-    bound: Bound, hit: Hit, event: Event | None, cell: Cell, address: Address, moment: Moment, suppressed: int
+    bound: BoundRule,
+    hit: Hit,
+    event: Event | None,
+    key_state: KeyState,
+    address: Address,
+    moment: Moment,
+    suppressed: int,
 ) -> Finding:
     """Stamp a hit; without an event, it speaks of what came last."""
     spec = bound.spec
-    about = event if event is not None else cell.last or cell.make_end("closed", moment.time)
+    about = event if event is not None else key_state.last or key_state.make_end("closed", moment.time)
     index = hit.index if hit.index is not None else event.index if event is not None else None
-    part = _part(bound, address, cell)
+    part = _part(bound, address, key_state)
     # A deadline is the same one whichever event came last before it.
     place = ("", f"{float(moment.time or 0.0)}") if moment.at == "deadline" else (about.event_id, moment.at)
     return Finding(
-        alert_id=digest(spec.slot, cell.id, part, *place),
+        alert_id=digest(spec.slot, key_state.id, part, *place),
         rule_id=spec.id,
         slot=spec.slot,
         kind=spec.kind,
@@ -56,10 +62,10 @@ def make_finding(
     )
 
 
-def error_finding(bound: Bound, error: Exception, event: Event | None, cell: Cell) -> Finding:
+def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState) -> Finding:
     """Say that a rule raised; the id does not depend on where it happened, so it is one alert for all."""
     spec = bound.spec
-    about = event or cell.last or cell.make_end("closed", cell.time)
+    about = event or key_state.last or key_state.make_end("closed", key_state.time)
     return Finding(
         alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
         rule_id=spec.id,
@@ -85,10 +91,10 @@ def digest(*parts: str) -> str:
     return blake2b(b"".join(pieces), digest_size=16).hexdigest()
 
 
-def _part(bound: Bound, address: Address, cell: Cell) -> str:
+def _part(bound: BoundRule, address: Address, key_state: KeyState) -> str:
     """Say which of a rule's states spoke: the session part, the run or the key's value."""
     if isinstance(address, tuple):
         return "/".join(str(value) for value in address[1:])
     if bound.part_scoped:
-        return str(cell.part)
-    return "" if "session" in bound.spec.key else cell.id.rpartition("\x00")[2]
+        return str(key_state.part)
+    return "" if "session" in bound.spec.key else key_state.id.rpartition("\x00")[2]

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from stream_guard.engine.bound import NO_STATE, Bound, Handler, remembered_leaves
-from stream_guard.engine.cell import Address, Cell
+from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, remembered_leaves
+from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.index import GateGroup, Index, Plan
-from stream_guard.engine.spanning import Spanning
+from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.texts import PLACES, texts_at
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -33,7 +33,7 @@ Found: TypeAlias = list[Finding]
 
 
 class Engine:
-    """All rules of one policy, ready to fold events into cells. Holds no session state itself."""
+    """All rules of one policy, ready to fold events into key states. Holds no session state itself."""
 
     def __init__(
         self, policy: Policy, counts: Counts | None = None, *, mode: Mode | None = None, max_states: int = 1000
@@ -41,7 +41,7 @@ class Engine:
         self.policy = policy
         self.counts = counts if counts is not None else Counts()
         self.max_states = max_states
-        self.bounds = tuple(Bound(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
+        self.bounds = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         if len(self.by_tag) < len(self.bounds):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
@@ -63,16 +63,16 @@ class Engine:
 
     def _arrange(self) -> None:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
-        self.spanning = tuple(self._spanning())
+        self.cross_session = tuple(self._cross_session())
 
     def _leaves(self, when: str) -> dict[int, Leaf]:
         leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
         return {leaf.tag: leaf for leaf in leaves if leaf.path.when == when}
 
-    def _spanning(self) -> Iterator[Spanning]:
+    def _cross_session(self) -> Iterator[CrossSessionRules]:
         keys = {bound.spec.key: None for bound in self._active if "session" not in bound.spec.key}
         for key in keys:
-            yield Spanning(key, [bound for bound in self._active if bound.spec.key == key])
+            yield CrossSessionRules(key, [bound for bound in self._active if bound.spec.key == key])
 
     def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
         """Note which conditions over the turn, or over the user's words, hold from now on."""
@@ -84,13 +84,13 @@ class Engine:
                 memory.discard(tag)
 
     def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
-        self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found
+        self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Found
     ) -> None:
         """Show an event to the rules of a plan. This is the hot path: what it leaves out, ``_run`` does."""
         if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
-            self._run_all(plan, event, cell, memory, out)
+            self._run_all(plan, event, key_state, memory, out)
             return
-        if asleep := cell.asleep & plan.mask:
+        if asleep := key_state.asleep & plan.mask:
             plan = plan.awake.get(asleep) or plan.without(asleep)
         light, chosen = plan.stateless, plan.plain
         opened: tuple[GateGroup, ...] = ()
@@ -102,18 +102,18 @@ class Engine:
                     opened += (group,)
             else:
                 chosen += group.outside
-                if group.blind and cell.turns == 0:
+                if group.blind and key_state.turns == 0:
                     for bound in group.blind:
-                        self._blind(bound, cell)
+                        self._blind(bound, key_state)
         for handle, bound in light:
             try:
                 hit = handle(event, NO_STATE)
             except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
-                self._fail(bound, error, event, cell, out)
+                self._fail(bound, error, event, key_state, out)
                 continue
             if hit is not None:
-                self._report(bound, hit, event, cell, bound.number, out)
-        states = cell.states
+                self._report(bound, hit, event, key_state, bound.number, out)
+        states = key_state.states
         for number, handle, new_state, bound in chosen:
             state = states.get(number)
             if state is None:
@@ -121,86 +121,86 @@ class Engine:
             try:
                 hit = handle(event, state)
             except Exception as error:  # noqa: BLE001  # ADR 0007
-                self._fail(bound, error, event, cell, out)
+                self._fail(bound, error, event, key_state, out)
                 continue
             if hit is not None:
-                self._report(bound, hit, event, cell, number, out)
+                self._report(bound, hit, event, key_state, number, out)
         if opened:
-            self._run_behind(opened, event, cell, memory, out)
+            self._run_behind(opened, event, key_state, memory, out)
         for bound, handle in plan.full:
-            self._run(bound, handle, event, cell, memory, out)
+            self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
             for bound, handle in plan.texts.search(event):
-                self._run(bound, handle, event, cell, memory, out, text_found=True)
+                self._run(bound, handle, event, key_state, memory, out, text_found=True)
 
     def _run_behind(
-        self, opened: tuple[GateGroup, ...], event: Event, cell: Cell, memory: Set[int], out: Found
+        self, opened: tuple[GateGroup, ...], event: Event, key_state: KeyState, memory: Set[int], out: Found
     ) -> None:
         """Do what else an open gate asks for: note that the end is to be judged, and run the rules that need more."""
         for group in opened:
             for number in group.ends:
-                cell.judged[number] = None
+                key_state.judged[number] = None
             for bound, handle in group.rest:
-                self._run(bound, handle, event, cell, memory, out)
+                self._run(bound, handle, event, key_state, memory, out)
 
-    def _run_all(self, plan: Plan, event: Event, cell: Cell, memory: Set[int], out: Found) -> None:
+    def _run_all(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Found) -> None:
         """Run a plan over an event that lacks its content or its time: each rule says whether it can do without."""
         for bound, handle in plan.entries:
-            self._run(bound, handle, event, cell, memory, out)
+            self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
             for bound, handle in plan.texts.entries:
-                self._run(bound, handle, event, cell, memory, out)
+                self._run(bound, handle, event, key_state, memory, out)
 
     def _run(
         self,
-        bound: Bound,
+        bound: BoundRule,
         handle: Handler,
         event: Event,
-        cell: Cell,
+        key_state: KeyState,
         memory: Set[int],
         out: Found,
         *,
         text_found: bool = False,
     ) -> None:
         """Run one rule with everything the engine adds to it: needs, gate, key, text, timer, `for`."""
-        entered = self._enter(bound, handle, event, cell, memory)
+        entered = self._enter(bound, handle, event, key_state, memory)
         if entered is None:
             return
         handle, address, inside = entered
         if not text_found and not _has_text(bound, event):
             return
-        state = self._state(bound, address, cell)
+        state = self._state(bound, address, key_state)
         saved = msgspec.msgpack.encode(state) if bound.suspect else b""
         try:
             hit = handle(event, state)
         except Exception as error:  # noqa: BLE001  # ADR 0007
             if bound.suspect and not bound.stateless:
-                cell.states[address] = bound.decoder.decode(saved)
-            self._fail(bound, error, event, cell, out)
+                key_state.states[address] = bound.decoder.decode(saved)
+            self._fail(bound, error, event, key_state, out)
             return
         if bound.timer is not None:
-            self._set_timer(bound, address, state, cell)
+            self._set_timer(bound, address, state, key_state)
         if isinstance(hit, Unsure):
-            self._doubt(bound, hit, cell)
+            self._doubt(bound, hit, key_state)
             hit = None
         elif isinstance(hit, Settled):
             hit = None
-        if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, cell):
+        if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, key_state):
             return
         if hit is not None:
-            self._report(bound, hit, event, cell, address, out)
+            self._report(bound, hit, event, key_state, address, out)
 
     def _enter(
-        self, bound: Bound, handle: Handler, event: Event, cell: Cell, memory: Set[int]
+        self, bound: BoundRule, handle: Handler, event: Event, key_state: KeyState, memory: Set[int]
     ) -> tuple[Handler, Address, bool] | None:
         """Return which handler to call with which state, and whether the gate is open; None when none is."""
         if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
-            self._blind(bound, cell)
+            self._blind(bound, key_state)
             return None
         inside = bound.gate is None or bound.gate(event, memory)
         if not inside:
-            if bound.needs_turn and cell.turns == 0:
-                self._blind(bound, cell)  # no turn was ever seen, so a gate over turns can never open
+            if bound.needs_turn and key_state.turns == 0:
+                self._blind(bound, key_state)  # no turn was ever seen, so a gate over turns can never open
             if bound.ungated is None:
                 return None
             handle = bound.ungated
@@ -208,141 +208,141 @@ class Engine:
         if address is None:
             return None
         if inside and bound.gate is not None and bound.end is not None:
-            cell.judged[address] = None
+            key_state.judged[address] = None
         return handle, address, inside
 
-    def _state(self, bound: Bound, address: Address, cell: Cell) -> State:
+    def _state(self, bound: BoundRule, address: Address, key_state: KeyState) -> State:
         if bound.stateless:
             return NO_STATE
-        state = cell.states.get(address)
+        state = key_state.states.get(address)
         if state is None:
-            if len(cell.states) >= self.max_states:
-                self._evict_state(cell)
-            state = cell.states[address] = bound.new_state()
+            if len(key_state.states) >= self.max_states:
+                self._evict_state(key_state)
+            state = key_state.states[address] = bound.new_state()
         return state
 
-    def _evict_state(self, cell: Cell) -> None:
+    def _evict_state(self, key_state: KeyState) -> None:
         """Forget the oldest keyed state: an agent that invents keys must not fill the memory."""
-        oldest = next((address for address in cell.states if isinstance(address, tuple)), None)
+        oldest = next((address for address in key_state.states if isinstance(address, tuple)), None)
         if oldest is not None:
-            self._forget(cell, oldest)
+            self._forget(key_state, oldest)
             self.counts.evictions["states"] += 1
 
-    def _forget(self, cell: Cell, address: Address) -> None:
-        cell.states.pop(address, None)
-        cell.asleep &= ~self.bounds[_number(address)].bit
-        cell.timers.pop(address, None)
-        cell.cooldowns.pop(address, None)
-        cell.holds.pop(address, None)
-        cell.judged.pop(address, None)
+    def _forget(self, key_state: KeyState, address: Address) -> None:
+        key_state.states.pop(address, None)
+        key_state.asleep &= ~self.bounds[_number(address)].bit
+        key_state.timers.pop(address, None)
+        key_state.cooldowns.pop(address, None)
+        key_state.holds.pop(address, None)
+        key_state.judged.pop(address, None)
 
-    def _blind(self, bound: Bound, cell: Cell) -> None:
+    def _blind(self, bound: BoundRule, key_state: KeyState) -> None:
         self.counts.unevaluable[bound.number] += 1
-        cell.blind.add(bound.number)
+        key_state.blind.add(bound.number)
 
-    def _doubt(self, bound: Bound, said: Unsure, cell: Cell) -> None:
+    def _doubt(self, bound: BoundRule, said: Unsure, key_state: KeyState) -> None:
         if said.why == "type_mismatch":
             self.counts.type_mismatches += 1
         else:
-            self._blind(bound, cell)
+            self._blind(bound, key_state)
 
-    def _held(self, bound: Bound, hit: Hit | None, address: Address, event: Event, cell: Cell) -> bool:
+    def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, key_state: KeyState) -> bool:
         """Whether the rule has been hitting, without a break, for as long as its `for` asks."""
         if hit is None:
-            cell.holds.pop(address, None)
+            key_state.holds.pop(address, None)
             return False
         if event.time is None:
-            self._blind(bound, cell)
+            self._blind(bound, key_state)
             return False
-        since = cell.holds.setdefault(address, event.time)
+        since = key_state.holds.setdefault(address, event.time)
         return event.time - since >= (bound.spec.hold or 0.0)
 
-    def _set_timer(self, bound: Bound, address: Address, state: State, cell: Cell) -> None:
+    def _set_timer(self, bound: BoundRule, address: Address, state: State, key_state: KeyState) -> None:
         deadline = bound.timer(state) if bound.timer is not None else None
         if deadline is None:
-            cell.timers.pop(address, None)
+            key_state.timers.pop(address, None)
         else:
-            cell.timers[address] = deadline
+            key_state.timers[address] = deadline
 
-    def restore_timers(self, cell: Cell) -> None:
+    def restore_timers(self, key_state: KeyState) -> None:
         """Read the deadlines out of restored states."""
-        for address, state in cell.states.items():
+        for address, state in key_state.states.items():
             bound = self.bounds[_number(address)]
             if bound.timer is not None:
-                self._set_timer(bound, address, state, cell)
+                self._set_timer(bound, address, state, key_state)
 
-    def fire(self, cell: Cell, now: float, out: Found) -> None:
+    def fire(self, key_state: KeyState, now: float, out: Found) -> None:
         """Call the rules whose deadline has come by event time ``now``, in the order of the deadlines."""
-        while cell.timers:
-            address, deadline = min(cell.timers.items(), key=lambda item: (item[1], str(item[0])))
+        while key_state.timers:
+            address, deadline = min(key_state.timers.items(), key=lambda item: (item[1], str(item[0])))
             if deadline > now:
                 return
             bound = self.bounds[_number(address)]
-            del cell.timers[address]
-            state = self._state(bound, address, cell)
+            del key_state.timers[address]
+            state = self._state(bound, address, key_state)
             try:
                 hit = bound.rule.on_deadline(deadline, state)
             except Exception as error:  # noqa: BLE001  # ADR 0007
-                self._fail(bound, error, None, cell, out)
+                self._fail(bound, error, None, key_state, out)
                 continue
-            self._set_timer(bound, address, state, cell)
+            self._set_timer(bound, address, state, key_state)
             # A deadline that does not move on would be called for ever.
-            if cell.timers.get(address, deadline + 1) <= deadline:
-                del cell.timers[address]
+            if key_state.timers.get(address, deadline + 1) <= deadline:
+                del key_state.timers[address]
             if hit is not None:
-                self._report(bound, hit, None, cell, address, out, at="deadline", time=deadline)
+                self._report(bound, hit, None, key_state, address, out, at="deadline", time=deadline)
 
     def end(
-        self, cell: Cell, end: SessionEnd, out: Found, *, index: Index | None = None, part_only: bool = False
+        self, key_state: KeyState, end: SessionEnd, out: Found, *, index: Index | None = None, part_only: bool = False
     ) -> None:
         """Let the rules judge what never came; with ``part_only`` those that keep a state per session part."""
         for bound in (index or self.local).ends:
             if part_only and not bound.part_scoped:
                 continue
-            for address in self._ending(bound, cell):
-                self._judge_end(bound, address, end, cell, out)
+            for address in self._ending(bound, key_state):
+                self._judge_end(bound, address, end, key_state, out)
         if part_only:
-            self._forget_part(cell)
+            self._forget_part(key_state)
 
-    def _ending(self, bound: Bound, cell: Cell) -> list[Address]:
+    def _ending(self, bound: BoundRule, key_state: KeyState) -> list[Address]:
         if bound.gate is not None and bound.key is None:
-            return [bound.number] if bound.number in cell.judged else []
+            return [bound.number] if bound.number in key_state.judged else []
         if bound.gate is not None:
-            return [address for address in cell.judged if _number(address) == bound.number]
+            return [address for address in key_state.judged if _number(address) == bound.number]
         if bound.key is not None:
-            return [address for address in cell.states if _number(address) == bound.number]
+            return [address for address in key_state.states if _number(address) == bound.number]
         # A part in which nothing was done is not judged; a whole trace always is.
-        return [bound.number] if cell.part_active or not bound.part_scoped else []
+        return [bound.number] if key_state.part_active or not bound.part_scoped else []
 
-    def _judge_end(self, bound: Bound, address: Address, end: SessionEnd, cell: Cell, out: Found) -> None:
-        state = NO_STATE if bound.stateless else cell.states.get(address) or bound.new_state()
+    def _judge_end(self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Found) -> None:
+        state = NO_STATE if bound.stateless else key_state.states.get(address) or bound.new_state()
         try:
             hit = bound.rule.on_session_end(end, state)
         except Exception as error:  # noqa: BLE001  # ADR 0007
-            self._fail(bound, error, end, cell, out)
+            self._fail(bound, error, end, key_state, out)
             return
         if hit is None:
             return
-        if bound.number in cell.blind:
+        if bound.number in key_state.blind:
             self.counts.unevaluable[bound.number] += 1  # it may have come in an event we could not read
         else:
-            self._report(bound, hit, None, cell, address, out, at="end", time=end.time)
+            self._report(bound, hit, None, key_state, address, out, at="end", time=end.time)
 
-    def _forget_part(self, cell: Cell) -> None:
+    def _forget_part(self, key_state: KeyState) -> None:
         scoped = {bound.number for bound in self.local.bounds if bound.part_scoped}
         if not scoped:
             return
-        for address in [*cell.states, *cell.judged, *cell.cooldowns, *cell.holds]:
+        for address in [*key_state.states, *key_state.judged, *key_state.cooldowns, *key_state.holds]:
             if _number(address) in scoped:
-                self._forget(cell, address)
-        cell.blind -= scoped
+                self._forget(key_state, address)
+        key_state.blind -= scoped
 
     def _report(
         self,
-        bound: Bound,
+        bound: BoundRule,
         hit: Hit | Unsure | Settled,
         event: Event | None,
-        cell: Cell,
+        key_state: KeyState,
         address: Address,
         out: Found,
         *,
@@ -351,27 +351,27 @@ class Engine:
     ) -> None:
         """Stamp a hit, unless the rule's cooldown holds it back."""
         if isinstance(hit, Settled):
-            cell.asleep |= bound.bit
+            key_state.asleep |= bound.bit
             return
         if isinstance(hit, Unsure):
-            self._doubt(bound, hit, cell)
+            self._doubt(bound, hit, key_state)
             return
         self.counts.hits[bound.number] += 1
         time = event.time if event is not None else time
         suppressed = 0
         if bound.spec.cooldown is not None and time is not None:
-            last, suppressed = cell.cooldowns.get(address, (None, 0))
+            last, suppressed = key_state.cooldowns.get(address, (None, 0))
             if last is not None and time - last < bound.spec.cooldown:
-                cell.cooldowns[address] = (last, suppressed + 1)
+                key_state.cooldowns[address] = (last, suppressed + 1)
                 self.counts.suppressed += 1
                 if not hit.followup:
                     self.cooling.add(bound.number)
                 return
-            cell.cooldowns[address] = (time, 0)
+            key_state.cooldowns[address] = (time, 0)
         self.counts.findings[bound.number] += 1
-        out.append(make_finding(bound, hit, event, cell, address, Moment(at, time), suppressed))
+        out.append(make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed))
 
-    def _fail(self, bound: Bound, error: Exception, event: Event | None, cell: Cell, out: Found) -> None:
+    def _fail(self, bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState, out: Found) -> None:
         """Count a rule that raised, and say so once."""
         self.counts.rule_errors[bound.number] += 1
         self.raised.add(bound.number)
@@ -380,10 +380,10 @@ class Engine:
             self._arrange()
         if bound.number not in self._failed:
             self._failed.add(bound.number)
-            out.append(error_finding(bound, error, event, cell))
+            out.append(error_finding(bound, error, event, key_state))
 
 
-def _has_text(bound: Bound, event: Event) -> bool:
+def _has_text(bound: BoundRule, event: Event) -> bool:
     """Whether a rule that waits for a text finds it here; one that waits for none always does."""
     waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
     return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)

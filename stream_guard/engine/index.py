@@ -2,7 +2,7 @@
 
 A plan lists them in sorts, because most rules need little: a stateless rule only its handler, a plain one
 its state too, a gated one a condition before that, and a full one also a key, a timer or a `for`. A rule that
-has said all it will ever say in a cell sleeps there, and the cell's events go by a plan without it.
+has answered ``Settled`` for a key sleeps there, and further events of that key use a plan without it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from stream_guard.engine.bound import Bound, Gate, Handler, overrides
+from stream_guard.engine.bound import BoundRule, Gate, Handler, overrides
 from stream_guard.engine.texts import TextIndex
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.rule import State, Where
 
-Entry: TypeAlias = tuple[Bound, Handler]
+Entry: TypeAlias = tuple[BoundRule, Handler]
 
 _HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",
@@ -28,7 +28,7 @@ _MEMO_LIMIT: Final = 4096
 _VARIANTS: Final = 256  # plans kept of one sort of event: which rules sleep depends on what agents do
 
 
-Ready: TypeAlias = tuple[int, Handler, Callable[[], State], Bound]
+Ready: TypeAlias = tuple[int, Handler, Callable[[], State], BoundRule]
 """A rule as the hot path wants it: its number, its handler and where a new state comes from."""
 
 
@@ -71,7 +71,7 @@ def _groups(entries: Sequence[Entry], *, of_turns: bool) -> Iterator[GateGroup]:
 class Plan:
     """The rules to run for one sort of event.
 
-    ``mask`` has the bits of those that can fall asleep in a cell; ``awake`` remembers the plans without them.
+    ``mask`` has the bits of those that can fall asleep; ``awake`` remembers the plans without them.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Plan:
 
     def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None, *, of_turns: bool = False) -> None:
         self.entries = tuple(entries)
-        self.stateless: tuple[tuple[Handler, Bound], ...] = tuple(
+        self.stateless: tuple[tuple[Handler, BoundRule], ...] = tuple(
             (handle, bound) for bound, handle in entries if bound.plain and bound.stateless
         )
         self.plain = tuple(_ready(entry) for entry in entries if entry[0].plain and not entry[0].stateless)
@@ -118,7 +118,7 @@ class Plan:
         return plan
 
 
-def _waits_for_gate(bound: Bound, *, of_turns: bool) -> bool:
+def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:
     """Whether a closed gate is the end of it, so that nothing has to be done for the rule behind it."""
     if bound.only_gated:
         return True
@@ -149,7 +149,7 @@ class Index:
 
     __slots__ = ("bounds", "calls", "decisions", "ends", "results", "turns", "users")
 
-    def __init__(self, bounds: Sequence[Bound]) -> None:
+    def __init__(self, bounds: Sequence[BoundRule]) -> None:
         self.bounds = tuple(bounds)
         self.users = self._plan(UserMessage, "user")
         self.turns = self._plan(Turn, "response")
@@ -185,12 +185,12 @@ class Index:
         return listed, TextIndex(waiting, where) if waiting and where is not None else None
 
 
-def _must_know_gate(bound: Bound) -> bool:
+def _must_know_gate(bound: BoundRule) -> bool:
     """Whether turns matter to a rule without a handler for them: its end is judged only if the gate opened."""
     return bound.gate is not None and bound.end is not None
 
 
-def _may_wait(bound: Bound) -> bool:
+def _may_wait(bound: BoundRule) -> bool:
     """Whether a rule may sleep until its text occurs.
 
     A gated rule with an end to judge may not: the engine has to know that the gate opened, even at a

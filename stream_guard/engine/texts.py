@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard.engine.bound import Bound, Handler
+from stream_guard.engine.bound import BoundRule, Handler
 from stream_guard.language.paths import Path
 from stream_guard.language.patterns import TextSet
 from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
@@ -61,9 +61,9 @@ class TextIndex:
 
     __slots__ = ("_sets", "entries")
 
-    def __init__(self, entries: Sequence[tuple[Bound, Handler]], where: Where) -> None:
+    def __init__(self, entries: Sequence[tuple[BoundRule, Handler]], where: Where) -> None:
         self.entries = tuple(entries)
-        waiting: dict[Path | None, list[tuple[str, tuple[Bound, Handler]]]] = {}
+        waiting: dict[Path | None, list[tuple[str, tuple[BoundRule, Handler]]]] = {}
         for bound, handle in entries:
             for path, regex in bound.texts[where]:
                 waiting.setdefault(path, []).append((regex.pattern, (bound, handle)))
@@ -72,9 +72,9 @@ class TextIndex:
             for path, patterns in waiting.items()
         )
 
-    def search(self, event: Event) -> Sequence[tuple[Bound, Handler]]:
+    def search(self, event: Event) -> Sequence[tuple[BoundRule, Handler]]:
         """Return the rules with a pattern that occurs, once each, in policy order."""
-        found: dict[int, tuple[Bound, Handler]] = {}
+        found: dict[int, tuple[BoundRule, Handler]] = {}
         for path, patterns, owners in self._sets:
             text = text_of(event) if path is None else texts_at(event, path)
             if text or patterns.match_nothing:

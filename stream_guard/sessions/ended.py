@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from stream_guard.engine.spanning import MARK
+from stream_guard.engine.cross_session import MARK
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard.engine.spanning import MARK
+from stream_guard.engine.cross_session import MARK
 from stream_guard.ports import Store
 
 _PREFIX: Final = f"{MARK}decoder{MARK}"

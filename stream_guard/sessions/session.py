@@ -1,4 +1,4 @@
-"""One live session: the engine's cell plus what the tracker needs to make sense of the next event."""
+"""One live session: the engine's ``KeyState`` and what the tracker needs to place the next event."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.engine import Address, Cell, Engine
+from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.stored import ROW_VERSION, Open, Row, args_digest
+from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 
 
-class Session(Cell):
+class Session(KeyState):
     """Everything that is remembered of one session, and nothing that grows with its length."""
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Session(Cell):
         self.seq = 0  # events applied: makes derived ids unique
         # Attempts are counted from a number of the session's own: a key may span sessions.
         self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
-        self.open: dict[str, list[Open]] = {}  # calls without a result, by id; ids repeat in real traces
+        self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
         self.recent: set[str | int] = set()  # the last event ids, in two generations; a stored session
         self.older: set[str | int] = set()  # comes back with their digests instead
@@ -56,7 +56,7 @@ class Session(Cell):
         self.scheduled: float | None = None  # when the table means to look at it next
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
 
-    def add_open(self, call: Open) -> None:
+    def add_open(self, call: OpenCall) -> None:
         """Remember a call until its result comes."""
         known = self.open.get(call.call_id)
         if known is None:
@@ -65,7 +65,7 @@ class Session(Cell):
             known.append(call)
         self.open_count += 1
 
-    def drop_open(self, call: Open) -> None:
+    def drop_open(self, call: OpenCall) -> None:
         """Forget a call: its result came, or there are too many."""
         known = self.open[call.call_id]
         if len(known) == 1:
@@ -74,7 +74,7 @@ class Session(Cell):
             known[:] = [other for other in known if other is not call]
         self.open_count -= 1
 
-    def find_open(self, call_id: str, tool: str) -> Open | None:
+    def find_open(self, call_id: str, tool: str) -> OpenCall | None:
         """Return the latest open call of an id; without an id, the latest of a tool."""
         if call_id:
             known = self.open.get(call_id)
@@ -99,7 +99,7 @@ def id_digest(event_id: str) -> int:
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Row)
+_decoder: Final = msgspec.msgpack.Decoder(StoredSession)
 
 
 def pack(session: Session, engine: Engine) -> bytes:
@@ -199,7 +199,7 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     return session
 
 
-def _restore_rules(session: Session, row: Row, engine: Engine, counts: Counts) -> None:
+def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> None:
     by_tag = engine.by_tag
 
     def address(tag: int, key: tuple[str, ...]) -> Address:

@@ -17,7 +17,7 @@ from stream_guard.model import Event, Json
 ROW_VERSION: Final = 1
 
 
-class Open(msgspec.Struct, array_like=True, gc=False):
+class OpenCall(msgspec.Struct, array_like=True, gc=False):
     """A tool call that has no result yet."""
 
     call_id: str
@@ -43,7 +43,7 @@ def args_digest(args: Json) -> int:
     return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
+class StoredSession(msgspec.Struct, array_like=True, gc=False):
     """A session as it is stored. The order of the fields is the format: raise ROW_VERSION with it."""
 
     version: int
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     recent: bytes
     older: bytes
     memory: list[int]
-    open: list[Open]
+    open: list[OpenCall]
     states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
     judged: list[tuple[int, tuple[str, ...]]]
     blind: list[int]

@@ -17,8 +17,8 @@ from operator import itemgetter
 from msgspec.structs import force_setattr
 
 from stream_guard.engine import Engine
+from stream_guard.engine.cross_session import MARK, CrossSessionRules
 from stream_guard.engine.fold import Found
-from stream_guard.engine.spanning import MARK, Spanning
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, SessionEnd
 from stream_guard.observability.counts import CloseReason, Counts
@@ -65,8 +65,8 @@ class SessionTable:
 
     def _obey(self, engine: Engine) -> None:
         self.engine = engine
-        span = self._span if engine.spanning else None
-        self._tracker = Tracker(engine, self.counts, span, max_open_calls=self.limits.max_open_calls)
+        show_across = self._show_across if engine.cross_session else None
+        self._tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
         self._track = self._tracker.apply
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
@@ -177,29 +177,29 @@ class SessionTable:
         renewed.recent, renewed.older, renewed.restored = session.recent, session.older, session.restored
         return renewed
 
-    def _span(self, event: Event, session: Session, out: Found) -> None:
-        """Show the event to the rules whose key spans sessions, each in the cell of the key's value."""
-        for spanning in self.engine.spanning:
-            cell_id = spanning.cell_id(event)
-            if cell_id is not None:
-                self.show_cell(spanning, cell_id, event, session.turns, session.memory, out)
+    def _show_across(self, event: Event, session: Session, out: Found) -> None:
+        """Show the event to the rules whose key spans sessions, each with the state of its key value."""
+        for group in self.engine.cross_session:
+            key_id = group.key_id(event)
+            if key_id is not None:
+                self.feed_key(group, key_id, event, session.turns, session.memory, out)
 
-    def show_cell(
-        self, spanning: Spanning, cell_id: str, event: Event, turns: int, memory: Set[int], out: Found
+    def feed_key(
+        self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Found
     ) -> None:
-        """Show an event, and what its session knew then, to the rules of one cell that spans sessions."""
-        cell = self._touched.get(cell_id) or self._wake(cell_id)
+        """Show an event to the rules of one key value. ``turns`` and ``memory`` are those of the event's session."""
+        key_state = self._touched.get(key_id) or self._wake(key_id)
         if event.time is not None:
-            if event.time - cell.now >= self._idle and cell.now > -inf:
-                cell = self._renew(cell, out)
-            self.engine.fire(cell, event.time, out)
-            cell.now = max(cell.now, event.time)
-        cell.turns, cell.last = turns, event
-        plan = spanning.index.plan(event)
+            if event.time - key_state.now >= self._idle and key_state.now > -inf:
+                key_state = self._renew(key_state, out)
+            self.engine.fire(key_state, event.time, out)
+            key_state.now = max(key_state.now, event.time)
+        key_state.turns, key_state.last = turns, event
+        plan = group.index.plan(event)
         if plan is not None:
-            self.engine.run(plan, event, cell, memory, out)
+            self.engine.run(plan, event, key_state, memory, out)
         if self.shared_clock:
-            self._schedule(cell)
+            self._schedule(key_state)
 
     def _reorder(self, event: Event, session: Session, out: Found) -> None:
         """Hold the event back until nothing earlier is expected any more."""
@@ -332,9 +332,9 @@ class SessionTable:
         if time is not None:
             self.engine.fire(session, time, out)
         end = session.make_end("idle" if reason == "evicted" else reason, time)
-        spanning = next((group for group in self.engine.spanning if group.owns(session.id)), None)
-        if spanning is not None or session.id[0] != MARK:  # a cell of a key that no rule has any more is only dropped
-            self.engine.end(session, end, out, index=spanning.index if spanning else None)
+        group = next((rules for rules in self.engine.cross_session if rules.owns(session.id)), None)
+        if group is not None or session.id[0] != MARK:  # the state of a key without rules is only dropped
+            self.engine.end(session, end, out, index=group.index if group else None)
         self._touched.pop(session.id, None)
         self._clean.pop(session.id, None)
         self.store.drop(session.id)

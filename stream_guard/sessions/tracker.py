@@ -18,13 +18,13 @@ from stream_guard.language.arguments import parse_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session
-from stream_guard.sessions.stored import Open
+from stream_guard.sessions.stored import OpenCall
 
 # Reasons that say "I am waiting for a tool": the answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be any JSON, and a list has no hash
 
 
-Span: TypeAlias = Callable[[Event, Session, Found], None]
+ShowAcross: TypeAlias = Callable[[Event, Session, Found], None]
 """Shows an event to the rules whose key spans sessions."""
 
 
@@ -34,11 +34,13 @@ class Tracker:
     ``apply`` holds one function per event type; the caller has dropped duplicates and taken care of time.
     """
 
-    def __init__(self, engine: Engine, counts: Counts, span: Span | None, *, max_open_calls: int = 256) -> None:
+    def __init__(
+        self, engine: Engine, counts: Counts, show_across: ShowAcross | None, *, max_open_calls: int = 256
+    ) -> None:
         self._engine = engine
         self._run = engine.run
         self._counts = counts
-        self._span = span
+        self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
         self.apply: dict[type[Event], Callable[[Any, Session, Found], None]] = {
@@ -100,7 +102,7 @@ class Tracker:
             return
         self._attempt(session, call_id, tool, args, in_block=True)
         plan = self._engine.local.calls[tool]
-        if plan is not None or self._span is not None:
+        if plan is not None or self._show_across is not None:
             self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
@@ -119,7 +121,7 @@ class Tracker:
         if session.open_count >= self._max_open_calls:
             session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
-        session.add_open(Open(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args))
+        session.add_open(OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args))
         session.attempts += 1
 
     def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Found) -> None:
@@ -147,7 +149,7 @@ class Tracker:
             if not result.tool:
                 force_setattr(result, "tool", call.tool)
         plan = self._engine.local.results[result.tool]
-        if plan is not None or self._span is not None:
+        if plan is not None or self._show_across is not None:
             force_setattr(result, "index", index)
             force_setattr(result, "attempt", attempt)
             force_setattr(result, "args", args)
@@ -156,8 +158,8 @@ class Tracker:
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Found) -> None:
         if plan is not None:
             self._run(plan, event, session, session.memory, out)
-        if self._span is not None:
-            self._span(event, session, out)
+        if self._show_across is not None:
+            self._show_across(event, session, out)
 
 
 def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
@@ -183,7 +185,7 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
     return blocks
 
 
-def _meets_block(known: Sequence[Open], tool: str, args: Json) -> bool:
+def _meets_block(known: Sequence[OpenCall], tool: str, args: Json) -> bool:
     """Whether a block is another sighting of an open attempt of its id: one that an event told of, and no block yet.
 
     Two blocks never meet, even under one id: a model that asks twice asks twice.
@@ -195,7 +197,7 @@ def _meets_block(known: Sequence[Open], tool: str, args: Json) -> bool:
     return False
 
 
-def _meets_event(known: Sequence[Open], event: ToolCall) -> Open | None:
+def _meets_event(known: Sequence[OpenCall], event: ToolCall) -> OpenCall | None:
     """Return the open attempt of its id that an event is another sighting of, if there is one.
 
     It meets the block that announced it, once; and another event, when they share an id. Without ids, two

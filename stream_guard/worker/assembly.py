@@ -23,7 +23,7 @@ from stream_guard.worker.health import Health
 from stream_guard.worker.kafka.outbox import Outbox
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
-from stream_guard.worker.rows import CELLS
+from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.stages import Stage, Stages
 from stream_guard.worker.store import PartitionStore
 
@@ -52,8 +52,8 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
     waits = engine.policy.max_out_of_orderness > 0 or (
         isinstance(decoder, HoldingDecoder) and not settings.worker.rekey
     )
-    if engine.spanning and waits:
-        rules = [bound.spec for group in engine.spanning for bound in group.index.bounds]
+    if engine.cross_session and waits:
+        rules = [bound.spec for group in engine.cross_session for bound in group.index.bounds]
         named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in rules)
         raise SettingsError(
             f"these rules look across sessions: {named}; a worker judges them only where no event has to wait: "
@@ -66,7 +66,7 @@ def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Pol
     """Raise SettingsError for a policy that workers cannot change to while they run."""
     new = Engine(policy, Counts(), mode="stream")
     refuse_waiting(new, settings, decoder)
-    if new.spanning and not old.spanning:
+    if new.cross_session and not old.cross_session:
         raise SettingsError(
             "the new one brings the first rules that look across sessions, and they need a topic; stop all workers of "
             "the group and start them with it"
@@ -98,12 +98,12 @@ def build_stages(parts: WorkerParts, rows: Rows, producer: Any, topics: Sequence
         "settings": settings,
         "observe": parts.observe,
     }
-    if not parts.engine.spanning:
+    if not parts.engine.cross_session:
         return Stages(stages | dict.fromkeys(judged, BatchProcessor(make=make, **options)))
     outbox = Outbox(producer, f"{group}-spanning")
     judge = CrossSessionSender(outbox, width=partitions, make=make, **options)
-    cells = BatchProcessor(make=cell_maker(parts, partitions), **options)
-    return Stages({**stages, **dict.fromkeys(judged, judge), outbox.topic: cells})
+    receiving = BatchProcessor(make=key_state_maker(parts, partitions), **options)
+    return Stages({**stages, **dict.fromkeys(judged, judge), outbox.topic: receiving})
 
 
 def partition_maker(parts: WorkerParts, decoder: Decoder, kind: type[Partition]) -> Make:
@@ -116,11 +116,13 @@ def partition_maker(parts: WorkerParts, decoder: Decoder, kind: type[Partition])
     return make
 
 
-def cell_maker(parts: WorkerParts, senders: int) -> Make:
-    """Return what makes partitions of cells that span sessions."""
+def key_state_maker(parts: WorkerParts, senders: int) -> Make:
+    """Return what makes partitions of key states that span sessions."""
     limits = parts.settings.sessions
 
     def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> PartitionFold:
-        return ReceivingPartition(PartitionStore(number, rows, CELLS), engine, dead_letters, limits, senders=senders)
+        return ReceivingPartition(
+            PartitionStore(number, rows, KEY_STATES), engine, dead_letters, limits, senders=senders
+        )
 
     return make

@@ -35,7 +35,7 @@ class Partition:
         self._dead_letters = dead_letters
         self._now = now
         self._lateness = engine.policy.max_out_of_orderness
-        self._showing = SendingTable(engine, store, engine.counts, limits) if engine.spanning else None
+        self._showing = SendingTable(engine, store, engine.counts, limits) if engine.cross_session else None
         self._table = self._showing or SessionTable(engine, store, engine.counts, limits)
         self._decoder = decoder.remember(self._table.memory) if isinstance(decoder, HoldingDecoder) else decoder
         self._decode = self._decoder.decode

@@ -16,7 +16,7 @@ import msgspec
 
 VERSION: Final = 1
 SESSIONS: Final = 1  # rows of sessions; the number after it marks how far their partition came
-CELLS: Final = 3  # rows of what rules remember across sessions, likewise
+KEY_STATES: Final = 3  # rows of what rules remember across sessions, likewise
 _WAITING: Final = 5  # events that wait to be shown to those rules
 _OWNER: Final = 7  # who owns a partition
 _PARTITION: Final = struct.Struct(">IB")
@@ -36,7 +36,7 @@ class SessionRow(msgspec.Struct, array_like=True, gc=False):
 
 
 Place: TypeAlias = tuple[int, int, int]
-"""Where an event for a cell came from: the offset of its record, its number in it, and its number among its like."""
+"""Where an event for a key state came from: offset of its record, number in the record, number among its like."""
 
 
 class Sender(msgspec.Struct, array_like=True, gc=False):
@@ -70,7 +70,7 @@ def topic_tag(topic: str) -> int:
 
 
 def session_prefix(partition: int, family: int = SESSIONS) -> bytes:
-    """Return how the keys of a partition's sessions begin, or of its cells."""
+    """Return how the keys of a partition's sessions begin, or of its key states."""
     return _PARTITION.pack(partition, family)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.sessions.stored import Row as StoredSession
+from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
 from tests.kafka.cluster import Cluster
 

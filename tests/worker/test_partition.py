@@ -18,7 +18,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.sessions.stored import Row as StoredSession
+from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.rows import decode_session, progress_key, session_prefix
 from tests.worker.partitions import Rows, judge_with_crashes, open_partition, write

@@ -11,12 +11,12 @@ from stream_guard.worker.rows import Place
 
 
 class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """An event for the rules of one cell; a bare header where it only says that the cell is not silent."""
+    """An event for the rules of one key value; a bare header where it only says that the key is not silent."""
 
     sender: int
     tag: int  # of the topic that the event came from
     at: Place
-    cell: str
+    key_id: str
     turns: int
     memory: list[int]
     event: Event

@@ -119,10 +119,10 @@ class ReceivingPartition:
         self._table.advance(watermark, out)
 
     def _show(self, item: EventMessage, cause: int, tag: int, out: list[Finding]) -> None:
-        spanning = next((group for group in self._engine.spanning if group.owns(item.cell)), None)
-        if spanning is None or self._store.has_applied(item.cell, tag, cause):
-            return  # no rule has that key any more; or a crash came after the cell was written
-        self._table.show_cell(spanning, item.cell, item.event, item.turns, set(item.memory), out)
+        group = next((rules for rules in self._engine.cross_session if rules.owns(item.key_id)), None)
+        if group is None or self._store.has_applied(item.key_id, tag, cause):
+            return  # no rule has that key any more; or a crash came after the key state was written
+        self._table.feed_key(group, item.key_id, item.event, item.turns, set(item.memory), out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Nothing ages by itself here: senders that fall silent tell how late it is."""

@@ -45,9 +45,9 @@ class CrossSessionSender(BatchProcessor):
         for number, partition in touched.items():
             if not isinstance(partition, Partition):
                 continue
-            for tag, (at, cell, turns, memory, event) in partition.take_shown():
-                key = cell.encode("utf-8", "surrogatepass")
-                value = encode_item(EventMessage(number, tag, at, cell, turns, memory, event))
+            for tag, (at, key_id, turns, memory, event) in partition.take_shown():
+                key = key_id.encode("utf-8", "surrogatepass")
+                value = encode_item(EventMessage(number, tag, at, key_id, turns, memory, event))
                 out.setdefault(home_of(key, self._width), []).append(Outgoing(key, value))
             watermark = None if partition.watermark == -inf else partition.watermark
             if self._told.get(number, -inf) != watermark:

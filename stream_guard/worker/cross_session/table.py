@@ -11,7 +11,7 @@ from stream_guard.sessions.table import SessionTable
 from stream_guard.worker.rows import Place
 
 SentEvent: TypeAlias = tuple[Place, str, int, list[int], Event]
-"""Where it came from, the cell, and what its rules are shown: the session's turns and memory, and the event."""
+"""Where it came from, the key value, and what its rules are shown: the session's turns and memory, and the event."""
 
 
 class SendingTable(SessionTable):
@@ -31,20 +31,20 @@ class SendingTable(SessionTable):
         self._event += 1
 
     def feed(self, event: Event, out: Found) -> None:
-        """Fold one event into its session, and send it to the cells that it belongs to."""
+        """Fold one event into its session, and send it to the key states that it belongs to."""
         self._event += 1
         self._item = 0
         super().feed(event, out)
 
-    def _span(self, event: Event, session: Session, out: Found) -> None:
+    def _show_across(self, event: Event, session: Session, out: Found) -> None:
         del out
-        for spanning in self.engine.spanning:
-            cell_id = spanning.cell_id(event)
-            if cell_id is not None:
-                told = event if spanning.index.plan(event) is not None else _header(event)
+        for group in self.engine.cross_session:
+            key_id = group.key_id(event)
+            if key_id is not None:
+                told = event if group.index.plan(event) is not None else _header(event)
                 self._item += 1
                 at = (self._offset, self._event, self._item)
-                self.shown.append((at, cell_id, session.turns, sorted(session.memory), told))
+                self.shown.append((at, key_id, session.turns, sorted(session.memory), told))
 
 
 def _header(event: Event) -> SessionEnd:

@@ -9,10 +9,10 @@ from stream_guard.model import Event, SessionEnd
 from stream_guard.rule import State
 
 Address: TypeAlias = int | tuple[int | str, ...]
-"""Where a state stands in its cell: the rule's number, followed by the key's values when it has some."""
+"""Where a rule's state stands in a ``KeyState``: the rule's number, then the values of its key, if it has one."""
 
 
-class Cell:
+class KeyState:
     """The memory of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
@@ -32,10 +32,10 @@ class Cell:
         "turns",
     )
 
-    def __init__(self, cell_id: str) -> None:
-        self.id = cell_id
+    def __init__(self, key_id: str) -> None:
+        self.id = key_id
         self.last: Event | None = None  # what came last: whose agent, run and labels a late finding carries
-        self.now = -inf  # the latest event time seen: the cell's own clock
+        self.now = -inf  # the latest event time seen
         self.turns = 0
         self.part = 0  # how many user-initiated parts came before the current one
         self.part_active = False  # a turn or a call came in the current part
@@ -50,11 +50,11 @@ class Cell:
 
     @property
     def time(self) -> float | None:
-        """The cell's own clock, or None when no event had one."""
+        """The latest event time seen, or None when no event had a time."""
         return None if self.now == -inf else self.now
 
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
-        """Return the event that ends this cell, in the name of what came last."""
+        """Return the end event. It carries the session, agent, run and labels of the last event."""
         last = self.last
         if last is None:
             return SessionEnd(session_id=self.id, time=time, reason=reason)
