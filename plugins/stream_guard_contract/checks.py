@@ -10,7 +10,7 @@ from stream_guard.language.similarity import SIMILARITIES
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Steps
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.translation import problems_of
 from stream_guard.policy.wording import did_you_mean, listed, show
 from stream_guard.registry import Registry
@@ -19,7 +19,9 @@ from stream_guard_contract.patterns import has_doubled_backslashes, python_patte
 from stream_guard_contract.types import OF_A_TYPE, TYPES
 
 
-def check_invariant(raw: Json, invariant: Invariant | None, at: Steps, report: Report, registry: Registry) -> None:
+def check_invariant(
+    raw: Json, invariant: Invariant | None, at: Steps, report: ProblemReport, registry: Registry
+) -> None:
     """Report what is wrong with an invariant; ``invariant`` is None where its form was refused already."""
     name = raw.get("type") if isinstance(raw, dict) else None
     if not isinstance(name, str):
@@ -36,7 +38,7 @@ def check_invariant(raw: Json, invariant: Invariant | None, at: Steps, report: R
         _check_kind(invariant, at, report, registry)
 
 
-def _check_fields(invariant: Invariant, keys: set[str], at: Steps, report: Report) -> None:
+def _check_fields(invariant: Invariant, keys: set[str], at: Steps, report: ProblemReport) -> None:
     """Whether the type has what it needs, and nothing that would not be read."""
     type_of = TYPES[invariant.type]
     written = {name for name in invariant.model_fields_set if getattr(invariant, name) not in (None, "", [])}
@@ -69,7 +71,7 @@ def _patterns(invariant: Invariant) -> Iterator[tuple[Steps, str]]:
         yield from ((("patterns", number), pattern) for number, pattern in enumerate(invariant.patterns or ()))
 
 
-def _check_texts(invariant: Invariant, at: Steps, report: Report) -> None:
+def _check_texts(invariant: Invariant, at: Steps, report: ProblemReport) -> None:
     for steps, pattern in _patterns(invariant):
         try:
             python_pattern(pattern)
@@ -91,7 +93,7 @@ def _check_texts(invariant: Invariant, at: Steps, report: Report) -> None:
                 report.add((*at, name, number), message, Code.NEVER_FIRES, warning=True)
 
 
-def _check_measure(invariant: Invariant, at: Steps, report: Report, registry: Registry) -> None:
+def _check_measure(invariant: Invariant, at: Steps, report: ProblemReport, registry: Registry) -> None:
     name = invariant.similarity
     if name is not None and name not in registry.similarities:
         known = ", ".join(registry.similarities) or "none, no plugin brings one"
@@ -99,7 +101,7 @@ def _check_measure(invariant: Invariant, at: Steps, report: Report, registry: Re
         report.add((*at, "similarity"), message, Code.NOT_ALLOWED)
 
 
-def _check_kind(invariant: Invariant, at: Steps, report: Report, registry: Registry) -> None:
+def _check_kind(invariant: Invariant, at: Steps, report: ProblemReport, registry: Registry) -> None:
     """A rule kind as an invariant: its own parameters, checked by itself."""
     kind = registry.kinds[invariant.type]
     for name in sorted(invariant.model_fields_set & OF_A_TYPE):
@@ -118,7 +120,7 @@ def _check_kind(invariant: Invariant, at: Steps, report: Report, registry: Regis
         report.add((*at, "params"), message, Code.KIND_FAILED)
 
 
-def check_scenario(scenario: Scenario, at: Steps, report: Report) -> None:
+def check_scenario(scenario: Scenario, at: Steps, report: ProblemReport) -> None:
     """Warn of faults that can never be met."""
     faults = [("tool_faults", number, fault.probability) for number, fault in enumerate(scenario.tool_faults)]
     faults += [("llm_faults", number, fault.probability) for number, fault in enumerate(scenario.llm_faults)]
@@ -128,7 +130,7 @@ def check_scenario(scenario: Scenario, at: Steps, report: Report) -> None:
             report.add((*at, name, number, "probability"), message, Code.NEVER_FIRES, warning=True)
 
 
-def check_reach(invariants: list[Invariant], scenarios: list[Scenario], at: Steps, report: Report) -> None:
+def check_reach(invariants: list[Invariant], scenarios: list[Scenario], at: Steps, report: ProblemReport) -> None:
     """Warn of invariants that no scenario asks about: what is never evaluated cannot fail."""
     asked = {
         "always": True,
@@ -143,8 +145,8 @@ def check_reach(invariants: list[Invariant], scenarios: list[Scenario], at: Step
             report.add((*at, number, "when"), message, Code.NEVER_FIRES, warning=True)
 
 
-def check_unique(items: list[Json], at: Steps, key: str, report: Report) -> None:
-    """Report every item that has the name of an earlier one: cells are known by them."""
+def check_unique(items: list[Json], at: Steps, key: str, report: ProblemReport) -> None:
+    """ProblemReport every item that has the name of an earlier one: cells are known by them."""
     first: dict[str, int] = {}
     for number, item in enumerate(items):
         name = item.get(key) if isinstance(item, dict) else None

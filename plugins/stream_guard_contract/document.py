@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
-from stream_guard.policy.dialects import Native
+from stream_guard.policy.dialects import NativePolicy
 from stream_guard.policy.document import read_document
 from stream_guard.policy.gates import Steps
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.translation import problems_of
 from stream_guard.policy.wording import show
 from stream_guard.registry import Registry
@@ -68,7 +68,7 @@ class _Reader:
         self._registry = registry
         self._file = document.file
         self._data: Json = document.data
-        self._report = Report(document, document.problems, Native(document.data))
+        self._report = ProblemReport(document, document.problems, NativePolicy(document.data))
 
     def read(self) -> Contract:
         """Return the contract, or raise with all that is wrong."""

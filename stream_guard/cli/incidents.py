@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
-from stream_guard.cli.listing import ListFormat, show, show_one
+from stream_guard.cli.listing import RecordFormat, show, show_one
 from stream_guard.cli.options import SettingsFile
 from stream_guard.history import incidents
-from stream_guard.history.records import AnswerError
+from stream_guard.history.records import AnswerRefusedError
 
 _COLUMNS = ("id", "status", "severity", "opened", "session_id", "rule_id", "findings")
 IncidentId = Annotated[str, typer.Argument(help="The id of the incident.", show_default=False)]
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def list_incidents(
     status: Annotated[incidents.Status | None, typer.Option(help="Only those that are this.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 100,
-    form: Annotated[ListFormat, typer.Option("--format", help="How to print them.")] = ListFormat.TABLE,
+    form: Annotated[RecordFormat, typer.Option("--format", help="How to print them.")] = RecordFormat.TABLE,
     history: HistoryOption = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -44,7 +44,7 @@ def show_incident(name: IncidentId, history: HistoryOption = None, settings_file
     with opened(history, settings_file) as (database, _):
         found = incidents.get(database, name)
         if found is None:
-            raise AnswerError(f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list")
+            raise AnswerRefusedError(f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list")
         show_one({**msgspec.to_builtins(found), "timeline": incidents.timeline(database, name)})
 
 

@@ -15,16 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 
-class ListFormat(StrEnum):
+class RecordFormat(StrEnum):
     """How records are printed."""
 
     TABLE = "table"
     JSON = "json"
 
 
-def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
+def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: RecordFormat) -> None:
     """Print records: all of each as JSON, or some columns as a table."""
-    if form is ListFormat.JSON:
+    if form is RecordFormat.JSON:
         typer.echo(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
         return
     table = Table(*columns)

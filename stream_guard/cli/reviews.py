@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
-from stream_guard.cli.listing import ListFormat, show, show_one
+from stream_guard.cli.listing import RecordFormat, show, show_one
 from stream_guard.cli.options import SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
-from stream_guard.history.records import AnswerError
+from stream_guard.history.records import AnswerRefusedError
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
 ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_default=False)]
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def list_reviews(
     status: Annotated[Status | None, typer.Option(help="Only those that are this.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 100,
-    form: Annotated[ListFormat, typer.Option("--format", help="How to print them.")] = ListFormat.TABLE,
+    form: Annotated[RecordFormat, typer.Option("--format", help="How to print them.")] = RecordFormat.TABLE,
     history: HistoryOption = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -47,7 +47,7 @@ def show_review(name: ReviewId, history: HistoryOption = None, settings_file: Se
     with _kept(history, settings_file) as reviews:
         found = reviews.get(name)
         if found is None:
-            raise AnswerError(f"there is no review {name[:40]!r}; list them with: stream-guard reviews list")
+            raise AnswerRefusedError(f"there is no review {name[:40]!r}; list them with: stream-guard reviews list")
         show_one(found)
 
 

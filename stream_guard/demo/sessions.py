@@ -27,7 +27,7 @@ _THINKING: Final = (
 
 
 @dataclass(slots=True)
-class Conversation:
+class DemoConversation:
     """One session being written: it keeps the clock, numbers the events and remembers the messages."""
 
     number: int
@@ -89,29 +89,29 @@ class Conversation:
         return self.dice.randint(low, high)
 
 
-def _open(talk: Conversation) -> None:
+def _open(talk: DemoConversation) -> None:
     talk.say(talk.dice.choice(_COMPLAINTS))
     order = {"order_id": talk.order, "paid": talk.amount, "status": "delivered"}
     talk.call("lookup_order", order, say=talk.dice.choice(_THINKING), order_id=talk.order)
     talk.call("quote_refund", {"amount": talk.amount}, order_id=talk.order, amount=talk.amount)
 
 
-def _confirm(talk: Conversation) -> None:
+def _confirm(talk: DemoConversation) -> None:
     talk.call("confirm_refund_amount", {"confirmed": True}, order_id=talk.order, amount=talk.amount)
 
 
-def _pay(talk: Conversation, amount: int | None = None) -> None:
+def _pay(talk: DemoConversation, amount: int | None = None) -> None:
     paid = talk.amount if amount is None else amount
     talk.call("issue_refund", {"refund_id": f"R-{talk.number}"}, order_id=talk.order, amount=paid)
 
 
-def _close(talk: Conversation) -> None:
+def _close(talk: DemoConversation) -> None:
     policy = " Our refund policy for large amounts applies." if talk.amount > 500 else ""
     talk.answer(f"Done: {talk.amount} EUR are on their way and should arrive within three days.{policy}")
     talk.end()
 
 
-def well_behaved(talk: Conversation) -> None:
+def well_behaved(talk: DemoConversation) -> None:
     """Breaks nothing."""
     _open(talk)
     _confirm(talk)
@@ -119,14 +119,14 @@ def well_behaved(talk: Conversation) -> None:
     _close(talk)
 
 
-def pays_without_asking(talk: Conversation) -> None:
+def pays_without_asking(talk: DemoConversation) -> None:
     """Breaks confirm-before-refund and confirm-after-quote."""
     _open(talk)
     _pay(talk)
     _close(talk)
 
 
-def changes_the_amount(talk: Conversation) -> None:
+def changes_the_amount(talk: DemoConversation) -> None:
     """Breaks amount-stays-confirmed."""
     _open(talk)
     _confirm(talk)
@@ -134,7 +134,7 @@ def changes_the_amount(talk: Conversation) -> None:
     _close(talk)
 
 
-def reads_the_ledger(talk: Conversation) -> None:
+def reads_the_ledger(talk: DemoConversation) -> None:
     """Breaks never-touch-the-ledger."""
     _open(talk)
     _confirm(talk)
@@ -143,7 +143,7 @@ def reads_the_ledger(talk: Conversation) -> None:
     _close(talk)
 
 
-def leaks_a_code(talk: Conversation) -> None:
+def leaks_a_code(talk: DemoConversation) -> None:
     """Breaks no-internal-codes."""
     _open(talk)
     _confirm(talk)
@@ -152,12 +152,12 @@ def leaks_a_code(talk: Conversation) -> None:
     _close(talk)
 
 
-def never_comes_back(talk: Conversation) -> None:
+def never_comes_back(talk: DemoConversation) -> None:
     """Breaks confirm-after-quote: the customer is quoted an amount, then there is silence."""
     _open(talk)
 
 
-def rambles(talk: Conversation) -> None:
+def rambles(talk: DemoConversation) -> None:
     """Breaks short-conversations, token-budget and answers-end-properly."""
     _open(talk)
     _confirm(talk)
@@ -169,7 +169,7 @@ def rambles(talk: Conversation) -> None:
     _close(talk)
 
 
-def forgets_the_policy(talk: Conversation) -> None:
+def forgets_the_policy(talk: DemoConversation) -> None:
     """Breaks large-refunds-name-the-policy."""
     talk.amount += 500
     _open(talk)
@@ -179,7 +179,7 @@ def forgets_the_policy(talk: Conversation) -> None:
     talk.end()
 
 
-Script = Callable[[Conversation], None]
+Script = Callable[[DemoConversation], None]
 BAD: Final[tuple[Script, ...]] = (
     pays_without_asking,
     changes_the_amount,
@@ -197,7 +197,7 @@ def sample_events(sessions: int = 60, *, seed: int = 7, bad_every: int = 4) -> I
     written: list[dict[str, Any]] = []
     for number in range(sessions):
         amount = dice.randint(15, 240) if dice.random() < 0.8 else dice.randint(510, 900)
-        talk = Conversation(number, dice, START + number * 7 + dice.random() * 20, amount)
+        talk = DemoConversation(number, dice, START + number * 7 + dice.random() * 20, amount)
         script = BAD[number // bad_every % len(BAD)] if number % bad_every == bad_every - 1 else well_behaved
         script(talk)
         written += talk.events

@@ -16,7 +16,7 @@ import msgspec
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
-from stream_guard.history.records import AnswerError, from_text, to_text
+from stream_guard.history.records import AnswerRefusedError, from_text, to_text
 from stream_guard.model import Alert, Json, ToolCall
 from stream_guard.redaction import redact
 from stream_guard.settings import ReviewSettings
@@ -148,7 +148,7 @@ class Reviews:
             known = _find(statements, name)
             problem = _objection(known, name, status, arguments_digest)
             if known is None or problem:
-                failure = AnswerError(problem, missing=known is None)
+                failure = AnswerRefusedError(problem, missing=known is None)
             else:
                 # An approval that nobody comes for must not lie around for ever.
                 expires = now + self._rules.timeout if status == "approved" else None

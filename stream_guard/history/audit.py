@@ -36,7 +36,7 @@ class Head(msgspec.Struct, frozen=True):
         return cls(int(number), digest)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AuditCheck(msgspec.Struct, frozen=True):
     """What a check of the whole chain found."""
 
     head: Head
@@ -65,7 +65,7 @@ def records(database: Database, after: int = 0) -> Iterator[dict[str, Any]]:
         yield {**json.loads(body.removeprefix("~")), "digest": digest}
 
 
-def verify(database: Database, expected: Head | None = None) -> Verdict:
+def verify(database: Database, expected: Head | None = None) -> AuditCheck:
     """Walk the whole chain; a record that was changed, added, moved or taken out is a problem with its number."""
     problems: list[str] = []
     before, number = START, 0
@@ -85,7 +85,7 @@ def verify(database: Database, expected: Head | None = None) -> Verdict:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
     rest = len(problems) - _SHOWN
     shown = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
-    return Verdict(Head(number, before), tuple(shown))
+    return AuditCheck(Head(number, before), tuple(shown))
 
 
 def _rows(database: Database, after: int = 0) -> Iterator[tuple[int, str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
-from stream_guard.history.records import AnswerError, from_text, to_text
+from stream_guard.history.records import AnswerRefusedError, from_text, to_text
 from stream_guard.model import Alert, Json
 
 Status: TypeAlias = Literal["unresolved", "solved"]
@@ -78,14 +78,14 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
 
 
 def solve(database: Database, name: str, *, by: str, note: str, time: float) -> Incident:
-    """Call an incident solved, or raise AnswerError when there is none of that id or it is solved already."""
+    """Call an incident solved, or raise AnswerRefusedError when there is none of that id or it is solved already."""
     with database.transaction() as statements:
         known = _find(statements.run, name)
         if known is None:
             text = f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list"
-            raise AnswerError(text, missing=True)
+            raise AnswerRefusedError(text, missing=True)
         if known.status == "solved":
-            raise AnswerError(f"incident {known.id} is solved already, by {known.solved_by}")
+            raise AnswerRefusedError(f"incident {known.id} is solved already, by {known.solved_by}")
         known = msgspec.structs.replace(known, status="solved", solved_by=by, note=note)
         _write(statements, known.id, time, "solved", f"{by}: {note}" if note else by)
         _save(statements, known)

@@ -12,7 +12,7 @@ from stream_guard.errors import StoreError
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-class AnswerError(StoreError):
+class AnswerRefusedError(StoreError):
     """A person's answer cannot be taken; ``missing`` says that there is nothing of that id."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:

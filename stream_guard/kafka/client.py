@@ -34,7 +34,7 @@ class BrokerError(StreamGuardError):
         self.stage = stage
 
 
-class Heard(NamedTuple):
+class ClientError(NamedTuple):
     """An error of the client; not the exception itself, which would keep its sockets open."""
 
     kind: str
@@ -49,17 +49,17 @@ class ClientLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.heard: deque[Heard] = deque(maxlen=32)
+        self.errors: deque[ClientError] = deque(maxlen=32)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the errors that a line about connections tells of."""
         if isinstance(record.args, tuple) and record.name.startswith(("kafka.net", "kafka.cluster")):
             errors = [argument for argument in record.args if isinstance(argument, Exception)]
-            self.heard.extend(Heard(type(error).__name__, _plain(error)) for error in errors)
+            self.errors.extend(ClientError(type(error).__name__, _plain(error)) for error in errors)
 
     def last(self) -> str:
         """The latest reason in the client's own words; empty when there is none."""
-        reasons = [error.text for error in self.heard if not error.text.startswith(_OUT_OF_TIME)]
+        reasons = [error.text for error in self.errors if not error.text.startswith(_OUT_OF_TIME)]
         return reasons[-1] if reasons else ""
 
 
@@ -140,7 +140,7 @@ def _keep_trying(
         client, failure = _attempt(make, limit, options)
         if client is not None:
             return client
-        error = explain(servers, kafka, log.heard, failure)
+        error = explain(servers, kafka, log.errors, failure)
         if error.stage != "reach" or time.monotonic() >= end:
             raise error
         if not waiting:
@@ -233,11 +233,13 @@ def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     return context
 
 
-def explain(servers: Sequence[str], kafka: KafkaSettings, heard: Sequence[Heard], failure: Exception) -> BrokerError:
+def explain(
+    servers: Sequence[str], kafka: KafkaSettings, errors: Sequence[ClientError], failure: Exception
+) -> BrokerError:
     """Return what went wrong between us and the cluster, and what to look at."""
     where = ",".join(servers)
-    kinds = {error.kind for error in heard}
-    told = [error.text for error in heard]
+    kinds = {error.kind for error in errors}
+    told = [error.text for error in errors]
     if kinds & {"SaslAuthenticationFailedError", "UnsupportedSaslMechanismError"}:
         return BrokerError(
             f"{where}: the broker refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}; "

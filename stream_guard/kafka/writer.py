@@ -64,7 +64,7 @@ class TopicWriter:
             return
         if self._connection is None:
             self._connection = self._connect()
-        self._connection.log.heard.clear()
+        self._connection.log.errors.clear()
         producer, end = self._connection.client, time.monotonic() + DELIVERY + 5.0
         try:
             sent = [

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 
 from stream_guard.model import Json
-from stream_guard.policy.agents import Agent, Agents
+from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import AgentForm
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import RuleSpec
 from stream_guard.policy.wording import did_you_mean, listed, show
 
 
-def check_agents(forms: Mapping[str, AgentForm], rules: Sequence[Json], report: Report) -> Agents:
+def check_agents(forms: Mapping[str, AgentForm], rules: Sequence[Json], report: ProblemReport) -> Agents:
     """Return the agents; report parents and rules that cannot be, and reviews that nobody could give."""
     agents = Agents({name: _agent(form) for name, form in forms.items()})
     for name, form in forms.items():
@@ -31,7 +31,7 @@ def check_agents(forms: Mapping[str, AgentForm], rules: Sequence[Json], report: 
     return agents
 
 
-def warn_of_unlisted(rules: Sequence[RuleSpec], agents: Agents, foreign: Container[int], report: Report) -> None:
+def warn_of_unlisted(rules: Sequence[RuleSpec], agents: Agents, foreign: Container[int], report: ProblemReport) -> None:
     """Warn of tools that a rule waits for and none of its agents may try; ``foreign`` rules their dialect judges."""
     for number, spec in enumerate(rules):
         wanted, listed_tools = spec.rule.tools(), agents.tools_below(spec.agent) if spec.agent else None
@@ -42,12 +42,12 @@ def warn_of_unlisted(rules: Sequence[RuleSpec], agents: Agents, foreign: Contain
             report.add(("rules", number), message, Code.NOT_LISTED, rule_id=spec.id, warning=True)
 
 
-def _agent(form: AgentForm) -> Agent:
+def _agent(form: AgentForm) -> PolicyAgent:
     operations = None if form.operations is None else frozenset(form.operations)
-    return Agent(parent=form.parent or "", operations=operations, execution_mode=form.execution_mode)
+    return PolicyAgent(parent=form.parent or "", operations=operations, execution_mode=form.execution_mode)
 
 
-def _check_rule(number: int, rule: dict[str, Json], forms: Mapping[str, AgentForm], report: Report) -> None:
+def _check_rule(number: int, rule: dict[str, Json], forms: Mapping[str, AgentForm], report: ProblemReport) -> None:
     owner = rule.get("agent")
     if not isinstance(owner, str):
         return

@@ -14,7 +14,7 @@ _OF_A_TOOL: Final = (ToolCall, GateDecision, ToolResult)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class PolicyAgent:
     """One agent, or one version of it."""
 
     parent: str = ""  # the agent above it, empty for a root
@@ -27,7 +27,7 @@ class Agents:
 
     __slots__ = ("_agents",)
 
-    def __init__(self, agents: Mapping[str, Agent] | None = None) -> None:
+    def __init__(self, agents: Mapping[str, PolicyAgent] | None = None) -> None:
         self._agents = dict(agents or {})
 
     def __bool__(self) -> bool:
@@ -38,7 +38,7 @@ class Agents:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def items(self) -> Iterator[tuple[str, Agent]]:
+    def items(self) -> Iterator[tuple[str, PolicyAgent]]:
         """Yield every agent with its name, in the order of the file."""
         yield from self._agents.items()
 

@@ -16,7 +16,7 @@ from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
 from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import OnError, RuleSpec
 from stream_guard.policy.translation import problems_of
 from stream_guard.policy.wording import did_you_mean, listed, show
@@ -29,7 +29,7 @@ class RuleBuilder:
     """Builds the rules of one policy; everything wrong goes to the report."""
 
     registry: Registry
-    report: Report
+    report: ProblemReport
     context: dict[str, Any]  # what the validators of parameters may ask for
     slots: Mapping[int, str]  # by number, for rules that share their id with another
 

@@ -7,14 +7,14 @@ from typing import Final
 
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.policy.codes import Code
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.wording import did_you_mean, show
 
 MAX_EXPANDED: Final = 10_000
 MAX_DEPTH: Final = 16
 
 
-def check_classes(classes: Mapping[str, Sequence[str]], report: Report) -> dict[str, Sequence[str]]:
+def check_classes(classes: Mapping[str, Sequence[str]], report: ProblemReport) -> dict[str, Sequence[str]]:
     """Return the classes that rules may use; a broken one is reported and left empty, so that its users are not."""
     sizes: dict[str, int] = {}
     sound: dict[str, Sequence[str]] = dict.fromkeys(classes, ())
@@ -30,7 +30,7 @@ def check_classes(classes: Mapping[str, Sequence[str]], report: Report) -> dict[
 
 
 def _check_member(
-    name: str, number: int, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], report: Report
+    name: str, number: int, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], report: ProblemReport
 ) -> bool:
     member = classes[name][number]
     at = ("tool_classes", name, number)

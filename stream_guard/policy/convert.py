@@ -7,7 +7,7 @@ from typing import Any
 
 from stream_guard.language.conditions import Condition
 from stream_guard.model import Action, Json, Scope
-from stream_guard.policy.agents import Agent
+from stream_guard.policy.agents import PolicyAgent
 from stream_guard.policy.names import spellings
 from stream_guard.policy.spec import DEFAULT_IDLE, SESSION_KEY, Policy, RuleSpec
 from stream_guard.policy.yaml_out import write_yaml
@@ -35,7 +35,7 @@ def to_native(policy: Policy) -> dict[str, Json]:
     return {**_without_defaults(written), "rules": [_rule(rule) for rule in policy.rules]}
 
 
-def _agent(agent: Agent) -> dict[str, Json]:
+def _agent(agent: PolicyAgent) -> dict[str, Json]:
     # An empty list of operations says something: nothing may be tried.
     operations = {} if agent.operations is None else {"operations": sorted(agent.operations)}
     return {**_without_defaults({"parent": agent.parent, "execution_mode": agent.execution_mode}), **operations}

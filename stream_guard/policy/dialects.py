@@ -10,7 +10,7 @@ from stream_guard.errors import PolicyError, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Steps
-from stream_guard.policy.nodes import Document
+from stream_guard.policy.nodes import PolicyDocument
 from stream_guard.policy.wording import listed, show
 from stream_guard.ports import Dialect
 from stream_guard.registry import Registry
@@ -22,7 +22,7 @@ _FLAT: Final = "_flat"
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class NativePolicy:
     """A policy in the native form, not yet checked, and what its dialect said besides."""
 
     form: Json
@@ -44,7 +44,7 @@ class Native:
                 return path
 
 
-def to_native(document: Document, registry: Registry) -> Native:
+def to_native(document: PolicyDocument, registry: Registry) -> NativePolicy:
     """Let the dialect that knows the file translate it; a file nobody claims is taken for the native form."""
     claims = {name: dialect() for name, dialect in registry.dialects.items()}
     claims = {name: dialect for name, dialect in claims.items() if _recognises(name, dialect, document)}
@@ -55,17 +55,17 @@ def to_native(document: Document, registry: Registry) -> Native:
         return _translate(name, dialect, document)
     if isinstance(document.data, dict) and "apiVersion" in document.data:
         return _unknown_version(document, registry)
-    return Native(document.data)
+    return NativePolicy(document.data)
 
 
-def _recognises(name: str, dialect: Dialect, document: Document) -> bool:
+def _recognises(name: str, dialect: Dialect, document: PolicyDocument) -> bool:
     try:
         return dialect.recognises(document)
     except Exception as error:
         raise _failed(name, document, error) from error
 
 
-def _translate(name: str, dialect: Dialect, document: Document) -> Native:
+def _translate(name: str, dialect: Dialect, document: PolicyDocument) -> NativePolicy:
     try:
         form, problems = dialect.translate(document)
     except Exception as error:
@@ -76,9 +76,9 @@ def _translate(name: str, dialect: Dialect, document: Document) -> Native:
         agent_origins = {agent: tuple(said[_ORIGIN]) for agent, said in agents.items() if _ORIGIN in said}
         form = {**form, "agents": {agent: _without_said(said) for agent, said in agents.items()}}
     if not isinstance(rules, list):
-        return Native(form, problems, agent_origins=agent_origins)
+        return NativePolicy(form, problems, agent_origins=agent_origins)
     said = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, dict)]
-    return Native(
+    return NativePolicy(
         {**form, "rules": [_without_said(rule) for rule in rules]},
         problems,
         {number: tuple(rule[_ORIGIN]) for number, rule in said if _ORIGIN in rule},
@@ -94,14 +94,14 @@ def _without_said(rule: Json) -> Json:
     return {key: value for key, value in rule.items() if key not in (_ORIGIN, _SLOT, _FLAT)}
 
 
-def _unknown_version(document: Document, registry: Registry) -> Native:
+def _unknown_version(document: PolicyDocument, registry: Registry) -> NativePolicy:
     readable = f"; dialects that can be read: {', '.join(registry.dialects)}" if registry.dialects else ""
     message = f"unknown apiVersion {show(document.data['apiVersion'])}{readable}; the native form has none"
     form = {key: value for key, value in document.data.items() if key != "apiVersion"}
-    return Native(form, [Problem(document.place("apiVersion"), message, Code.NOT_A_POLICY)])
+    return NativePolicy(form, [Problem(document.place("apiVersion"), message, Code.NOT_A_POLICY)])
 
 
-def _failed(name: str, document: Document, error: Exception) -> PolicyError:
+def _failed(name: str, document: PolicyDocument, error: Exception) -> PolicyError:
     what = f"{type(error).__name__}: {show(str(error))}"
     message = f"dialect {name} failed on this file: {what}; report it to its author, or block it with plugins.block"
     return PolicyError([*document.problems, Problem(document.place(), message, Code.KIND_FAILED)])

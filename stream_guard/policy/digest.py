@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from stream_guard.model import Json
-from stream_guard.policy.agents import Agent, Agents
+from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.policy.spec import RuleSpec
 
 LENGTH: Final = 16
@@ -55,7 +55,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
     }
 
 
-def _agent(agent: Agent) -> dict[str, Json]:
+def _agent(agent: PolicyAgent) -> dict[str, Json]:
     operations = None if agent.operations is None else sorted(agent.operations)
     return {"parent": agent.parent, "operations": operations, "execution_mode": agent.execution_mode}
 

@@ -8,13 +8,13 @@ from typing import Final
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.json_text import parse_json
-from stream_guard.policy.nodes import Builder, Document, Stop
+from stream_guard.policy.nodes import Builder, ParseStopped, PolicyDocument
 from stream_guard.policy.yaml_text import parse_yaml
 
 MAX_BYTES: Final = 4 * 2**20
 
 
-def read_document(source: Path | str | bytes, file: str = "") -> Document:
+def read_document(source: Path | str | bytes, file: str = "") -> PolicyDocument:
     """Return the file (a Path) or the text (anything else) as a document.
 
     Problems after which reading could go on are in its ``problems``; where it could not, PolicyError is
@@ -37,7 +37,7 @@ def read_document(source: Path | str | bytes, file: str = "") -> Document:
         return _parse_flow_style(text, file, error)
 
 
-def _parse_flow_style(text: str, file: str, not_json: PolicyError) -> Document:
+def _parse_flow_style(text: str, file: str, not_json: PolicyError) -> PolicyDocument:
     """YAML may start with the same brackets; a file that is neither is told what it looks like."""
     try:
         return _parse(text, file, is_json=False)
@@ -47,12 +47,12 @@ def _parse_flow_style(text: str, file: str, not_json: PolicyError) -> Document:
         raise not_json from None
 
 
-def _parse(text: str, file: str, *, is_json: bool) -> Document:
+def _parse(text: str, file: str, *, is_json: bool) -> PolicyDocument:
     builder = Builder(file)
     try:
         (parse_json if is_json else parse_yaml)(text, builder)
         return builder.finish()
-    except Stop as stop:
+    except ParseStopped as stop:
         raise PolicyError([*builder.problems, stop.problem]) from None
 
 

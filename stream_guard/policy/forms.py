@@ -96,13 +96,13 @@ Lateness: TypeAlias = Annotated[
 ]
 
 
-class Form(BaseModel):
+class FormBase(BaseModel):
     """What a part of a policy file may hold; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class SessionsForm(Form):
+class SessionsForm(FormBase):
     """When a session is over, and how late its events may come."""
 
     idle: Duration = Field(
@@ -113,7 +113,7 @@ class SessionsForm(Form):
     )
 
 
-class AgentForm(Form):
+class AgentForm(FormBase):
     """One agent, or one version of it (``name@version``)."""
 
     parent: Text | SkipJsonSchema[None] = Field(
@@ -128,7 +128,7 @@ class AgentForm(Form):
     )
 
 
-class RuleForm(Form):
+class RuleForm(FormBase):
     """One rule: a kind with parameters, and what the engine adds to every kind."""
 
     id: RuleId | SkipJsonSchema[None] = Field(
@@ -179,7 +179,7 @@ class RuleForm(Form):
     tests: list[dict[str, Json]] = Field(default=[], description="events and the findings expected of them")
 
 
-class PolicyForm(Form):
+class PolicyForm(FormBase):
     """A policy: rules that are in force together."""
 
     name: Text | SkipJsonSchema[None] = Field(default=None, description="what people call the policy")

@@ -26,11 +26,11 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def parse_json(text: str, builder: Builder) -> None:
-    """Feed the text into the builder; raises Stop where it is not JSON."""
-    _Parser(text, builder).run()
+    """Feed the text into the builder; raises ParseStopped where it is not JSON."""
+    _JsonParser(text, builder).run()
 
 
-class _Parser:
+class _JsonParser:
     """Walks the tokens once. ``_after`` is what stood last: a value, a comma, a colon, or an opening bracket."""
 
     def __init__(self, text: str, builder: Builder) -> None:

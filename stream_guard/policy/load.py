@@ -21,7 +21,7 @@ from stream_guard.policy.dialects import to_native
 from stream_guard.policy.digest import version_of
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
-from stream_guard.policy.report import Report
+from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.policy.translation import problems_of
 from stream_guard.policy.wording import show
@@ -50,7 +50,7 @@ def load_policy(
     if folder is None and isinstance(source, Path):
         folder = source.parent
     native = to_native(document, registry)
-    report = Report(document, [*document.problems, *native.problems], native)
+    report = ProblemReport(document, [*document.problems, *native.problems], native)
     form, rules = _read_form(native.form, report)
     if form is None:
         raise PolicyError(report.in_order())
@@ -86,7 +86,7 @@ def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
     return policies
 
 
-def _read_form(native: Json, report: Report) -> tuple[PolicyForm | None, list[Json]]:
+def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, list[Json]]:
     """Check all but the rules; return the form with what could be read, and the rules as written."""
     if not isinstance(native, dict):
         looks_like_a_name = isinstance(native, str) and native.endswith(SUFFIXES)
@@ -136,7 +136,7 @@ def _readable_agents(written: dict[str, Json]) -> dict[str, AgentForm]:
     return readable
 
 
-def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report) -> None:
+def _check_together(rules: list[Json], slots: Mapping[int, str], report: ProblemReport) -> None:
     """Two rules of one id would share their memory and their alerts; a dialect that allows it gives them slots."""
     first: dict[str, int] = {}
     for number, rule in enumerate(rules):
@@ -154,7 +154,7 @@ def _check_together(rules: list[Json], slots: Mapping[int, str], report: Report)
 
 
 def _policy(
-    form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Report, *, file: str, late: float
+    form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: ProblemReport, *, file: str, late: float
 ) -> Policy:
     idle = form.sessions.idle
     return Policy(

@@ -39,7 +39,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Document:
+class PolicyDocument:
     """A policy file as data that remembers where each piece of it stood."""
 
     file: str
@@ -72,7 +72,7 @@ class Document:
             node = below
 
 
-class Stop(Exception):  # noqa: N818 - not an error of its own: it carries one out of a parser
+class ParseStopped(Exception):  # noqa: N818 - not an error of its own: it carries one out of a parser
     """Nothing more can be read; ``problem`` says why."""
 
     def __init__(self, problem: Problem) -> None:
@@ -81,7 +81,7 @@ class Stop(Exception):  # noqa: N818 - not an error of its own: it carries one o
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenContainer:
     """A mapping or list that is still being read."""
 
     node: Node
@@ -97,7 +97,7 @@ class Builder:
         self.problems: list[Problem] = []
         self.lost: set[Place] = set()
         self.root: Node | None = None
-        self._open: list[_Open] = []
+        self._open: list[_OpenContainer] = []
         self._count = 0
         self._aliased = 0
 
@@ -115,9 +115,9 @@ class Builder:
         self.report(mark, message, code)
         self.lost.add(Place(self.file, *mark))
 
-    def stop(self, mark: Mark, message: str, code: Code) -> Stop:
+    def stop(self, mark: Mark, message: str, code: Code) -> ParseStopped:
         """Return the exception to raise when reading cannot go on."""
-        return Stop(self._problem(mark, message, code))
+        return ParseStopped(self._problem(mark, message, code))
 
     def _problem(self, mark: Mark, message: str, code: Code) -> Problem:
         return Problem(Place(self.file, *mark), printable(message), code.value)
@@ -129,7 +129,7 @@ class Builder:
                 node.mark, f"nested more than {MAX_DEPTH} levels deep; a policy never needs that", Code.TOO_BIG
             )
         self._tally(node.mark)
-        self._open.append(_Open(node))
+        self._open.append(_OpenContainer(node))
 
     def end(self) -> Node:
         """Close the innermost mapping or list, and return it."""
@@ -154,13 +154,13 @@ class Builder:
             raise self.stop(mark, message, Code.TOO_BIG)
         self._put(node)
 
-    def finish(self) -> Document:
+    def finish(self) -> PolicyDocument:
         """Return the document; there is one, or the parser has stopped before."""
         if self.root is None:
             raise self.stop(
                 (1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY
             )
-        return Document(self.file, self.root, self.problems, self.lost)
+        return PolicyDocument(self.file, self.root, self.problems, self.lost)
 
     def _tally(self, mark: Mark) -> None:
         self._count += 1
@@ -182,7 +182,7 @@ class Builder:
             key, level.key = level.key, None
             self._put_entry(level, key, node)
 
-    def _put_entry(self, level: _Open, key: Node, node: Node) -> None:
+    def _put_entry(self, level: _OpenContainer, key: Node, node: Node) -> None:
         name, mapping = key.value, level.node
         assert isinstance(mapping.children, dict)  # noqa: S101 - `_put` comes here for mappings only
         if name is MERGE:

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
-from stream_guard.policy.dialects import Native
+from stream_guard.policy.dialects import NativePolicy
 from stream_guard.policy.gates import Flaw, Steps
-from stream_guard.policy.nodes import Document
+from stream_guard.policy.nodes import PolicyDocument
 from stream_guard.policy.translation import MAX_PROBLEMS
 from stream_guard.policy.wording import printable
 
 
-class Report:
+class ProblemReport:
     """Collects problems by their path in the native form and knows where that stands in the file."""
 
-    def __init__(self, document: Document, already: Iterable[Problem], native: Native) -> None:
+    def __init__(self, document: PolicyDocument, already: Iterable[Problem], native: NativePolicy) -> None:
         self._document = document
         self._already = list(already)
         self._problems: list[Problem] = []

@@ -18,7 +18,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from stream_guard.policy.codes import Code
-from stream_guard.policy.nodes import MERGE, Builder, Mark, Node, Stop, new_list, new_mapping
+from stream_guard.policy.nodes import MERGE, Builder, Mark, Node, ParseStopped, new_list, new_mapping
 from stream_guard.policy.scalars import check_text, resolve_plain
 from stream_guard.policy.wording import show
 
@@ -36,8 +36,8 @@ _ADVICE: Final = (
 
 
 def parse_yaml(text: str, builder: Builder) -> None:
-    """Feed the text into the builder; raises Stop where it is not YAML."""
-    parser = _Parser(builder)
+    """Feed the text into the builder; raises ParseStopped where it is not YAML."""
+    parser = _YamlParser(builder)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
             parser.take(event)
@@ -51,7 +51,7 @@ def parse_yaml(text: str, builder: Builder) -> None:
         raise builder.stop(parser.mark, f"not YAML behind this place: {show(why)}", Code.SYNTAX) from None
 
 
-class _Parser:
+class _YamlParser:
     """Turns the parser's events into nodes, resolving anchors and plain scalars itself."""
 
     def __init__(self, builder: Builder) -> None:
@@ -126,7 +126,7 @@ class _Parser:
             self._builder.repeat(node, mark)
 
 
-def _syntax_error(error: MarkedYAMLError, builder: Builder) -> Stop:
+def _syntax_error(error: MarkedYAMLError, builder: Builder) -> ParseStopped:
     where = error.problem_mark or error.context_mark
     mark = (where.line + 1, where.column + 1) if where is not None else (1, 1)
     found = str(error.problem or error.context or "cannot be read")
@@ -134,7 +134,7 @@ def _syntax_error(error: MarkedYAMLError, builder: Builder) -> Stop:
     return builder.stop(mark, f"not YAML: {advice or found}", Code.SYNTAX)
 
 
-def _reader_error(error: ReaderError, text: str, builder: Builder) -> Stop:
+def _reader_error(error: ReaderError, text: str, builder: Builder) -> ParseStopped:
     before = text[: error.position]
     mark = (before.count("\n") + 1, len(before) - before.rfind("\n"))
     character = error.character if isinstance(error.character, int) else ord(str(error.character)[:1] or "\0")

@@ -20,11 +20,11 @@ from starlette.routing import Route
 from stream_guard.errors import StoreError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
-from stream_guard.history.records import AnswerError
+from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Alert, Event
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access
-from stream_guard.serve.bodies import Answer, Approval, Refusal, read_json, to_attempt, to_events, to_form
+from stream_guard.serve.bodies import AnswerBody, Approval, RequestRefused, read_json, to_attempt, to_events, to_form
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import Service
 
@@ -58,7 +58,7 @@ def make_app(service: Service, decoder: Decoder, token: str = "") -> Starlette:
             Route("/healthz", _alive),
         ],
         middleware=[Middleware(Access, token=token)],
-        exception_handlers={Refusal: _refuse, HTTPException: _no_route, StoreError: _no_history},
+        exception_handlers={RequestRefused: _refuse, HTTPException: _no_route, StoreError: _no_history},
     )
 
 
@@ -138,7 +138,7 @@ class Routes:
         return [alert for event in events for alert in self._gate.observe(event)]
 
     async def _say(self, request: Request, work: Callable[..., Any]) -> Response:
-        said = to_form(await self._body(request), Answer)
+        said = to_form(await self._body(request), AnswerBody)
         return await _answered(self._service.run(partial(work, request.path_params["id"], by=said.by, note=said.note)))
 
     async def _body(self, request: Request) -> Any:
@@ -164,22 +164,22 @@ async def _alive(_request: Request) -> Response:
 async def _answered(work: Awaitable[Any]) -> Response:
     try:
         return _json(await work)
-    except AnswerError as error:
+    except AnswerRefusedError as error:
         return _json({"error": str(error)}, 404 if error.missing else 409)
 
 
 def _query(request: Request, states: frozenset[str]) -> tuple[str | None, int]:
     status, limit = request.query_params.get("status"), request.query_params.get("limit", "100")
     if status is not None and status not in states:
-        raise Refusal(422, f"status is one of {', '.join(sorted(states))}")
+        raise RequestRefused(422, f"status is one of {', '.join(sorted(states))}")
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= _MOST):
-        raise Refusal(422, f"limit is a number from 1 to {_MOST}")
+        raise RequestRefused(422, f"limit is a number from 1 to {_MOST}")
     return status, int(limit)
 
 
 def _there(found: Any, noun: str) -> Any:
     if found is None:
-        raise Refusal(404, f"there is no {noun} of that id")
+        raise RequestRefused(404, f"there is no {noun} of that id")
     return found
 
 

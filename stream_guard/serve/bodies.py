@@ -12,12 +12,12 @@ from stream_guard.language.arguments import parse_json
 from stream_guard.model import Event, Json, ToolCall
 from stream_guard.ports import Decoder, Record
 
-Form = TypeVar("Form", bound=msgspec.Struct)
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 MAX_EVENTS: Final = 1000  # of one request
 
 
-class Refusal(Exception):  # noqa: N818  (an answer, not a failure of ours)
+class RequestRefused(Exception):  # noqa: N818  (an answer, not a failure of ours)
     """A request that is answered with its status and what to do about it."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -25,43 +25,43 @@ class Refusal(Exception):  # noqa: N818  (an answer, not a failure of ours)
         self.status = status
 
 
-class Answer(msgspec.Struct, forbid_unknown_fields=True):
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     """What a person says about a review or an incident, and who it is."""
 
     by: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     note: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
-class Approval(Answer):
+class Approval(AnswerBody):
     """A yes; with the digest of the arguments that were shown, it is refused when they are others."""
 
     arguments_digest: str = ""
 
 
 async def read_json(request: Request, most: int) -> Json:
-    """Return the body's value; Refusal when it is too large, of another type, or not JSON."""
+    """Return the body's value; RequestRefused when it is too large, of another type, or not JSON."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Also a defence: a page in a browser cannot send this type to another site without asking first.
     if media != "application/json":
-        raise Refusal(415, "send application/json")
+        raise RequestRefused(415, "send application/json")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:
-            raise Refusal(413, f"the request has more than {most} bytes; send less at once")
+            raise RequestRefused(413, f"the request has more than {most} bytes; send less at once")
     try:
         return parse_json(bytes(body))
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"not JSON that can be used: {error}") from None
+        raise RequestRefused(400, f"not JSON that can be used: {error}") from None
 
 
 def to_attempt(data: Json, decoder: Decoder) -> ToolCall:
-    """Return the tool call that a body describes, or raise Refusal."""
+    """Return the tool call that a body describes, or raise RequestRefused."""
     if not isinstance(data, dict):
-        raise Refusal(422, "send one object with session_id, tool and args")
+        raise RequestRefused(422, "send one object with session_id, tool and args")
     event = _decode({"kind": "tool_call", **data}, decoder)
     if not isinstance(event, ToolCall):
-        raise Refusal(422, f'kind is {data.get("kind")!r}; only a "tool_call" can be checked')
+        raise RequestRefused(422, f'kind is {data.get("kind")!r}; only a "tool_call" can be checked')
     return event
 
 
@@ -69,23 +69,23 @@ def to_events(data: Json, decoder: Decoder) -> tuple[list[Event], list[dict[str,
     """Return the events of a body, and for each one that cannot be read its number and the reason."""
     listed = data.get("events") if isinstance(data, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_EVENTS:
-        raise Refusal(422, f'send {{"events": [...]}} with {MAX_EVENTS} events or fewer')
+        raise RequestRefused(422, f'send {{"events": [...]}} with {MAX_EVENTS} events or fewer')
     events: list[Event] = []
     refused: list[dict[str, Any]] = []
     for number, item in enumerate(listed):
         try:
             events.append(_decode(item, decoder))
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             refused.append({"number": number, "reason": str(refusal)})
     return events, refused
 
 
-def to_form(data: Json, form: type[Form]) -> Form:
-    """Return a small form, or raise Refusal."""
+def to_form(data: Json, form: type[Body]) -> Body:
+    """Return a small form, or raise RequestRefused."""
     try:
         return msgspec.convert(data, form)
     except msgspec.ValidationError as error:
-        raise Refusal(422, str(error)) from None
+        raise RequestRefused(422, str(error)) from None
 
 
 def _decode(data: Json, decoder: Decoder) -> Event:
@@ -93,7 +93,7 @@ def _decode(data: Json, decoder: Decoder) -> Event:
     try:
         [event] = decoder.decode(Record(value=msgspec.json.encode(data), origin="http", position=0))
     except DecodeError as error:
-        raise Refusal(422, str(error)) from None
+        raise RequestRefused(422, str(error)) from None
     if event.session_id[0] == "\0":
-        raise Refusal(422, "session_id begins with a NUL character; give every event its session's id")
+        raise RequestRefused(422, "session_id begins with a NUL character; give every event its session's id")
     return event

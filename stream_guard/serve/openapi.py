@@ -10,7 +10,7 @@ import msgspec
 from stream_guard.guard.reviews import Review
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.model import Alert, Event, ToolCall
-from stream_guard.serve.bodies import MAX_EVENTS, Answer, Approval
+from stream_guard.serve.bodies import MAX_EVENTS, AnswerBody, Approval
 
 JsonObject = dict[str, Any]
 
@@ -67,8 +67,9 @@ def _paths() -> JsonObject:
 
 
 def _schemas() -> JsonObject:
-    types = [ToolCall, *get_args(Event), Alert, Review, Incident, Entry, Answer, Approval]
+    types = [ToolCall, *get_args(Event), Alert, Review, Incident, Entry, AnswerBody, Approval]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas["Answer"] = schemas.pop("AnswerBody") | {"title": "Answer"}  # the published name
     events = [event.__name__ for event in get_args(Event)]
     for name in events:
         _tidy(schemas[name])

@@ -13,8 +13,8 @@ from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, open_consumer
 from stream_guard.ports import Record
 from stream_guard.settings import KafkaSettings
-from stream_guard.sources.kafka_range import Range, Wanted, origin_of, resolve
-from stream_guard.sources.merging import Merger
+from stream_guard.sources.kafka_range import OffsetRange, RequestedRange, origin_of, resolve
+from stream_guard.sources.merging import RecordMerger
 from stream_guard.sources.splitting import HEAD
 
 POLL_MS: Final = 200  # how long one look waits for something to come
@@ -46,16 +46,16 @@ class KafkaSource:
         positions: Mapping[str, int],
     ) -> None:
         self._address = address
-        self._wanted = Wanted.parse(address)
-        if follow and self._wanted.stop is not None:
+        self._requested = RequestedRange.parse(address)
+        if follow and self._requested.stop is not None:
             raise SourceError(f"{address}: to={address.options['to']} is an end, so it cannot be followed")
         self._patience = kafka.patience
         self._follow = follow
         self._limit = limit
-        self._merger = Merger()
+        self._merger = RecordMerger()
         self._next: dict[str, int] = {}  # by origin: what a checkpoint remembers
         self._fetched: dict[Any, int] = {}  # by partition: what will be fetched next
-        self._ranges: dict[Any, Range] = {}
+        self._ranges: dict[Any, OffsetRange] = {}
         self._ends: dict[Any, int] = {}  # by partition: where it ends, as far as we heard
         self._assigned: set[Any] = set()  # what is fetched from at present
         self._passed_by: set[Any] = set()  # partitions that gave nothing although they have something
@@ -121,16 +121,16 @@ class KafkaSource:
                     f"{self._address}: there is no topic {topic!r} that we may read"
                     + (f"; did you mean {near[0]!r}?" if near else "; create it, or ask for the right to read it")
                 )
-            if self._wanted.partitions is not None and (missing := self._wanted.partitions - numbers):
+            if self._requested.partitions is not None and (missing := self._requested.partitions - numbers):
                 raise SourceError(f"{self._address}: {topic} has {len(numbers)} partitions, and no {min(missing)}")
-            found += [TopicPartition(topic, number) for number in sorted(self._wanted.partitions or numbers)]
+            found += [TopicPartition(topic, number) for number in sorted(self._requested.partitions or numbers)]
         return found
 
     def _assign(self, partitions: Sequence[Any], positions: Mapping[str, int]) -> None:
         from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
 
         try:
-            ranges = resolve(self._consumer, partitions, self._wanted, positions, follow=self._follow)
+            ranges = resolve(self._consumer, partitions, self._requested, positions, follow=self._follow)
         except KafkaError as error:
             raise SourceError(f"{self._address}: its offsets cannot be looked up: {error}") from error
         self._ranges |= ranges
@@ -259,7 +259,7 @@ class KafkaSource:
             return False
         _logger.warning("%s: answers again after %.0f s", self._address, time.monotonic() - self._away_since)
         self._away_since = None
-        self._connection.log.heard.clear()
+        self._connection.log.errors.clear()
         return True
 
     def _be_patient(self, reason: str) -> None:
@@ -276,7 +276,12 @@ class KafkaSource:
     def _look_for_partitions(self) -> None:
         """Take up partitions that were added to a topic that is followed."""
         now = time.monotonic()
-        if not self._follow or self._wanted.partitions or self._away_since or now - self._looked < LOOK_FOR_PARTITIONS:
+        if (
+            not self._follow
+            or self._requested.partitions
+            or self._away_since
+            or now - self._looked < LOOK_FOR_PARTITIONS
+        ):
             return
         self._looked = now
         if added := [partition for partition in self._find_partitions() if partition not in self._fetched]:
@@ -293,7 +298,7 @@ class KafkaSource:
             # What the broker keeps has overtaken us: looked up again, the offsets give the reason.
             fetched = {origin_of(partition): at for partition, at in self._fetched.items()}
             for partition, chosen in resolve(
-                self._consumer, list(self._fetched), self._wanted, fetched, follow=self._follow
+                self._consumer, list(self._fetched), self._requested, fetched, follow=self._follow
             ).items():
                 if chosen.start != self._fetched[partition]:
                     self._fetched[partition] = chosen.start
@@ -305,7 +310,7 @@ class KafkaSource:
 def open_kafka(
     target: str, kafka: KafkaSettings | None, *, follow: bool, limit: int, positions: Mapping[str, int]
 ) -> KafkaSource:
-    """Return the source for an address; see ``Wanted`` for what may be asked of it."""
+    """Return the source for an address; see ``RequestedRange`` for what may be asked of it."""
     try:
         address = parse_address(target)
     except ValueError as error:

@@ -13,7 +13,7 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address
 
 # An offset is an int, counted from the end where it is negative; a time is a float, in seconds since 1970.
-Bound: TypeAlias = Literal["earliest", "latest"] | int | float
+RangeBound: TypeAlias = Literal["earliest", "latest"] | int | float
 # A partition as the client knows it: a named tuple of topic and number.
 Partition: TypeAlias = tuple[str, int]
 
@@ -30,11 +30,11 @@ def origin_of(partition: Partition) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedRange:
     """What an address asks for."""
 
-    start: Bound = "earliest"
-    stop: Bound | None = None
+    start: RangeBound = "earliest"
+    stop: RangeBound | None = None
     partitions: frozenset[int] | None = None  # None: all of them
     accept_gaps: bool = False
 
@@ -58,7 +58,7 @@ class Wanted:
         )
 
 
-def _parse_bound(address: Address, name: str, text: str) -> Bound:
+def _parse_bound(address: Address, name: str, text: str) -> RangeBound:
     if text in ("earliest", "latest"):
         return "earliest" if text == "earliest" else "latest"
     if re.fullmatch(r"-?\d{1,18}", text):
@@ -77,7 +77,7 @@ def _parse_bound(address: Address, name: str, text: str) -> Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """What is read of one partition: from ``start`` up to, and without, ``stop``; on and on without one."""
 
     start: int
@@ -86,16 +86,21 @@ class Range:
 
 
 def resolve(
-    consumer: Any, partitions: Collection[Partition], wanted: Wanted, positions: Mapping[str, int], *, follow: bool
-) -> dict[Partition, Range]:
+    consumer: Any,
+    partitions: Collection[Partition],
+    requested: RequestedRange,
+    positions: Mapping[str, int],
+    *,
+    follow: bool,
+) -> dict[Partition, OffsetRange]:
     """Return the offsets to read, from where an earlier run stopped or from what the address says.
 
     Raises SourceError where records are gone that would have to be read, unless gaps are accepted.
     """
     first = consumer.beginning_offsets(list(partitions), timeout_ms=_TIMEOUT_MS)
     last = consumer.end_offsets(list(partitions), timeout_ms=_TIMEOUT_MS)
-    starts = _offsets(consumer, wanted.start, first, last)
-    stops = last if wanted.stop is None else _offsets(consumer, wanted.stop, first, last)
+    starts = _offsets(consumer, requested.start, first, last)
+    stops = last if requested.stop is None else _offsets(consumer, requested.stop, first, last)
     # A partition that an earlier run did not know is new: it is read whole, whatever "from" says.
     known = {origin.rpartition("/")[0] for origin in positions}
     ranges = {}
@@ -103,17 +108,17 @@ def resolve(
         origin = origin_of(partition)
         start = positions.get(origin, first[partition] if partition[0] in known else starts[partition])
         if origin in positions:
-            start = _check_gap(origin, start, first[partition], last[partition], accept=wanted.accept_gaps)
+            start = _check_gap(origin, start, first[partition], last[partition], accept=requested.accept_gaps)
         elif start < first[partition]:
             _logger.warning("%s: records before offset %d are gone; it is read from there", origin, first[partition])
             start = first[partition]
         stop = None if follow else min(stops[partition], last[partition])
-        ranges[partition] = Range(start, stop, last[partition])
+        ranges[partition] = OffsetRange(start, stop, last[partition])
     return ranges
 
 
 def _offsets(
-    consumer: Any, bound: Bound, first: Mapping[Partition, int], last: Mapping[Partition, int]
+    consumer: Any, bound: RangeBound, first: Mapping[Partition, int], last: Mapping[Partition, int]
 ) -> Mapping[Partition, int]:
     if bound == "earliest":
         return first

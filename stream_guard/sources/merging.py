@@ -14,7 +14,7 @@ MAX_WAITING: Final = 5_000
 MAX_WAITING_BYTES: Final = 16 << 20
 
 
-class Merger:
+class RecordMerger:
     """Holds records back until those that belong before them are there.
 
     Partitions are fetched at different speeds. Without this, one of them could be hours of event time ahead

@@ -16,7 +16,7 @@ from stream_guard.guard.gate import PROBE, Gate, Ruling
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import audit, incidents
 from stream_guard.history.database import Database
-from stream_guard.history.records import AnswerError
+from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Action
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
@@ -131,7 +131,7 @@ def changed_arguments_of_the_same_call_void_its_approval(world: World) -> None:
 def approving_what_was_not_shown_is_refused(world: World) -> None:
     gate = world.gate()
     review = review_of(gate.check(call("pay", {"amount": 20})))
-    with pytest.raises(AnswerError, match="about other arguments"):
+    with pytest.raises(AnswerRefusedError, match="about other arguments"):
         gate.reviews.approve(review, by="ada", arguments_digest="0" * 64)
     still = gate.reviews.get(review)
     assert still is not None
@@ -145,7 +145,7 @@ def rejected_attempt_stays_refused_and_asks_nobody_again(world: World) -> None:
     for _ in range(2):
         refused = gate.check(call("pay", {"amount": 20}))
         assert (refused.action, refused.reason) == (Action.BLOCK, "rejected by bob: too much")
-    with pytest.raises(AnswerError, match="rejected already, by bob"):
+    with pytest.raises(AnswerRefusedError, match="rejected already, by bob"):
         gate.reviews.approve(review, by="ada")
 
 
@@ -153,7 +153,7 @@ def unanswered_review_is_rejected_by_the_clock(world: World) -> None:
     gate = world.gate()
     paused = gate.check(call("pay", {"amount": 20}, call_id="c1"))
     world.now += world.rules.timeout
-    with pytest.raises(AnswerError, match="expired already, by timeout"):
+    with pytest.raises(AnswerRefusedError, match="expired already, by timeout"):
         gate.reviews.approve(review_of(paused), by="ada")
     again = gate.check(call("pay", {"amount": 20}, call_id="c1"))
     assert again.action is Action.PAUSE
@@ -261,7 +261,7 @@ def finding_after_the_fact_opens_an_alert_that_holds_nothing_back(world: World) 
         incidents.incident_id("s", "odd"),
     )
     assert gate.check(call("odd", call_id="9")).action is Action.ALLOW
-    with pytest.raises(AnswerError, match="acknowledge it"):
+    with pytest.raises(AnswerRefusedError, match="acknowledge it"):
         gate.reviews.approve(alert.id, by="ada")
     assert gate.reviews.acknowledge(alert.id, by="ada").status == "acknowledged"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stream_guard.ports import Record
 from stream_guard.sources import merging
-from stream_guard.sources.merging import Merger
+from stream_guard.sources.merging import RecordMerger
 
 
 def record(origin: str, position: int, time: float | None = None, size: int = 1) -> Record:
@@ -15,14 +15,14 @@ def record(origin: str, position: int, time: float | None = None, size: int = 1)
 
 
 def test_the_earlier_comes_first_and_equals_go_by_origin() -> None:
-    merger = Merger()
+    merger = RecordMerger()
     merger.add("b", [record("b", 0, 1.0), record("b", 1, 3.0)])
     merger.add("a", [record("a", 0, 2.0), record("a", 1, 3.0)])
     assert [(one.origin, one.position) for one in merger.take(set())] == [("b", 0), ("a", 0), ("a", 1), ("b", 1)]
 
 
 def test_nothing_is_given_while_an_awaited_origin_has_nothing() -> None:
-    merger = Merger()
+    merger = RecordMerger()
     merger.add("a", [record("a", 0, 1.0)])
     assert list(merger.take({"a", "b"})) == []
     merger.add("b", [record("b", 0, 0.5)])
@@ -31,7 +31,7 @@ def test_nothing_is_given_while_an_awaited_origin_has_nothing() -> None:
 
 
 def test_what_waits_is_measured_in_records_and_in_bytes() -> None:
-    merger = Merger()
+    merger = RecordMerger()
     merger.add("a", [record("a", 0, size=merging.MAX_WAITING_BYTES // 2)])
     merger.add("b", [record("b", number) for number in range(merging.MAX_WAITING)])
     assert merger.fill_of("a") == 0.5
@@ -55,12 +55,12 @@ def test_the_order_does_not_depend_on_how_it_was_fetched(
         origin: [record(origin, position, time) for position, time in enumerate(listed)]
         for origin, listed in partitions.items()
     }
-    at_once = Merger()
+    at_once = RecordMerger()
     for origin, records in whole.items():
         at_once.add(origin, records)
     wanted = list(at_once.take(set()))
 
-    merger, given_out, turn = Merger(), dict.fromkeys(whole, 0), 0
+    merger, given_out, turn = RecordMerger(), dict.fromkeys(whole, 0), 0
     found: list[Record] = []
     while any(given_out[origin] < len(whole[origin]) for origin in whole):
         origin = sorted(whole)[turn % len(whole)]
