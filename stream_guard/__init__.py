@@ -3,11 +3,24 @@
 These names are all a pack of rules, decoders or sinks needs; everything else is reached through its own module.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from stream_guard.alerting.alerts import encode_alert
 from stream_guard.decoding.json_decoder import JsonDecoder, read_json
-from stream_guard.errors import DecodeError, Place, Problem, SinkError, StoreError
+from stream_guard.errors import (
+    DecodeError,
+    FeatureNotEnabledError,
+    Place,
+    PluginError,
+    PolicyError,
+    Problem,
+    SettingsError,
+    SinkError,
+    SourceError,
+    StoreError,
+    StreamGuardError,
+)
 from stream_guard.hookspecs import hookimpl
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.language.arguments import parse_arguments, parse_json
@@ -21,11 +34,13 @@ from stream_guard.model import (
     EVENT_KINDS,
     Alert,
     Event,
+    Finding,
     GateDecision,
     Hit,
     Json,
     SessionEnd,
     Settled,
+    Severity,
     ToolCall,
     ToolResult,
     Turn,
@@ -35,12 +50,14 @@ from stream_guard.model import (
 from stream_guard.ports import (
     Answer,
     AxisValues,
+    Command,
     Decoder,
     Dialect,
     DiffAxis,
     Document,
     Question,
     Record,
+    RecordedCall,
     RecordedTurn,
     Recording,
     Sides,
@@ -62,7 +79,15 @@ from stream_guard.rule import (
 from stream_guard.storage.line_log import LineLog
 
 if TYPE_CHECKING:
-    from stream_guard_compliance import check_compliance
+    from stream_guard.alerting.alerts import make_alert
+    from stream_guard.guard.follow_up import FollowUp
+    from stream_guard.observability.counts import Counts
+    from stream_guard.policy.load import load_policy
+    from stream_guard.policy.spec import Policy, RuleSpec
+    from stream_guard.redaction import redact, redact_text
+    from stream_guard.registry import Registry, build_registry
+    from stream_guard.running.batch import evaluate
+    from stream_guard.settings import JudgeSettings, Settings, load_settings
 
 __all__ = [
     "EVENT_KINDS",
@@ -71,7 +96,9 @@ __all__ = [
     "Alert",
     "Answer",
     "AxisValues",
+    "Command",
     "Condition",
+    "Counts",
     "DecodeError",
     "Decoder",
     "Dialect",
@@ -80,10 +107,14 @@ __all__ = [
     "Duration",
     "Event",
     "Example",
+    "FeatureNotEnabledError",
+    "Finding",
+    "FollowUp",
     "GateDecision",
     "Hit",
     "Json",
     "JsonDecoder",
+    "JudgeSettings",
     "LineLog",
     "Measure",
     "Need",
@@ -92,21 +123,32 @@ __all__ = [
     "Params",
     "Path",
     "Place",
+    "PluginError",
+    "Policy",
+    "PolicyError",
     "Problem",
     "Question",
     "Record",
+    "RecordedCall",
     "RecordedTurn",
     "Recording",
     "Regex",
+    "Registry",
     "Rule",
+    "RuleSpec",
     "RuleType",
     "SessionEnd",
+    "Settings",
+    "SettingsError",
     "Settled",
+    "Severity",
     "Sides",
     "Sink",
     "SinkError",
+    "SourceError",
     "State",
     "StoreError",
+    "StreamGuardError",
     "TextPattern",
     "TextProtocol",
     "ToolCall",
@@ -118,25 +160,43 @@ __all__ = [
     "Unsure",
     "UserMessage",
     "Verdict",
-    "check_compliance",
+    "build_registry",
     "encode_alert",
+    "evaluate",
     "hookimpl",
     "json_equal",
     "literal",
+    "load_policy",
+    "load_settings",
+    "make_alert",
     "parse_arguments",
     "parse_json",
     "read_json",
+    "redact",
+    "redact_text",
 ]
 
 
+# Loaded when asked for: the import of a rule author stays light.
+_LAZY: Final = {
+    "Counts": "stream_guard.observability.counts",
+    "FollowUp": "stream_guard.guard.follow_up",
+    "JudgeSettings": "stream_guard.settings",
+    "Policy": "stream_guard.policy.spec",
+    "Registry": "stream_guard.registry",
+    "RuleSpec": "stream_guard.policy.spec",
+    "Settings": "stream_guard.settings",
+    "build_registry": "stream_guard.registry",
+    "evaluate": "stream_guard.running.batch",
+    "load_policy": "stream_guard.policy.load",
+    "load_settings": "stream_guard.settings",
+    "make_alert": "stream_guard.alerting.alerts",
+    "redact": "stream_guard.redaction",
+    "redact_text": "stream_guard.redaction",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Load what is not for rule authors when it is asked for: their import stays light."""
-    if name == "check_compliance":
-        from stream_guard_compliance import check_compliance as found  # noqa: PLC0415
-
-        return found
-    if name == "FollowUp":
-        from stream_guard.guard.follow_up import FollowUp as follow_up  # noqa: N813, PLC0415
-
-        return follow_up
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import pluggy
 
 from stream_guard.language.similarity import Similarity
-from stream_guard.ports import Answer, Decoder, Dialect, DiffAxis, Question, Sink
+from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, Question, Sink
 from stream_guard.rule import RuleType
 
 PROJECT = "stream_guard"
@@ -46,6 +46,11 @@ def stream_guard_diff_axes() -> Iterable[type[DiffAxis]]:  # type: ignore[empty-
 @hookspec
 def stream_guard_similarities() -> Mapping[str, Similarity]:  # type: ignore[empty-body]
     """Return measures of how alike two texts are, by name."""
+
+
+@hookspec
+def stream_guard_commands() -> Iterable[Command]:  # type: ignore[empty-body]
+    """Return commands for the command line; their modules are imported when they are called."""
 
 
 @hookspec(firstresult=True)

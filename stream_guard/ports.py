@@ -262,3 +262,16 @@ class DiffAxis(Protocol):
 
     def measure(self, sides: Sides) -> AxisValues:
         """Measure both sides; pairs that say nothing about this axis are left out."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A command of the command line, or a group of them. Its module is imported when it is called.
+
+    A command has a ``target``: ``package.module:name``, where the name is a function as typer takes it, or a
+    ``typer.Typer``. A group has ``commands`` instead.
+    """
+
+    name: str
+    help: str  # as a list of commands shows it
+    target: str = ""
+    commands: tuple[Command, ...] = ()

@@ -12,7 +12,7 @@ import pluggy
 from stream_guard import hookspecs
 from stream_guard.errors import PluginError
 from stream_guard.language.similarity import Similarity
-from stream_guard.ports import Decoder, Dialect, DiffAxis, Sink
+from stream_guard.ports import Command, Decoder, Dialect, DiffAxis, Sink
 from stream_guard.rule import RuleType
 from stream_guard.settings import PluginSettings
 
@@ -38,6 +38,7 @@ class Registry:
     dialects: Mapping[str, type[Dialect]]
     axes: Mapping[str, type[DiffAxis]]
     similarities: Mapping[str, Similarity]
+    commands: Mapping[str, Command]
     plugins: tuple[PluginInfo, ...] = field(default=())
 
 
@@ -99,7 +100,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
 
 
 def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata.Distribution]) -> Registry:
-    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities")
+    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities", "commands")
     tables: dict[str, dict[str, Any]] = {what: {} for what in hooks}
     owners: dict[tuple[str, str], str] = {}
     infos = []
@@ -131,6 +132,7 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata
         ordered["dialects"],
         ordered["diff_axes"],
         ordered["similarities"],
+        ordered["commands"],
         tuple(infos),
     )
 

@@ -1,8 +1,16 @@
 """Compliance: the rules of a system prompt, read without a model, run by the engine."""
 
-from stream_guard_compliance.check import check_compliance
-from stream_guard_compliance.results import BehavioralRule, ComplianceResult, Verdict, Violation
-from stream_guard_compliance.rules import Extraction, extract
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from stream_guard import Command, hookimpl
+
+if TYPE_CHECKING:
+    from stream_guard_compliance.check import check_compliance
+    from stream_guard_compliance.results import BehavioralRule, ComplianceResult, Verdict, Violation
+    from stream_guard_compliance.rules import Extraction, extract
 
 __all__ = [
     "BehavioralRule",
@@ -12,4 +20,41 @@ __all__ = [
     "Violation",
     "check_compliance",
     "extract",
+    "stream_guard_commands",
 ]
+
+# Loaded when asked for: every process imports this module, few check compliance.
+_LAZY: Final = {
+    "BehavioralRule": "stream_guard_compliance.results",
+    "ComplianceResult": "stream_guard_compliance.results",
+    "Extraction": "stream_guard_compliance.rules",
+    "Verdict": "stream_guard_compliance.results",
+    "Violation": "stream_guard_compliance.results",
+    "check_compliance": "stream_guard_compliance.check",
+    "extract": "stream_guard_compliance.rules",
+}
+
+
+@hookimpl
+def stream_guard_commands() -> list[Command]:
+    """Return the group of commands about compliance."""
+    commands = (
+        Command(
+            name="check",
+            help="Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open.",
+            target="stream_guard_compliance.command:check",
+        ),
+        Command(
+            name="extract",
+            help="Write the rules of a prompt as a policy on standard output; "
+            "what is not in it is said on standard error.",
+            target="stream_guard_compliance.command:extract_policy",
+        ),
+    )
+    return [Command(name="compliance", help="Hold agents to their system prompt.", commands=commands)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -8,14 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stream_guard.errors import FeatureNotEnabledError
-from stream_guard.model import Finding, Turn
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.load import load_policy
-from stream_guard.redaction import redact, redact_text
-from stream_guard.registry import Registry, build_registry
-from stream_guard.running.batch import evaluate
-from stream_guard.settings import Settings, load_settings
+from stream_guard import (
+    Counts,
+    FeatureNotEnabledError,
+    Finding,
+    Registry,
+    Settings,
+    Turn,
+    build_registry,
+    evaluate,
+    load_policy,
+    load_settings,
+    redact,
+    redact_text,
+)
 from stream_guard_compliance.judging import Judgement, ask_judge, transcript
 from stream_guard_compliance.results import (
     ComplianceResult,

@@ -12,10 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
-from stream_guard.cli.options import SettingsFile
-from stream_guard.errors import SettingsError, SourceError
-from stream_guard.settings import load_settings
+from stream_guard import SettingsError, SourceError
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile, load_plugins
 
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
@@ -26,19 +24,6 @@ class ResultFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the application."""
-    group = typer.Typer(help="Hold agents to their system prompt.", no_args_is_help=True)
-    group.callback()(_compliance_group)
-    group.command("check")(check)
-    group.command("extract")(extract_policy)
-    app.add_typer(group, name="compliance")
-
-
-def _compliance_group() -> None:
-    """Hold agents to their system prompt."""
 
 
 def check(
@@ -55,11 +40,9 @@ def check(
     settings_file: SettingsFile = None,
 ) -> None:
     """Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open."""
-    from stream_guard.registry import build_registry
     from stream_guard_compliance import check_compliance
 
-    settings = load_settings(settings_file)
-    registry = build_registry(settings.plugins)
+    settings, registry = load_plugins(settings_file)
     text = _read(prompt)
     outcomes = set()
     results = []

@@ -9,7 +9,7 @@ from typing import Final
 
 import re2
 
-from stream_guard.model import Json
+from stream_guard import Json
 from stream_guard_compliance.reading import PER_AGENT, TEXT_WITH_CALLS, Reading
 from stream_guard_compliance.tool_reader import is_asking
 from stream_guard_compliance.vocabulary import Vocabulary, words_of

@@ -11,11 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.model import Event
-from stream_guard.ports import Answer, Question
-from stream_guard.redaction import redact_text
-from stream_guard.registry import Registry
-from stream_guard.settings import JudgeSettings
+from stream_guard import Answer, Event, JudgeSettings, Question, Registry, redact_text
 from stream_guard_compliance.results import BehavioralRule
 
 _FIELDS: Final = ("text", "tool", "args", "status", "output", "response", "agent")

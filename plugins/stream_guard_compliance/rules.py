@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from stream_guard.model import Json
-from stream_guard.policy.forms import MAX_REASON
-from stream_guard.policy.yaml_out import write_yaml
+from stream_guard import Json
+from stream_guard.documents import MAX_REASON, write_yaml
 from stream_guard_compliance.compiling import Compiled, Context, Form, compile_reading
 from stream_guard_compliance.extraction import ReadSentence, read_prompt, vocabulary_of
 from stream_guard_compliance.reading import Reading

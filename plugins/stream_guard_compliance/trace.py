@@ -12,8 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from stream_guard.language.arguments import parse_arguments
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard import Event, Json, ToolCall, ToolResult, Turn, UserMessage, parse_arguments
 from stream_guard_compliance.results import NotEvaluated
 
 SESSION: Final = "trace"

@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from stream_guard_diff.command import read_events, require_analysis
 
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
-from stream_guard.cli.options import SettingsFile, SourceFormat
-from stream_guard.cli.reports import Reports, Target, report_target, write_report
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.errors import SettingsError
-from stream_guard.observability.counts import Counts
-from stream_guard.registry import Registry, build_registry
-from stream_guard.settings import Settings, load_settings
+from stream_guard import Registry, Settings, SettingsError
+from stream_guard.commands import (
+    FINDINGS,
+    INCONCLUSIVE,
+    RecordingReader,
+    Reports,
+    ReportTarget,
+    SettingsFile,
+    SourceFormat,
+    load_plugins,
+    print_text,
+    report_target,
+    require_extra,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from stream_guard_contract.document import Contract
@@ -49,26 +55,12 @@ AllowInconclusive = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the application."""
-    group = typer.Typer(help="Hold agents to a contract, in calm weather and in a storm.", no_args_is_help=True)
-    group.callback()(_contract_group)
-    group.command("validate")(validate)
-    group.command("score")(score_command)
-    group.command("ci")(ci_command)
-    app.add_typer(group, name="contract")
-
-
-def _contract_group() -> None:
-    """Hold agents to a contract, in calm weather and in a storm."""
-
-
 def validate(
     config: ConfigFile = DEFAULT_FILE,
     settings_file: SettingsFile = None,
 ) -> None:
     """Say what is wrong with a contract, all of it, with line and column; exit 2 when it cannot be used."""
-    contract = load(config, build_registry(load_settings(settings_file).plugins))
+    contract = load(config, load_plugins(settings_file)[1])
     cells = len(contract.invariants) * len(contract.scenarios)
     typer.echo(f"{config}: {len(contract.invariants)} invariants in {len(contract.scenarios)} scenarios, {cells} cells")
 
@@ -127,10 +119,10 @@ def ci_command(
     leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
 
 
-def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[Target]]:
+def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[ReportTarget]]:
     """Return what every command that judges begins with, or raise SettingsError: nothing is judged before that."""
-    settings = load_settings(settings_file)
-    return settings, build_registry(settings.plugins), [report_target(text) for text in reports or ()]
+    settings, registry = load_plugins(settings_file)
+    return settings, registry, [report_target(text) for text in reports or ()]
 
 
 def load(config: Path, registry: Registry) -> Contract:
@@ -149,25 +141,24 @@ def score_traces(
     """Return the matrix of recorded sessions, and how many records could not be read."""
     from stream_guard_contract.scoring import score
 
-    letters = DeadLetters(None, Counts(), format_name=source_format)
-    events = (event for trace in traces for event in read_events(trace, source_format, registry, settings, letters))
+    reader = RecordingReader(source_format, registry, settings)
+    events = (event for trace in traces for event in reader.read(trace))
     matrix = score(contract, events, registry)
-    for line in letters.summary():
+    for line in reader.summary():
         typer.echo(line, err=True)
-    return matrix, letters.total
+    return matrix, reader.unread
 
 
-def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[Target]) -> None:
+def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[ReportTarget]) -> None:
     """Print the matrix and write it to files, before any exit code is given: a failed build must show its reasons."""
     if targets or form not in (None, MatrixForm.NUMBER):
-        require_analysis()
+        require_extra("analysis", "numpy", "rapidfuzz", "rfc8785", "jinja2")
         from stream_guard_contract.report import write_matrix
 
         for kind, file in targets:
             write_report(file, write_matrix(contract, matrix, kind))
         if form not in (None, MatrixForm.NUMBER):
-            written = write_matrix(contract, matrix, form.value).rstrip("\n")
-            typer.echo(written.encode("utf-8", "backslashreplace").decode())
+            print_text(write_matrix(contract, matrix, form.value).rstrip("\n"))
     if form is MatrixForm.NUMBER and matrix.score is not None:
         typer.echo(f"{matrix.score:g}")
     for note in matrix.notes:

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.reports.safe import code, visible
+from stream_guard.reports import code, visible
 from stream_guard_contract.document import Contract
 from stream_guard_contract.matrix import Cell, Matrix, ScenarioReport, State
 from stream_guard_contract.report_html import to_html

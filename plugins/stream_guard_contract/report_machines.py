@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from io import BytesIO
+from typing import Final
 
 import msgspec
-from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
-from sarif_pydantic import Level, Message, ReportingDescriptor, Result, Run, Sarif, Tool, ToolDriver
-from stream_guard_diff.report_machines import annotation, locations
 
-from stream_guard.reports.safe import visible
+from stream_guard.reports import (
+    JUnitCase,
+    JUnitSuite,
+    Level,
+    SarifResult,
+    annotation,
+    visible,
+    write_junit,
+    write_sarif,
+)
 from stream_guard_contract.document import Contract
 from stream_guard_contract.matrix import Cell, Matrix, State
 from stream_guard_contract.report_words import exercised, place, title, verdict
 
-_LEVELS = {"critical": Level.ERROR, "high": Level.ERROR, "medium": Level.WARNING, "low": Level.NOTE}
-_COMMANDS = {"critical": "error", "high": "error", "medium": "warning", "low": "notice"}
+_LEVELS: Final[dict[str, Level]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 
 
 def to_json(matrix: Matrix) -> str:
@@ -26,47 +31,44 @@ def to_json(matrix: Matrix) -> str:
 
 def to_junit(matrix: Matrix) -> str:
     """Return a suite for each scenario and a case for each cell; what was not evaluated is skipped, with the reason."""
-    document = JUnitXml("stream-guard contract")
-    for scenario in matrix.scenarios:
-        suite = TestSuite(visible(scenario.name))
-        for cell in (one for one in matrix.cells if one.scenario == scenario.name):
-            case = TestCase(visible(cell.invariant), visible(f"contract.{scenario.name}"))
-            if cell.state is State.FAIL:
-                case.result = [Failure(_said(cell))]
-            elif cell.state is not State.PASS:
-                case.result = [Skipped(visible(f"{title(cell.state)}: {cell.reason}"))]
-            suite.add_testcase(case)
-        document.add_testsuite(suite)
-    written = BytesIO()
-    document.write(written)
-    return written.getvalue().decode()
+    suites = [
+        JUnitSuite(
+            scenario.name,
+            f"contract.{scenario.name}",
+            [_case(cell) for cell in matrix.cells if cell.scenario == scenario.name],
+        )
+        for scenario in matrix.scenarios
+    ]
+    return write_junit("stream-guard contract", suites)
+
+
+def _case(cell: Cell) -> JUnitCase:
+    failed, passed = cell.state is State.FAIL, cell.state is State.PASS
+    skipped = None if failed or passed else f"{title(cell.state)}: {cell.reason}"
+    return JUnitCase(cell.invariant, failure=_said(cell) if failed else None, skipped=skipped)
 
 
 def to_sarif(contract: Contract, matrix: Matrix) -> str:
     """Return the failures, each at the line of its invariant in the contract's file."""
     results = [
-        Result(
-            ruleId=cell.invariant,
-            level=_LEVELS[cell.severity],
-            message=Message(text=visible(f"{cell.scenario}: ") + _said(cell)),
-            locations=locations(contract.places.get(cell.invariant)),
-            partialFingerprints={"cell": f"{cell.invariant}/{cell.scenario}"},
+        SarifResult(
+            cell.invariant,
+            _LEVELS[cell.severity],
+            f"{cell.scenario}: {_said(cell)}",
+            contract.places.get(cell.invariant),
+            {"cell": f"{cell.invariant}/{cell.scenario}"},
         )
         for cell in matrix.cells
         if cell.state is State.FAIL
     ]
-    rules = [ReportingDescriptor(id=invariant.id) for invariant in contract.invariants]
-    tool = Tool(driver=ToolDriver(name="stream-guard", rules=rules))
-    document = Sarif(schema_uri="https://json.schemastore.org/sarif-2.1.0.json", runs=[Run(tool=tool, results=results)])
-    written: str = document.model_dump_json(by_alias=True, exclude_none=True, indent=2)
-    return written
+    return write_sarif(results, [invariant.id for invariant in contract.invariants])
 
 
 def to_github(contract: Contract, matrix: Matrix) -> str:
     """Return a line for each failure and for each scenario that was not exercised, as GitHub shows them."""
     lines = [
         annotation(
-            _COMMANDS[cell.severity],
+            _LEVELS[cell.severity],
             f"{cell.invariant} in {cell.scenario}",
             _said(cell),
             contract.places.get(cell.invariant),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard.reports.safe import visible
+from stream_guard.reports import visible
 from stream_guard_contract.matrix import EVALUATED, Cell, Matrix, ScenarioReport, State
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from stream_guard.cli.options import SettingsFile
 from stream_guard.cli.progress import EVERY
-from stream_guard.cli.reports import Reports
+from stream_guard.commands import Reports, SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder
@@ -42,13 +41,6 @@ class Step(Protocol):
 
     def __call__(self) -> None:
         """One more is done."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the group of contracts."""
-    group = next(info.typer_instance for info in app.registered_groups if info.name == "contract")
-    if group is not None:
-        group.command("run")(run_command)
 
 
 def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say

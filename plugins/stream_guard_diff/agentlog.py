@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
+from stream_guard import Event, Json, ToolCall, ToolResult, Turn
 
 
 def agentlog_lines(events: Iterable[Event]) -> Iterator[str]:

@@ -10,12 +10,20 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from stream_guard.alerting.alerts import make_alert
-from stream_guard.model import Alert, Event, Finding, Severity
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import DiffAxis, RecordedTurn, Recording, Sides
-from stream_guard.running.batch import evaluate
+from stream_guard import (
+    Alert,
+    Counts,
+    DiffAxis,
+    Event,
+    Finding,
+    Policy,
+    RecordedTurn,
+    Recording,
+    Severity,
+    Sides,
+    evaluate,
+    make_alert,
+)
 from stream_guard_diff.alignment import Step
 from stream_guard_diff.divergence import Divergence, ranked, walk
 from stream_guard_diff.fingerprint import session_fingerprints

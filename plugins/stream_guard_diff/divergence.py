@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.ports import RecordedTurn
+from stream_guard import RecordedTurn
 from stream_guard_diff.alignment import Step, align
 from stream_guard_diff.features import Features, Parting, part
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from stream_guard.ports import RecordedTurn
+from stream_guard import RecordedTurn
 from stream_guard_diff.sketches import LANES, Grams, grams_of, likeness, sketch
 
 # The weights as measured on Shadow 3.2.5: what was done counts most.

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_guard.model import Json
-from stream_guard.ports import RecordedTurn, Recording
+from stream_guard import Json, RecordedTurn, Recording
 
 TURN_DIMENSIONS: Final = (
     "tool_call_rate",

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-from stream_guard.model import Finding
+from stream_guard import Finding
 
 
 @dataclass(frozen=True, slots=True)

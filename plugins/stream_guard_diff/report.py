@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from stream_guard.policy.spec import Policy
+from stream_guard import Policy
 from stream_guard.reports import ReportForm
 from stream_guard_diff import Diff, FailOn
 from stream_guard_diff.report_html import to_html

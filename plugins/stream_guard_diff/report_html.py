@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-
-from jinja2 import Environment, StrictUndefined, Template
-
-from stream_guard.reports.safe import number, visible
+from stream_guard.reports import load_template, visible
 from stream_guard_diff.comparison import Diff
 from stream_guard_diff.gate import FailOn, trips
 from stream_guard_diff.report_summary import change, drift_sentence, sureness, verdict
 from stream_guard_diff.report_timeline import pages_of
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"visible": visible, "number": number, "change": change, "sureness": sureness}
-    return environment.from_string(files("stream_guard_diff").joinpath("diff.html.j2").read_text(encoding="utf-8"))
-
-
 def to_html(diff: Diff, fail_on: FailOn, *, baseline: str = "baseline", candidate: str = "candidate") -> str:
     """Return the page; ``baseline`` and ``candidate`` are how the sides are called in it."""
     report = diff.report
     pages = pages_of(diff.timelines)
-    return _template().render(
+    template = load_template("stream_guard_diff", "diff.html.j2", change=change, sureness=sureness)
+    return template.render(
         report=report,
         pages=pages,
         hidden=sum(bool(one.divergences) for one in diff.timelines) - len(pages),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard.reports.safe import code, number
+from stream_guard.reports import code, number
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.gate import FailOn, trips
 from stream_guard_diff.report_summary import change, drift_sentence, sureness, verdict

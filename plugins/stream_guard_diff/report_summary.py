@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard.reports.safe import number, visible
+from stream_guard.reports import number, visible
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.gate import FailOn, reasons, trips
 from stream_guard_diff.statistics import AxisReport

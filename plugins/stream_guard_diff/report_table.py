@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.reports.safe import visible
+from stream_guard.reports import visible
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.gate import FailOn, trips
 from stream_guard_diff.report_summary import change, drift_sentence, sureness, verdict

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stream_guard.ports import RecordedTurn
-from stream_guard.redaction import redact
-from stream_guard.reports.safe import visible
+from stream_guard import RecordedTurn, redact
+from stream_guard.reports import visible
 from stream_guard_diff.comparison import Timeline
 from stream_guard_diff.divergence import Divergence
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_guard.ports import AxisValues, DiffAxis
+from stream_guard import AxisValues, DiffAxis
 
 RESAMPLES: Final = 1000
 MANY: Final = 2000  # pairs from which on an interval is so narrow that fewer resamples tell the same

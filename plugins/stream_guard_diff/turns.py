@@ -13,8 +13,7 @@ from typing import Final
 
 import rfc8785
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
-from stream_guard.ports import RecordedCall, RecordedTurn, Recording
+from stream_guard import Event, Json, RecordedCall, RecordedTurn, Recording, ToolCall, ToolResult, Turn
 
 _REFUSING: Final = re.compile(
     r"\b(i (can(no|')t|can\u2019t|am unable to|am not able to|won't|will not|must decline)"

@@ -1,60 +1,102 @@
-"""The application: every command, and one place where errors become exit codes."""
+"""The application: commands that are imported when they are called, and one place where errors become exit codes."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 import typer
-from stream_guard_compliance.command import register as register_compliance
-from stream_guard_contract.commands import register as register_contract
-from stream_guard_contract.run_command import register as register_contract_run
-from stream_guard_diff.command import register as register_diff
+from typer.core import TyperCommand, TyperGroup
 
-from stream_guard.cli.audit import register as register_audit
-from stream_guard.cli.check import register as register_check
-from stream_guard.cli.config import register as register_config
-from stream_guard.cli.convert import register as register_convert
-from stream_guard.cli.demo import register as register_demo
-from stream_guard.cli.doctor import register as register_doctor
-from stream_guard.cli.exits import INFRASTRUCTURE, USAGE
-from stream_guard.cli.incidents import register as register_incidents
-from stream_guard.cli.plugins import register as register_plugins
-from stream_guard.cli.policy import register as register_policy
-from stream_guard.cli.replay import register as register_replay
-from stream_guard.cli.reviews import register as register_reviews
-from stream_guard.cli.run import register as register_run
-from stream_guard.cli.serve import register as register_serve
-from stream_guard.cli.worker import register as register_worker
+from stream_guard.cli.commands import COMMANDS
+from stream_guard.commands import INFRASTRUCTURE, USAGE
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
+from stream_guard.ports import Command
+
+
+def make_commands(commands: Iterable[Command]) -> dict[str, Any]:
+    """Return commands and groups as typer runs them, by name."""
+    return {command.name: _group(command) if command.commands else LazyCommand(command) for command in commands}
+
+
+def _group(command: Command) -> TyperGroup:
+    return TyperGroup(
+        name=command.name, help=command.help, no_args_is_help=True, commands=make_commands(command.commands)
+    )
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command in lists. Once it is called, the command itself takes the arguments."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__(command.name, help=command.help)
+        self._command = command
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Import the command and let it read its arguments."""
+        return self.load().make_context(*args, **extra)
+
+    def load(self) -> Any:
+        """Import the command and return it; raises PluginError where that fails."""
+        module, _, name = self._command.target.partition(":")
+        try:
+            target = getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise PluginError(f'command "{self._command.name}" cannot be imported: {error}') from error
+        if not isinstance(target, typer.Typer):
+            function, target = target, typer.Typer(add_completion=False)
+            target.command(self._command.name)(function)
+        loaded = typer.main.get_command(target)
+        loaded.name = self._command.name
+        return loaded
+
+
+class RootGroup(TyperGroup):
+    """The commands of the core, then those of plugins. Plugins are loaded when a name is not one of the core's."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands.update(make_commands(COMMANDS))
+        self._with_plugins = False
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of this name; plugins are asked where the core has none."""
+        if cmd_name not in self.commands:
+            self._add_plugins()
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names. A plugin that cannot be loaded is reported and does not hide the commands of the core."""
+        try:
+            self._add_plugins()
+        except StreamGuardError as error:
+            typer.echo(f"commands of plugins are not listed: {error}", err=True)
+        return super().list_commands(ctx)
+
+    def _add_plugins(self) -> None:
+        from stream_guard.registry import build_registry
+        from stream_guard.settings import load_settings
+
+        if self._with_plugins:
+            return
+        brought = build_registry(load_settings().plugins).commands
+        taken = [name for name in brought if name in self.commands]
+        if taken:
+            raise PluginError(f'a plugin brings the command "{taken[0]}", which is one of the core; block the plugin')
+        self.commands.update(make_commands(brought.values()))
+        self._with_plugins = True
+
 
 app = typer.Typer(
     name="stream-guard",
+    cls=RootGroup,
     help="Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for register in (
-    register_demo,
-    register_run,
-    register_worker,
-    register_check,
-    register_compliance,
-    register_contract,
-    register_contract_run,  # into the group that the one before makes
-    register_diff,
-    register_replay,
-    register_convert,
-    register_serve,
-    register_reviews,
-    register_incidents,
-    register_audit,
-    register_policy,
-    register_plugins,
-    register_config,
-    register_doctor,
-):
-    register(app)
 
 
 def _print_version(wanted: bool) -> None:  # typer hands the flag's value over like this
@@ -73,7 +115,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; what went wrong is said on standard error, and the exit code says which sort it was."""
+    """Run the command line. Errors are printed on standard error and become exit codes."""
     try:
         app()
     except (PolicyError, SettingsError, PluginError) as error:

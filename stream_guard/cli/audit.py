@@ -7,19 +7,10 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.exits import FINDINGS
 from stream_guard.cli.history import HistoryOption, opened
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.history import audit
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    group = typer.Typer(help="The record of decisions, reviews and incidents.", no_args_is_help=True)
-    group.command("verify")(verify)
-    group.command("show")(show)
-    app.add_typer(group, name="audit")
 
 
 def verify(

@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies, read_labels
 from stream_guard.cli.check import FindingFormat
-from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
+from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.decoding.selection import Span

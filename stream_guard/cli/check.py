@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from stream_guard.alerting.alerts import make_alert
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE
-from stream_guard.cli.options import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.cli.run import say_counts
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.model import Alert, Finding, Severity
 from stream_guard.observability.counts import Counts
@@ -42,11 +41,6 @@ class Gate(StrEnum):
     WARNING = "warning"
     ERROR = "error"
     CRITICAL = "critical"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("check")(check)
 
 
 def check(

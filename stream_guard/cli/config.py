@@ -11,7 +11,7 @@ import msgspec
 import typer
 from ruamel.yaml import YAML
 
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import SettingsFile
 from stream_guard.model import Json
 from stream_guard.settings import load_settings
 
@@ -23,18 +23,6 @@ class ConfigFormat(StrEnum):
 
     YAML = "yaml"
     JSON = "json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the application."""
-    group = typer.Typer(help="Look at the settings.", no_args_is_help=True)
-    group.callback()(_config_group)
-    group.command("show")(show)
-    app.add_typer(group, name="config")
-
-
-def _config_group() -> None:
-    """Look at the settings."""
 
 
 def show(

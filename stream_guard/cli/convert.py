@@ -12,8 +12,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from stream_guard.cli.exits import INCONCLUSIVE
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import INCONCLUSIVE, SettingsFile
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.errors import SettingsError
@@ -24,11 +23,6 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("convert")(convert)
 
 
 def convert(

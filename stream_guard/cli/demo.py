@@ -27,11 +27,6 @@ from stream_guard.settings import KafkaSettings, load_settings
 _TOGETHER: Final = 500  # events that are acknowledged together
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("demo")(demo)
-
-
 def demo(
     sessions: Annotated[int, typer.Option(min=1, max=10_000, help="How many sample sessions to run.")] = 60,
     keep: Annotated[Path | None, typer.Option(help="Write the sample events and the policy into this folder.")] = None,

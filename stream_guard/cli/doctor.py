@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.cli.exits import FINDINGS, INFRASTRUCTURE
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
@@ -34,11 +33,6 @@ class CheckFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("doctor")(doctor)
 
 
 def doctor(

@@ -10,21 +10,12 @@ import typer
 
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
 from stream_guard.cli.listing import RecordFormat, show, show_one
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import SettingsFile
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
 
 _COLUMNS = ("id", "status", "severity", "opened", "session_id", "rule_id", "findings")
 IncidentId = Annotated[str, typer.Argument(help="The id of the incident.", show_default=False)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    group = typer.Typer(help="What rules found, session by session.", no_args_is_help=True)
-    group.command("list")(list_incidents)
-    group.command("show")(show_incident)
-    group.command("solve")(solve)
-    app.add_typer(group, name="incidents")
 
 
 def list_incidents(

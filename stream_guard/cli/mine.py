@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from stream_guard_diff.command import read_events
 
-from stream_guard.cli.exits import INCONCLUSIVE
-from stream_guard.cli.options import SettingsFile
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.observability.counts import Counts
-from stream_guard.registry import build_registry
-from stream_guard.settings import load_settings
+from stream_guard.commands import INCONCLUSIVE, RecordingReader, SettingsFile, load_plugins
 
 
 def mine(
@@ -29,13 +23,12 @@ def mine(
     """Print a policy to review: orders of calls that good sessions keep, in shadow mode; exit 4 without any."""
     from stream_guard.analysis.mining import draft_policy, mine_sequences
 
-    settings = load_settings(settings_file)
-    registry = build_registry(settings.plugins)
-    letters = DeadLetters(None, Counts(), format_name=source_format)
-    events = [event for trace in traces for event in read_events(trace, source_format, registry, settings, letters)]
+    settings, registry = load_plugins(settings_file)
+    reader = RecordingReader(source_format, registry, settings)
+    events = [event for trace in traces for event in reader.read(trace)]
     sessions = len({event.session_id for event in events})
     found = mine_sequences(events, min_support=support, min_confidence=confidence)
-    for line in letters.summary():
+    for line in reader.summary():
         typer.echo(line, err=True)
     typer.echo(
         f"{sessions} sessions, {len(found)} orders; every rule is in shadow mode until you take that out", err=True

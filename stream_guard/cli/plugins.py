@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import SettingsFile
 from stream_guard.registry import PluginInfo, build_registry
 from stream_guard.settings import load_settings
 
@@ -20,11 +20,6 @@ class ListFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("plugins")(plugins)
 
 
 def plugins(

@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stream_guard.cli.exits import FINDINGS, INCONCLUSIVE, USAGE
-from stream_guard.cli.mine import mine
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.schema import policy_schema
 from stream_guard.registry import Registry, build_registry
+from stream_guard.reports import Level, annotation
 from stream_guard.settings import load_settings
 
 
@@ -34,22 +33,6 @@ class Described(StrEnum):
     """What there is a schema of."""
 
     POLICY = "policy"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the application."""
-    app.command("lint")(lint)
-    app.command("schema")(schema)
-    group = typer.Typer(help="Work with policy files.", no_args_is_help=True)
-    group.callback()(_policy_group)
-    group.command("convert")(convert)
-    group.command("test")(run_tests)
-    group.command("mine")(mine)
-    app.add_typer(group, name="policy")
-
-
-def _policy_group() -> None:
-    """Work with policy files."""
 
 
 def lint(
@@ -167,15 +150,6 @@ def _as_data(problem: Problem) -> dict[str, Any]:
 
 
 def _as_annotation(problem: Problem) -> str:
-    """The line that GitHub shows beside the code; its commands have their own escapes."""
-
-    def escape(text: str, *more: str) -> str:
-        for char in ("%", "\r", "\n", *more):
-            text = text.replace(char, f"%{ord(char):02X}")
-        return text
-
-    place = problem.place
-    where = f"file={escape(place.file, ':', ',')}" + (f",line={place.line},col={place.column}" if place.line else "")
     rule = f'rule "{problem.rule_id}": ' if problem.rule_id else ""
-    level = "warning" if problem.warning else "error"
-    return f"::{level} {where},title={problem.code}::{escape(rule + problem.message)}"
+    level: Level = "warning" if problem.warning else "error"
+    return annotation(level, str(problem.code), rule + problem.message, problem.place, column=True)

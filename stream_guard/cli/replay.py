@@ -19,11 +19,18 @@ import typer
 
 from stream_guard.cli.backtest import backtest
 from stream_guard.cli.check import FindingFormat, Gate, leave
-from stream_guard.cli.exits import INCONCLUSIVE
-from stream_guard.cli.options import AllowUnjudged, Checkpoint, LogForm, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.cli.outlet import FindingOutput
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.run import say_counts, set_up, stop_on_signals
+from stream_guard.commands import (
+    INCONCLUSIVE,
+    AllowUnjudged,
+    Checkpoint,
+    LogForm,
+    PolicyFile,
+    SettingsFile,
+    SourceFormat,
+)
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, Span
 from stream_guard.errors import SettingsError
@@ -83,11 +90,6 @@ class Job:
             folder=self.policy_file.parent,
             lateness=lateness_of(self.form, registry, self.settings),
         )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("replay")(replay)
 
 
 def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say

@@ -11,23 +11,12 @@ import typer
 
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
 from stream_guard.cli.listing import RecordFormat, show, show_one
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
 from stream_guard.history.records import AnswerRefusedError
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
 ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_default=False)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    group = typer.Typer(help="What waits for a person.", no_args_is_help=True)
-    group.command("list")(list_reviews)
-    group.command("show")(show_review)
-    group.command("approve")(approve)
-    group.command("reject")(reject)
-    group.command("acknowledge")(acknowledge)
-    app.add_typer(group, name="reviews")
 
 
 def list_reviews(

@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from stream_guard.cli.options import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
+from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.logs import set_up_logs
 from stream_guard.policy.load import load_policy
@@ -20,11 +20,6 @@ from stream_guard.running.assembly import RunOptions, assemble, lateness_of
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import is_endless
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("run")(run)
 
 
 def run(  # noqa: PLR0913, PLR0917  # as many as a user may say

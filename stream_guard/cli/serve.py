@@ -8,17 +8,12 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.options import SettingsFile
+from stream_guard.commands import SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import make_decoder, open_sink
 from stream_guard.settings import load_settings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("serve")(serve)
 
 
 def serve(

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from stream_guard.cli.options import LogFormat, SettingsFile
 from stream_guard.cli.run import say_counts
+from stream_guard.commands import LogFormat, SettingsFile
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.engine import Engine
@@ -33,11 +33,6 @@ from stream_guard.settings import LogSettings, StatusSettings, load_settings
 from stream_guard.worker.health import Health
 
 _logger = logging.getLogger(__name__)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("worker")(worker)
 
 
 def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say

@@ -1,8 +1,42 @@
-"""Reports: what an analysis found, in the forms that people and machines read."""
+"""Reports: what a command found, in the forms that people and machines read. One writer for each form."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from stream_guard.reports.github import annotation
+from stream_guard.reports.safe import code, excerpt, number, visible
+from stream_guard.reports.values import JUnitCase, JUnitSuite, Level, SarifResult
+
+if TYPE_CHECKING:
+    from stream_guard.reports.html import load_template
+    from stream_guard.reports.junit import write_junit
+    from stream_guard.reports.sarif import write_sarif
+
+__all__ = [
+    "JUnitCase",
+    "JUnitSuite",
+    "Level",
+    "ReportForm",
+    "SarifResult",
+    "annotation",
+    "code",
+    "excerpt",
+    "load_template",
+    "number",
+    "visible",
+    "write_junit",
+    "write_sarif",
+]
+
+# Loaded when asked for: they need the packages of the extra `analysis`.
+_LAZY: Final = {
+    "load_template": "stream_guard.reports.html",
+    "write_junit": "stream_guard.reports.junit",
+    "write_sarif": "stream_guard.reports.sarif",
+}
 
 
 class ReportForm(StrEnum):
@@ -15,3 +49,9 @@ class ReportForm(StrEnum):
     SARIF = "sarif"
     GITHUB = "github"
     HTML = "html"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -101,9 +101,10 @@ def options_table(command: str) -> str:
     """Return the arguments and options of a command, such as ``contract run``, from the command itself."""
     found: Any = typer.main.get_command(app)
     for word in command.split():
-        found = getattr(found, "commands", {})[word]
+        found.list_commands(None)  # brings the commands of plugins in
+        found = found.commands[word]
     rows = []
-    for parameter in found.params:
+    for parameter in found.load().params:
         if parameter.name == "help":
             continue
         is_option = parameter.param_type_name == "option"

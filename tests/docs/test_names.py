@@ -21,7 +21,7 @@ import stream_guard_sinks
 from stream_guard_formats.native import MAX_ID
 
 import stream_guard
-from stream_guard.cli import exits
+from stream_guard import commands
 from stream_guard.decoding.dead_letters import HEAD
 from stream_guard.language.arguments import MAX_NESTING
 from stream_guard.language.operators import OPERATORS
@@ -127,7 +127,7 @@ def test_root_of_paths_is_explained(path: str) -> None:
 
 def test_every_exit_code_is_explained() -> None:
     rows = re.findall(r"^\| (\d) \|", page("docs/running.md"), re.MULTILINE)
-    codes = sorted(value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int))
+    codes = sorted(value for name, value in vars(commands).items() if name.isupper() and type(value) is int)
     assert [int(row) for row in rows] == codes
 
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
-from stream_guard.cli.exits import CLEAN, INCONCLUSIVE
+from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.doctor.topics import Sample, Status, check_sample
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics

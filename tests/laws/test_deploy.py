@@ -143,7 +143,7 @@ def test_only_this_machine_can_reach_what_is_published(compose: Any) -> None:
 def test_every_option_of_a_command_exists(name: str, compose: Any) -> None:
     command, *words = compose["services"][name]["command"]
     known = getattr(typer.main.get_command(app), "commands", {})
-    options = {option for parameter in known[command].params for option in parameter.opts}
+    options = {option for parameter in known[command].load().params for option in parameter.opts}
     given = {word.split("=")[0] for word in words if word.startswith("--")}
     assert given - options == set()
 

@@ -147,6 +147,17 @@ def test_hook_stream_guard_similarities() -> None:
     assert info.provides == {"similarities": ("length",)}
 
 
+def test_hook_stream_guard_commands() -> None:
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_commands(self) -> list[sg.Command]:
+            return [sg.Command(name="compare", help="Compare.", target="no_such_module:main")]
+
+    registry, info = load(Bringer())
+    assert registry.commands["compare"].target == "no_such_module:main"
+    assert info.provides == {"commands": ("compare",)}
+
+
 def test_hook_stream_guard_judge() -> None:
     class Bringer:
         @sg.hookimpl

@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from stream_guard_compliance import ComplianceResult, extract
+from stream_guard_compliance import ComplianceResult, check_compliance, extract
 
-import stream_guard as sg
 from stream_guard.errors import FeatureNotEnabledError
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -19,7 +18,7 @@ REGISTRY = build_registry()
 
 def check(prompt: str, events: list[Any], **more: Any) -> ComplianceResult:
     more.setdefault("settings", Settings())
-    return asyncio.run(sg.check_compliance(prompt, events, registry=REGISTRY, **more))
+    return asyncio.run(check_compliance(prompt, events, registry=REGISTRY, **more))
 
 
 def call(name: str, /, **args: Any) -> dict[str, Any]:

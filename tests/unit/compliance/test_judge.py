@@ -13,7 +13,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
-from stream_guard_compliance import ComplianceResult
+from stream_guard_compliance import ComplianceResult, check_compliance
 
 import stream_guard as sg
 from stream_guard.registry import build_registry
@@ -92,7 +92,7 @@ def verdict(violated: bool | None, confidence: float = 0.9) -> bytes:
 
 def check(url: str, prompt: str = "Be friendly.", seconds: float = 20.0, **judge: Any) -> ComplianceResult:
     settings = Settings(judge=JudgeSettings(url=url, model="m", input_price=10.0, output_price=50.0, **judge))
-    return asyncio.run(sg.check_compliance(prompt, TRACE, timeout=seconds, settings=settings, registry=REGISTRY))
+    return asyncio.run(check_compliance(prompt, TRACE, timeout=seconds, settings=settings, registry=REGISTRY))
 
 
 def test_violation_that_the_judge_finds_is_reported_with_tokens_and_cost() -> None:
@@ -235,6 +235,6 @@ def test_judge_that_raises_is_not_evaluated() -> None:
             raise RuntimeError("no model")
 
     registry = build_registry(extra=[Broken()])
-    result = asyncio.run(sg.check_compliance("Be friendly.", TRACE, settings=Settings(), registry=registry))
+    result = asyncio.run(check_compliance("Be friendly.", TRACE, settings=Settings(), registry=registry))
     assert result.verdict == "inconclusive"
     assert "no model" in result.not_evaluated[0].reason

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from stream_guard.cli.policy import register
+from stream_guard.cli.app import app
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry
 
@@ -24,8 +23,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    app = typer.Typer()
-    register(app)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

@@ -1,0 +1,116 @@
+"""The commands of the core: name, help text, and the function that is imported when the command is called."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_guard.ports import Command
+
+
+def _core(name: str, help_text: str, module: str, function: str = "") -> Command:
+    """Return a command whose function has the name of the command, unless it is given."""
+    return Command(name=name, help=help_text, target=f"stream_guard.cli.{module}:{function or name}")
+
+
+COMMANDS: Final = (
+    _core(
+        "demo", "Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed.", "demo"
+    ),
+    _core("run", "Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM.", "run"),
+    _core(
+        "worker", "Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM.", "worker"
+    ),
+    _core(
+        "check",
+        "Find what recorded sessions do wrong; exit 1 for findings, 4 when something could not be judged.",
+        "check",
+    ),
+    _core(
+        "replay",
+        "Judge an archive again, with the same result every time; nothing is sent anywhere without --emit.",
+        "replay",
+    ),
+    _core(
+        "convert",
+        "Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read.",
+        "convert",
+    ),
+    _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),
+    _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "policy"),
+    _core("schema", "Print the JSON Schema of policies with the kinds that are installed, for editors.", "policy"),
+    _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),
+    _core(
+        "doctor",
+        "Look at a broker and its topics, or at a gate; "
+        "exit 1 when something must be mended, 3 when the broker is out.",
+        "doctor",
+    ),
+    Command(
+        name="reviews",
+        help="What waits for a person.",
+        commands=(
+            _core("list", "List reviews, the latest first.", "reviews", "list_reviews"),
+            _core(
+                "show",
+                "Show one review whole: what was tried, with which arguments, and why it was stopped.",
+                "reviews",
+                "show_review",
+            ),
+            _core("approve", "Let the attempt through, once, with the arguments that the review shows.", "reviews"),
+            _core("reject", "Refuse the attempt.", "reviews"),
+            _core("acknowledge", "Say that an anomaly_alert has been seen.", "reviews"),
+        ),
+    ),
+    Command(
+        name="incidents",
+        help="What rules found, session by session.",
+        commands=(
+            _core("list", "List incidents, the latest first.", "incidents", "list_incidents"),
+            _core("show", "Show one incident and its timeline.", "incidents", "show_incident"),
+            _core("solve", "Call an incident solved; a finding that comes later opens it again.", "incidents"),
+        ),
+    ),
+    Command(
+        name="audit",
+        help="The record of decisions, reviews and incidents.",
+        commands=(
+            _core(
+                "verify",
+                "Check every record against its digest and the one before; "
+                "exit 1 when one was changed. Prints the head.",
+                "audit",
+            ),
+            _core("show", "Print the records in order, one JSON object a line.", "audit"),
+        ),
+    ),
+    Command(
+        name="policy",
+        help="Work with policy files.",
+        commands=(
+            _core("convert", "Print a policy of any dialect in the native form.", "policy"),
+            _core(
+                "test",
+                "Run the tests that stand beside the rules; exit 1 when one fails, 4 when there is none.",
+                "policy",
+                "run_tests",
+            ),
+            _core(
+                "mine",
+                "Print a policy to review: orders of calls that good sessions keep, in shadow mode; "
+                "exit 4 without any.",
+                "mine",
+            ),
+        ),
+    ),
+    Command(
+        name="config",
+        help="Look at the settings.",
+        commands=(
+            _core(
+                "show",
+                "Print the settings in force: defaults, then the file, then the environment; secrets are masked.",
+                "config",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,28 @@
+"""YAML and JSON files as data with places: every problem at once, each with its line and advice; and YAML written."""
+
+from __future__ import annotations
+
+from stream_guard.policy.codes import Code
+from stream_guard.policy.dialects import NativePolicy
+from stream_guard.policy.document import read_document
+from stream_guard.policy.forms import MAX_REASON
+from stream_guard.policy.gates import Steps
+from stream_guard.policy.report import ProblemReport
+from stream_guard.policy.translation import problems_of
+from stream_guard.policy.wording import did_you_mean, listed, printable, show
+from stream_guard.policy.yaml_out import write_yaml
+
+__all__ = [
+    "MAX_REASON",
+    "Code",
+    "NativePolicy",
+    "ProblemReport",
+    "Steps",
+    "did_you_mean",
+    "listed",
+    "printable",
+    "problems_of",
+    "read_document",
+    "show",
+    "write_yaml",
+]
