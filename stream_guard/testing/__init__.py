@@ -1,15 +1,31 @@
-"""The test kit for rule authors: short traces, one-line runs, and the laws every kind must keep.
+"""The test kit for plugin authors: short traces, one-line runs, and the laws of rule kinds, decoders and sinks.
 
-``check_laws`` needs hypothesis: ``pip install 'stream-guard[testing]'``.
+``check_laws`` and ``check_decoder_laws`` need hypothesis: ``pip install 'stream-guard[testing]'``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from stream_guard.ports import Decoder
 from stream_guard.rule import RuleType
 from stream_guard.testing.running import find, one_rule_policy, rule_spec, run_rule
-from stream_guard.testing.shorthand import calls, events, turns
+from stream_guard.testing.shorthand import alert, calls, events, turns
+from stream_guard.testing.sink_laws import check_sink_laws
 
-__all__ = ["calls", "check_laws", "events", "find", "one_rule_policy", "rule_spec", "run_rule", "turns"]
+__all__ = [
+    "alert",
+    "calls",
+    "check_decoder_laws",
+    "check_laws",
+    "check_sink_laws",
+    "events",
+    "find",
+    "one_rule_policy",
+    "rule_spec",
+    "run_rule",
+    "turns",
+]
 
 
 def check_laws(kind: RuleType, *, examples: int = 40) -> None:
@@ -17,3 +33,10 @@ def check_laws(kind: RuleType, *, examples: int = 40) -> None:
     from stream_guard.testing import laws  # noqa: PLC0415  # hypothesis is only needed here
 
     laws.check_laws(kind, examples=examples)
+
+
+def check_decoder_laws(kind: type[Decoder], samples: Sequence[bytes], *, examples: int = 100) -> None:
+    """Hold a decoder to every law of ``stream_guard.testing.decoder_laws``, with records like the samples."""
+    from stream_guard.testing import decoder_laws  # noqa: PLC0415  # hypothesis is only needed here
+
+    decoder_laws.check_decoder_laws(kind, samples, examples=examples)

@@ -1,4 +1,4 @@
-"""Traces in few words: ``[{"call": "refund"}, {"end": "closed"}]`` instead of twenty lines of events."""
+"""Traces in few words: ``[{"call": "refund"}, {"end": "closed"}]`` instead of twenty lines of events; and an alert."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stream_guard.model import (
+    Alert,
     Event,
     GateDecision,
     Json,
@@ -96,3 +97,20 @@ _MAKERS: dict[str, Callable[[Json, dict[str, Json], dict[str, Any]], Event]] = {
     "decision": _decision,
     "end": _end,
 }
+
+
+def alert(number: int = 0, **fields: Any) -> Alert:
+    """Return an alert with the number as its id; ``fields`` replace what it says."""
+    plain = {
+        "alert_id": f"{number:032x}",
+        "rule_id": "confirm-refunds",
+        "kind": "must_call_before",
+        "severity": "error",
+        "session_id": "s1",
+        "event_id": "e1",
+        "index": 3,
+        "time": 1769860800.0,
+        "detail": "refund was called before confirm",
+        "policy_version": "v1",
+    }
+    return Alert(**{**plain, **fields})

@@ -15,6 +15,8 @@ SOURCES = (
     "plugins/stream_guard_judge",
     "plugins/stream_guard_axes",
     "plugins/example_rule/stream_guard_example_rule",
+    "plugins/example_sink/stream_guard_example_sink",
+    "plugins/example_decoder/stream_guard_example_decoder",
 )
 
 

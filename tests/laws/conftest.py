@@ -23,6 +23,11 @@ def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def example_wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the example distribution."""
-    return build_wheel(root / "plugins" / "example_rule", tmp_path_factory.mktemp("example_wheel"))
+def installed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on whose path the example distributions are installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    examples = sorted((root / "plugins").glob("example_*"))
+    wheels = [build_wheel(example, tmp_path_factory.mktemp(example.name)) for example in examples]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
+    subprocess.run([*command, *map(str, wheels)], check=True, capture_output=True)
+    return folder

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import stream_guard as sg
 from stream_guard.errors import PluginError
 from stream_guard.registry import build_registry
+from tests.laws.examples import listed, run, run_tests
 
 POLICY = """
 rules:
@@ -35,27 +31,6 @@ policy = load_policy(Path(sys.argv[1]), build_registry())
 for finding in evaluate(events(calls("close_account", "charge_card")), policy):
     print(finding.rule_id, finding.detail)
 """
-
-
-@pytest.fixture(scope="module")
-def installed(example_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on whose path the example distribution is installed."""
-    folder = tmp_path_factory.mktemp("installed")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
-    subprocess.run([*command, str(example_wheel)], check=True, capture_output=True)
-    return folder
-
-
-def run(arguments: list[str], installed: Path, **variables: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(installed), **variables}
-    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def listed(installed: Path, **variables: str) -> dict[str, Any]:
-    said = json.loads(run(["-m", "stream_guard.cli", "plugins", "--format", "json"], installed, **variables))
-    return {plugin["name"]: plugin for plugin in said}
 
 
 def test_example_is_not_installed_with_the_project() -> None:
@@ -85,8 +60,7 @@ def test_allow_list_without_the_example_leaves_it_out(installed: Path) -> None:
 
 
 def test_example_passes_its_own_tests(installed: Path, root: Path) -> None:
-    tests = root / "plugins" / "example_rule" / "tests"
-    assert "3 passed" in run(["-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)], installed)
+    assert "3 passed" in run_tests("example_rule", root, installed)
 
 
 def test_kind_that_our_packs_have_already_is_refused() -> None:

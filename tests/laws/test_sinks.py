@@ -1,4 +1,4 @@
-"""Every sink keeps its promise, and the sinks of this distribution keep theirs."""
+"""Every sink keeps the laws, the laws find sinks that do not, and our sinks keep promises of their own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -18,78 +18,101 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_guard_sinks.console import make_visible
 
-from stream_guard import Alert, SinkError
-from stream_guard.ports import Sink
+from stream_guard import Alert, Sink, SinkError
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings
+from stream_guard.testing import alert, check_sink_laws
+from stream_guard.testing.sink_laws import HOSTILE, check_refusal
 
 SINKS = build_registry(PluginSettings(allow=("sinks",))).sinks
-HOSTILE = "\x1b[2J\u202eevil\u2066\r\n[bold]x[/bold]\ud800\x00\u2028"
 
 
-def alert(number: int = 0, **fields: Any) -> Alert:
-    plain = {
-        "alert_id": f"{number:032x}",
-        "rule_id": "confirm-refunds",
-        "kind": "must_call_before",
-        "severity": "error",
-        "session_id": "s1",
-        "event_id": "e1",
-        "index": 3,
-        "time": 1769860800.0,
-        "detail": "refund was called before confirm",
-        "policy_version": "v1",
-    }
-    return Alert(**{**plain, **fields})
-
-
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.kafka] if name == "kafka" else ()) for name in SINKS])
-def sink(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.kafka] if name == "kafka" else ()) for name in SINKS]
+)
+def test_sink_keeps_the_laws(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    target = {"jsonl": str(tmp_path / "alerts"), "history": str(tmp_path / "history.db")}.get(request.param, "stdout")
-    if request.param == "kafka":
+    target = {"jsonl": str(tmp_path / "alerts"), "history": str(tmp_path / "history.db")}.get(name, "stdout")
+    if name == "kafka":
         cluster = request.getfixturevalue("cluster")
         target = f"{cluster.address}/{cluster.create()}"
-    opened = SINKS[request.param].open(target)
-    yield opened
-    opened.close()
-
-
-def test_nothing_to_send_is_no_error(sink: Sink) -> None:
-    sink.send([])
-    assert sink.flush() == 0
-
-
-def test_an_alert_with_hostile_or_odd_content_is_delivered(sink: Sink) -> None:
-    sink.send(
-        [
-            alert(detail=HOSTILE, session_id=HOSTILE, rule_id=HOSTILE, evidence={HOSTILE: [HOSTILE]}),
-            alert(evidence={"object": object(), "bytes": b"\xff", "big": 2**70, "nan": float("nan")}),
-            alert(time=float("inf"), index=None, reason=HOSTILE, suppressed=3),
-        ]
-    )
-    sink.flush()
-
-
-def test_sending_again_is_harmless(sink: Sink) -> None:
-    sink.send([alert(1), alert(2)])
-    position = sink.flush()
-    sink.send([alert(1), alert(2)])
-    assert sink.flush() >= position
-
-
-def test_closing_twice_is_harmless(sink: Sink) -> None:
-    sink.send([alert()])
-    sink.close()
-    sink.close()
+    check_sink_laws(SINKS[name], target)
 
 
 @pytest.mark.parametrize("name", SINKS)
 def test_a_target_that_cannot_be_opened_says_what_to_do(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SinkError) as refused:
-        SINKS[name].open(str(tmp_path / "no such folder" / "alerts"))
-    assert not refused.value.retryable
-    assert ";" in str(refused.value) or "not to" in str(refused.value)
+    target = str(tmp_path / "no such folder" / "alerts")
+    check_refusal(SINKS[name], target)
+    with pytest.raises(SinkError, match=r";|not to"):
+        SINKS[name].open(target)
+
+
+class Kept(Sink):
+    """A sink without a mistake; those below have one each."""
+
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
+        if not target:
+            raise SinkError("give a target", retryable=False)
+        return cls()
+
+    def send(self, alerts: Sequence[Alert]) -> None:
+        self.alerts += alerts
+
+    def flush(self) -> int:
+        return len(self.alerts)
+
+
+class Hungry(Kept):
+    def send(self, alerts: Sequence[Alert]) -> None:
+        self.alerts.append(alerts[0])
+
+
+class Strict(Kept):
+    def send(self, alerts: Sequence[Alert]) -> None:
+        self.alerts += [msgspec.json.decode(msgspec.json.encode(one), type=Alert) for one in alerts]
+
+
+class Jealous(Kept):
+    def send(self, alerts: Sequence[Alert]) -> None:
+        if known := {one.alert_id for one in alerts} & {one.alert_id for one in self.alerts}:
+            raise SinkError(f"known already: {known}", retryable=False)
+        super().send(alerts)
+
+
+class ClosedOnce(Kept):
+    def close(self) -> None:
+        del self.alerts
+
+
+class Hasty(Kept):
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
+        return cls()
+
+
+def test_a_sink_without_a_mistake_keeps_the_laws() -> None:
+    check_sink_laws(Kept, "there", refused="")
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Hungry, "check_nothing_to_send"),
+        (Strict, "check_odd_alerts"),
+        (Jealous, "check_sending_again"),
+        (ClosedOnce, "check_closing_twice"),
+        (Hasty, "check_refusal"),
+    ],
+)
+def test_the_laws_find_the_mistake_of(kind: type[Sink], law: str) -> None:
+    with pytest.raises(AssertionError, match=law):
+        check_sink_laws(kind, "there", refused="")
 
 
 def ids(path: Path) -> list[int]:
