@@ -5,14 +5,31 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
+from pydantic import AliasChoices, Field, model_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.bounds import MOST
-from stream_guard_rules.shapes.budget import MaxTotalTokensParams, MaxTurnsParams, TokenSum, TurnCount
+from stream_guard_rules.bounds import MOST
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
+class MaxTurnsParams(sg.Params):
+    """Parameters of ``max_turns``."""
+
+    n: int = Field(
+        validation_alias=AliasChoices("n", "limit"),
+        ge=0,
+        le=MOST,
+        description="turns that are still fine (or `limit`)",
+    )
+
+
+class MaxTurnsState(sg.State):
+    """How many turns there were."""
+
+    turns: int = 0
+
+
+class MaxTurns(sg.Rule[MaxTurnsParams, MaxTurnsState]):
     """A session must not have more than ``n`` turns; it fires once, at turn n + 1."""
 
     kind = "max_turns"
@@ -32,7 +49,7 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
         super().__init__(params)
         self._first_too_many = params.n + 1
 
-    def on_turn(self, _turn: sg.Turn, state: TurnCount) -> sg.Verdict:
+    def on_turn(self, _turn: sg.Turn, state: MaxTurnsState) -> sg.Verdict:
         """Count the turn, until there are too many."""
         turns = state.turns + 1
         if turns > self._first_too_many:
@@ -46,8 +63,37 @@ class MaxTurns(sg.Rule[MaxTurnsParams, TurnCount]):
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
+class MaxTotalTokensParams(sg.Params):
+    """Parameters of ``max_total_tokens``."""
+
+    n: int = Field(
+        validation_alias=AliasChoices("n", "limit"),
+        ge=0,
+        le=MOST,
+        description="tokens that are still fine (or `limit`)",
+    )
+    warn_at: int | None = Field(
+        default=None, ge=0, description="a soft threshold below n: passing it is a hit whose evidence says `soft`"
+    )
+
+    @model_validator(mode="after")
+    def _warns_first(self) -> MaxTotalTokensParams:
+        if self.warn_at is not None and self.warn_at >= self.n:
+            raise PydanticCustomError(
+                "warn_at",
+                "warn_at is {warn_at} and n is {n}; the warning must come first, so write a smaller warn_at",
+                {"warn_at": self.warn_at, "n": self.n},
+            )
+        return self
+
+
+class MaxTotalTokensState(sg.State):
+    """How many tokens were used."""
+
+    total: int = 0
+
+
+class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
     """Input, output and thinking tokens together must not pass ``n``; it fires once, when they do."""
 
     kind = "max_total_tokens"
@@ -82,7 +128,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, TokenSum]):
         super().__init__(params)
         self._limit, self._warn_at = params.n, params.warn_at
 
-    def on_turn(self, turn: sg.Turn, state: TokenSum) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MaxTotalTokensState) -> sg.Hit | None:
         """Add what the turn used; the sum only grows, so each threshold is passed once."""
         usage = turn.response.get("usage")
         if not isinstance(usage, dict):

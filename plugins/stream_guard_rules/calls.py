@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.calls import (
-    CalledState,
-    MustCallOnceParams,
-    MustCallOnlyParams,
-    MustCallParams,
-    NoCallParams,
-    OnceState,
-)
 
 _REMEMBERED = 8  # attempts of which it is not known yet whether they ran
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class NoCallParams(sg.Params):
+    """Parameters of ``no_call``."""
+
+    tool: sg.ToolPattern = Field(description="the tool that must not be called: a name, a glob, or a list of them")
+
+
 class NoCall(sg.Rule[NoCallParams, sg.NoState]):
     """``tool`` must never be called; every attempt is a hit."""
 
@@ -40,7 +38,12 @@ class NoCall(sg.Rule[NoCallParams, sg.NoState]):
         return sg.Hit(f"{call.tool} was called", {"tool": call.tool})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class MustCallOnlyParams(sg.Params):
+    """Parameters of ``must_call_only``."""
+
+    tool: sg.ToolPattern = Field(description="the tools that may be called: a name, a glob, or a list of them")
+
+
 class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
     """No tool but ``tool`` may be called; every attempt at another one is a hit."""
 
@@ -67,8 +70,20 @@ class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
         return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustCall(sg.Rule[MustCallParams, CalledState]):
+class MustCallParams(sg.Params):
+    """Parameters of ``must_call``."""
+
+    tool: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of which one is enough")
+
+
+class MustCallState(sg.State):
+    """Whether one of the attempts may have run."""
+
+    ran: bool = False
+    open: list[int] = []
+
+
+class MustCall(sg.Rule[MustCallParams, MustCallState]):
     """``tool`` must be called at least once; an attempt that was blocked is no call.
 
     With a ``when``, a call outside the gate is enough too.
@@ -96,26 +111,26 @@ class MustCall(sg.Rule[MustCallParams, CalledState]):
         """Only the one to be called."""
         return self.params.tool
 
-    def on_tool_call(self, call: sg.ToolCall, state: CalledState) -> None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> None:
         """Take the attempt for a call until something stops it."""
         if not state.ran and call.attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], call.attempt]
 
-    def on_decision(self, decision: sg.GateDecision, state: CalledState) -> None:
+    def on_decision(self, decision: sg.GateDecision, state: MustCallState) -> None:
         """Take back an attempt that the gate holds or refused, until it allows it."""
         if decision.action != "allow":
             state.open = [attempt for attempt in state.open if attempt != decision.attempt]
         elif not state.ran and decision.attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], decision.attempt]
 
-    def on_tool_result(self, result: sg.ToolResult, state: CalledState) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustCallState) -> None:
         """Settle whether the attempt ran."""
         if result.status == "blocked":
             state.open = [attempt for attempt in state.open if attempt != result.attempt]
         else:
             state.ran, state.open = True, []
 
-    def on_ungated(self, event: sg.Event, state: CalledState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustCallState) -> None:
         """Let a call outside the gate satisfy."""
         if isinstance(event, sg.ToolCall):
             self.on_tool_call(event, state)
@@ -124,15 +139,28 @@ class MustCall(sg.Rule[MustCallParams, CalledState]):
         elif isinstance(event, sg.GateDecision):
             self.on_decision(event, state)
 
-    def on_session_end(self, _end: sg.SessionEnd, state: CalledState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustCallState) -> sg.Hit | None:
         """Fire when nothing ran, nor may have."""
         if state.ran or state.open:
             return None
         return sg.Hit(f"{self.params.tool} was never called", {"tool": str(self.params.tool)})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
+class MustCallOnceParams(sg.Params):
+    """Parameters of ``must_call_once``."""
+
+    tool: sg.ToolPattern = Field(description="the tool to be called once: a name, a glob, or a list of them")
+
+
+class MustCallOnceState(sg.State):
+    """How often it was tried, and whether one of the attempts may have run."""
+
+    count: int = 0
+    ran: bool = False
+    open: list[int] = []
+
+
+class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     """``tool`` must be called exactly once.
 
     The second attempt and each later one are hits, blocked or not: a cap sees every attempt. At the end,
@@ -167,7 +195,7 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
         """Only the one to be called."""
         return self.params.tool
 
-    def on_tool_call(self, call: sg.ToolCall, state: OnceState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustCallOnceState) -> sg.Hit | None:
         """Count the attempt; more than one is wrong the moment it is tried."""
         self._remember(call, state)
         state.count += 1
@@ -175,21 +203,21 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
             return None
         return sg.Hit(f"{call.tool} was called again", {"tool": call.tool, "count": state.count})
 
-    def on_decision(self, decision: sg.GateDecision, state: OnceState) -> None:
+    def on_decision(self, decision: sg.GateDecision, state: MustCallOnceState) -> None:
         """Take back an attempt that the gate holds or refused, until it allows it."""
         if decision.action == "allow":
             self._remember(decision, state)
         else:
             self._take_back(decision, state)
 
-    def on_tool_result(self, result: sg.ToolResult, state: OnceState) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustCallOnceState) -> None:
         """Settle whether the attempt ran."""
         if result.status == "blocked":
             self._take_back(result, state)
         else:
             state.ran = True
 
-    def on_ungated(self, event: sg.Event, state: OnceState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustCallOnceState) -> None:
         """Let a call outside the gate satisfy the end."""
         if isinstance(event, sg.ToolCall):
             self._remember(event, state)
@@ -198,7 +226,7 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
         elif isinstance(event, sg.GateDecision):
             self.on_decision(event, state)
 
-    def on_session_end(self, _end: sg.SessionEnd, state: OnceState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustCallOnceState) -> sg.Hit | None:
         """Fire when nothing ran, nor may have."""
         if state.ran or state.open:
             return None
@@ -206,12 +234,12 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, OnceState]):
             return sg.Hit(f"{self.params.tool} was tried, but every attempt was blocked", {"count": state.count})
         return sg.Hit(f"{self.params.tool} was never called", {"count": 0})
 
-    def _remember(self, event: sg.ToolCall | sg.GateDecision, state: OnceState) -> None:
+    def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if not state.ran and attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], attempt]
 
-    def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: OnceState) -> None:
+    def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if attempt in state.open:
             state.open.remove(attempt)

@@ -6,10 +6,9 @@ from math import isnan
 from typing import Final
 
 import re2
+from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.completion import MaxLatencyParams, WaitingState
 from stream_guard_rules.texts import shown
 
 # What a reader sees: no separator, no control, and no mark that only formats, such as a zero-width space.
@@ -24,8 +23,13 @@ def failure_of(turn: sg.Turn) -> str:
     return "the model or the agent failed" if turn.response.get("stop_reason") == "error" else ""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustComplete(sg.Rule[sg.Params, WaitingState]):
+class MustCompleteState(sg.State):
+    """Whether somebody asked and has had no answer yet."""
+
+    waiting: bool = False
+
+
+class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
     """Every response must have come without an error, and every user's message must have a response.
 
     A response has failed when its ``stop_reason`` is ``error`` or it carries an ``error``.
@@ -54,26 +58,25 @@ class MustComplete(sg.Rule[sg.Params, WaitingState]):
         ),
     )
 
-    def on_user_message(self, _message: sg.UserMessage, state: WaitingState) -> None:
+    def on_user_message(self, _message: sg.UserMessage, state: MustCompleteState) -> None:
         """Wait for the answer."""
         state.waiting = True
 
-    def on_turn(self, turn: sg.Turn, state: WaitingState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustCompleteState) -> sg.Hit | None:
         """Look for an error."""
         state.waiting = False
         why = failure_of(turn)
         return sg.Hit(f"the response failed: {why}", {"error": why}) if why else None
 
-    def on_ungated(self, event: sg.Event, state: WaitingState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustCompleteState) -> None:
         """Let a response outside the gate be the answer."""
         state.waiting = isinstance(event, sg.UserMessage)
 
-    def on_session_end(self, _end: sg.SessionEnd, state: WaitingState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustCompleteState) -> sg.Hit | None:
         """Fire when nobody answered the last message."""
         return sg.Hit("the session ended before the user had an answer") if state.waiting else None
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
     """Every response must have a text that a reader can see.
 
@@ -107,7 +110,12 @@ class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
         return sg.Hit("the response has no text", {"characters": len(turn.text)})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class MaxLatencyParams(sg.Params):
+    """Parameters of ``max_latency``."""
+
+    max_ms: int = Field(gt=0, description="milliseconds that are still fine")
+
+
 class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
     """No response may take longer than ``max_ms`` milliseconds.
 

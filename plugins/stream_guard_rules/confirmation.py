@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.confirmation import AgreedState, MustConfirmBeforeParams
 
 _REMEMBERED = 8  # calls that used an agreement and have no result yet
 
@@ -35,8 +36,37 @@ def agrees(text: str) -> bool:
     return _SAYS_YES.search(text) is not None and _SAYS_NO.search(text) is None
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
+class MustConfirmBeforeParams(sg.Params):
+    """Parameters of ``must_confirm_before``."""
+
+    tool: sg.ToolPattern | None = Field(
+        default=None, description="the tools that need a yes: a name, a glob, or a list of them"
+    )
+    args_pattern: sg.Regex | None = Field(
+        default=None, description="calls of any tool need a yes when this regular expression occurs in the arguments"
+    )
+    asks: sg.ToolPattern | None = Field(
+        default=None, description="tools that ask the person themselves: an ok result of one is a yes"
+    )
+    covers: int = Field(default=1, ge=1, le=1000, description="calls that one yes is good for")
+
+    @model_validator(mode="after")
+    def _says_what(self) -> MustConfirmBeforeParams:
+        if self.tool is None and self.args_pattern is None:
+            raise PydanticCustomError("must_confirm_before", 'write "tool", "args_pattern" or both')
+        return self
+
+
+class MustConfirmBeforeState(sg.State):
+    """Whether the agent spoke last, and how many calls the last yes is still good for."""
+
+    spoke: bool = False
+    heard: bool = False  # the user's words of this exchange came as an event; the request only repeats them
+    left: int = 0
+    used: list[int] = []
+
+
+class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]):
     """The user must have said yes to the agent's last message before ``tool`` is called.
 
     A request is no confirmation: the yes has to answer something the agent said. One yes covers one call;
@@ -94,12 +124,12 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
         """What was said."""
         return frozenset(("content",))
 
-    def on_user_message(self, message: sg.UserMessage, state: AgreedState) -> None:
+    def on_user_message(self, message: sg.UserMessage, state: MustConfirmBeforeState) -> None:
         """Hear a yes, or anything else."""
         self._hear(message.text, state)
         state.heard = True
 
-    def on_turn(self, turn: sg.Turn, state: AgreedState) -> None:
+    def on_turn(self, turn: sg.Turn, state: MustConfirmBeforeState) -> None:
         """Hear what the request brings, where no event brought it, and note that the agent spoke."""
         said = None if state.heard else _last_words(turn)
         if said is not None:
@@ -108,7 +138,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
         if turn.text.strip():
             state.spoke = True
 
-    def on_tool_call(self, call: sg.ToolCall, state: AgreedState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustConfirmBeforeState) -> sg.Hit | None:
         """Use up a yes."""
         if not self._needs_yes(call):
             return None
@@ -118,7 +148,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
             return None
         return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool})
 
-    def on_tool_result(self, result: sg.ToolResult, state: AgreedState) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustConfirmBeforeState) -> None:
         """Give a yes back that brought nothing, and take one from a tool that asks."""
         if result.attempt in state.used and result.status != "ok":
             state.left += 1
@@ -126,7 +156,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
         elif result.status == "ok" and self._asks(result.tool) and not _is_refusal(result.output):
             state.left = self.params.covers
 
-    def on_ungated(self, event: sg.Event, state: AgreedState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustConfirmBeforeState) -> None:
         """Hear and speak wherever it happens; only the calls inside the gate need a yes."""
         if isinstance(event, sg.UserMessage):
             self.on_user_message(event, state)
@@ -135,7 +165,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, AgreedState]):
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
-    def _hear(self, text: str, state: AgreedState) -> None:
+    def _hear(self, text: str, state: MustConfirmBeforeState) -> None:
         state.left = self.params.covers if state.spoke and agrees(text) else 0
         state.spoke, state.used = False, []
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 import msgspec
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
 from stream_guard_rules.digests import digest
-from stream_guard_rules.shapes.consistency import Anchor, MustRemainConsistentParams
 from stream_guard_rules.texts import shown
 
 _SCALARS: Final = (str, int, float)
@@ -18,8 +18,39 @@ _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one o
 _Seen: TypeAlias = sg.Turn | sg.ToolCall | sg.ToolResult
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
+class MustRemainConsistentParams(sg.Params):
+    """Parameters of ``must_remain_consistent``."""
+
+    path: sg.Path = Field(
+        description="where the value stands: request.*, response.*, model, labels.* in turns; "
+        "tool.args.* in calls; tool.result.* in results"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _can_change(cls, path: sg.Path) -> sg.Path:
+        root = path.text.split(".")[0]
+        about_tools = root == "tool" and path.steps[:1] in {("name",), ("args",), ("result",)}
+        if root in {"user", "session"} or (root == "tool" and not about_tools):
+            raise PydanticCustomError(
+                "path",
+                'no value at "{path}" is meant to stay the same; name one of request, response, model, '
+                "stop_reason, labels, tool.name, tool.args or tool.result",
+                {"path": path.text},
+            )
+        return path
+
+
+class MustRemainConsistentState(sg.State):
+    """The first value, or a digest of it, and the turn it was seen in."""
+
+    seen: bool = False
+    value: sg.Json = None
+    digest: str = ""
+    index: int = -1
+
+
+class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsistentState]):
     """Once a value was seen at ``path``, every later one must equal it; absence and null are no change."""
 
     kind = "must_remain_consistent"
@@ -60,19 +91,19 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
         """Content, unless the path is about what every source tells."""
         return frozenset(("content",) if self.params.path.reads_content else ())
 
-    def on_turn(self, turn: sg.Turn, state: Anchor) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustRemainConsistentState) -> sg.Hit | None:
         """Compare what the turn says."""
         return self._compare(turn, state)
 
-    def on_tool_call(self, call: sg.ToolCall, state: Anchor) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustRemainConsistentState) -> sg.Hit | None:
         """Compare what the call asks for."""
         return self._compare(call, state)
 
-    def on_tool_result(self, result: sg.ToolResult, state: Anchor) -> sg.Hit | None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustRemainConsistentState) -> sg.Hit | None:
         """Compare what came back."""
         return self._compare(result, state)
 
-    def _compare(self, event: _Seen, anchor: Anchor) -> sg.Hit | None:
+    def _compare(self, event: _Seen, anchor: MustRemainConsistentState) -> sg.Hit | None:
         value = self._find(event)
         if value is sg.MISSING or value is None:
             return None
@@ -89,7 +120,7 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, Anchor]):
         return sg.Hit(f"{self.params.path.text} changed from {first} to {shown(value)}", evidence)
 
 
-def _drop(anchor: Anchor, value: sg.Json, index: int) -> None:
+def _drop(anchor: MustRemainConsistentState, value: sg.Json, index: int) -> None:
     """Fix the first value."""
     anchor.seen, anchor.index = True, index
     if type(value) is str and len(value) <= _SMALL // 4 and value.isascii():  # what most of them are

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import re2
+from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.disclosure import NoLongQuoteParams, NoPiiParams, PiiType
+from stream_guard_rules.bounds import Text
 from stream_guard_rules.texts import cut
+
+PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
+_ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")
 
 
 def _digits(text: str) -> str:
@@ -83,7 +86,14 @@ _REAL: Final[dict[PiiType, Callable[[str], bool]]] = {
 }
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class NoPiiParams(sg.Params):
+    """Parameters of ``no_pii``."""
+
+    types: list[PiiType] = Field(
+        default=list(_ALL), min_length=1, description="which personal data: email, phone, card, ssn, ip, iban"
+    )
+
+
 class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
     """No response may have personal data in it.
 
@@ -132,7 +142,13 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
         return sg.Hit(f"the response has personal data in it: {', '.join(found)}", {"types": found})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class NoLongQuoteParams(sg.Params):
+    """Parameters of ``no_long_quote``."""
+
+    text: Text = Field(description="the text that must not be repeated")
+    words: int = Field(default=8, ge=3, le=100, description="how many words in a row are a quote")
+
+
 class NoLongQuote(sg.Rule[NoLongQuoteParams, sg.NoState]):
     """No response may repeat ``words`` words in a row of ``text``, whatever the case and the punctuation.
 

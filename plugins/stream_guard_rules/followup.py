@@ -2,22 +2,77 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
 from stream_guard_rules.attempts import awaits_calls
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.followup import (
-    MOST_TURNS,
-    CallsTool,
-    FollowupState,
-    IncludesText,
-    MustFollowupParams,
-    Pending,
-)
+from stream_guard_rules.bounds import Text
 from stream_guard_rules.texts import cut
 
+MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
+
+class CallsTool(sg.Params):
+    """A tool that must be called."""
+
+    kind: Literal["tool_call"] = Field(description="the follow-up is a tool call")
+    tool_name: sg.ToolPattern = Field(description="the tool to be called: a name, a glob, or a list of them")
+
+
+class IncludesText(sg.Params):
+    """A text that must be said."""
+
+    kind: Literal["text_includes"] = Field(description="the follow-up is a text")
+    text: Text = Field(description="the text to be said, letter for letter")
+
+
+class MustFollowupParams(sg.Params):
+    """Parameters of ``must_followup``."""
+
+    trigger: sg.Condition = Field(
+        description="conditions over a turn that ask for the follow-up; an empty list is every turn"
+    )
+    must: CallsTool | IncludesText = Field(
+        discriminator="kind", description="the follow-up: {kind: tool_call, tool_name} or {kind: text_includes, text}"
+    )
+    within_turns: int = Field(default=1, ge=1, le=MOST_TURNS, description="in how many of the next turns it may come")
+    within_seconds: sg.Duration | None = Field(
+        default=None, description="how long it may take at most; an answer exactly that late is too late"
+    )
+
+    @field_validator("trigger")
+    @classmethod
+    def _is_about_turns(cls, trigger: sg.Condition) -> sg.Condition:
+        for leaf in trigger.leaves:
+            if leaf.path.text.split(".")[0] in {"tool", "user"}:
+                raise PydanticCustomError(
+                    "trigger",
+                    'a trigger looks at a turn, where "{path}" never resolves; to look for a tool, '
+                    "write response.content contains its name",
+                    {"path": leaf.path.text},
+                )
+        return trigger
+
+
+class Pending(sg.State):
+    """A trigger that waits for its follow-up."""
+
+    index: int
+    left: int  # turns that may still answer
+    deadline: float | None
+
+
+class MustFollowupState(sg.State):
+    """The triggers that wait, oldest first, and the turn whose calls are still coming in."""
+
+    pending: list[Pending] = []
+    open_turn: int = -1
+
+
+class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
     """A turn that meets ``trigger`` must be followed by ``must`` in the next turn, or within what is allowed.
 
     An attempt at the tool is a follow-up even when a gate blocks it: the agent did what it had to. With a
@@ -85,7 +140,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
         content: frozenset[sg.Need] = frozenset(("content",) if reads else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
-    def on_turn(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
         """Judge the turn as an answer, then as a trigger."""
         hit = self._answer(turn, state) if state.pending else None
         if self._triggers(turn):
@@ -95,12 +150,12 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
         return hit
 
-    def on_tool_call(self, call: sg.ToolCall, state: FollowupState) -> None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:
         """Count a call that its turn announced without naming it."""
         if call.index == state.open_turn and self._tool is not None and self._tool.matches(call.tool):
             state.pending = [trigger for trigger in state.pending if trigger.index >= state.open_turn]
 
-    def on_ungated(self, event: sg.Event, state: FollowupState) -> sg.Hit | None:
+    def on_ungated(self, event: sg.Event, state: MustFollowupState) -> sg.Hit | None:
         """Take the answer from the next turn, inside the gate or not."""
         if isinstance(event, sg.Turn):
             return self._answer(event, state) if state.pending else None
@@ -108,23 +163,23 @@ class MustFollowup(sg.Rule[MustFollowupParams, FollowupState]):
             self.on_tool_call(event, state)
         return None
 
-    def deadline(self, state: FollowupState) -> float | None:
+    def deadline(self, state: MustFollowupState) -> float | None:
         """The first moment at which a trigger's time is up."""
         return min((trigger.deadline for trigger in state.pending if trigger.deadline is not None), default=None)
 
-    def on_deadline(self, time: float, state: FollowupState) -> sg.Hit | None:
+    def on_deadline(self, time: float, state: MustFollowupState) -> sg.Hit | None:
         """Fire for what did not come in time, pointing at the trigger."""
         due = [trigger for trigger in state.pending if trigger.deadline is not None and trigger.deadline <= time]
         state.pending = [trigger for trigger in state.pending if trigger not in due]
         return self._hit(due, f"{self._wanted} did not follow within {self.params.within_seconds:g} s")
 
-    def on_session_end(self, _end: sg.SessionEnd, state: FollowupState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustFollowupState) -> sg.Hit | None:
         """Fire once for everything that still waits, at the first trigger or at the turn that failed it."""
         announced = any(trigger.left == 0 for trigger in state.pending)
         place = state.open_turn if announced else None
         return self._hit(state.pending, f"{self._wanted} did not follow before the end", place)
 
-    def _answer(self, turn: sg.Turn, state: FollowupState) -> sg.Hit | None:
+    def _answer(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
         """Hold the turn against what is pending; fire for what ran out, at the turn that failed it."""
         detail = f"{self._wanted} did not follow"
         # The calls that the turn before announced never came: it has failed, and is the place of the hit.

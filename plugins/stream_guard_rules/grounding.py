@@ -7,9 +7,10 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.grounding import MustBeGroundedParams
 
 # A run of letters and digits of any script; the underscore separates, as a blank does.
 _TOKEN: Final = re.compile(r"[^\W_]{2,}")
@@ -82,7 +83,31 @@ def tokens(text: str) -> set[str]:
     return set(_TOKEN.findall(text.lower()))
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class MustBeGroundedParams(sg.Params):
+    """Parameters of ``must_be_grounded``."""
+
+    retrieval_path: sg.Path = Field(
+        description="where the retrieved chunks stand in the turn: a text, an object with `text`, or a list of either"
+    )
+    min_unigram_precision: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="the share of the answer's words that must occur in the chunks; equal is enough",
+    )
+
+    @field_validator("retrieval_path")
+    @classmethod
+    def _is_in_the_turn(cls, path: sg.Path) -> sg.Path:
+        if path.text.split(".")[0] not in {"request", "response"}:
+            raise PydanticCustomError(
+                "path",
+                'chunks stand in a turn\'s request or response; "{path}" leads elsewhere',
+                {"path": path.text},
+            )
+        return path
+
+
 class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
     """Enough of the words of every answer must occur in the chunks that were retrieved for it.
 

@@ -8,8 +8,7 @@ from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
 import stream_guard as sg
-from stream_guard_rules.shapes.counters import COUNTED, GROUPS, Counter, counter_of
-from stream_guard_rules.shapes.predicates import Compared, Count, Matching, When, given
+from stream_guard_rules.predicates import COUNTED, GROUPS, Compared, Count, Counter, Matching, When, counter_of, given
 
 Numbers: TypeAlias = Sequence[int | None]
 """How often each of a rule's counters has counted; None: not to be known here."""

@@ -8,9 +8,9 @@ from collections import Counter
 from math import sqrt
 from typing import Final
 
+from pydantic import Field
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.likeness import MustBeSimilarParams
 from stream_guard_rules.texts import cut
 
 # What is no letter and no digit separates words. Scripts without spaces are counted by the character.
@@ -35,7 +35,16 @@ def _count(text: str) -> Counter[str]:
     return Counter(_WORDS.findall(unicodedata.normalize("NFC", text).lower()))
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class MustBeSimilarParams(sg.Params):
+    """Parameters of ``must_be_similar``."""
+
+    text: str = Field(description="the text that responses are compared with")
+    threshold: float = Field(default=0.75, ge=0, le=1, description="how alike they must be, from 0 to 1")
+    measure: sg.Measure | None = Field(
+        default=None, description="the measure of a plugin, by its name; without it, words are compared"
+    )
+
+
 class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
     """Every response must be like ``text``.
 

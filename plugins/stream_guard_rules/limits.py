@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.bounds import MOST
-from stream_guard_rules.shapes.limits import (
-    REMEMBERED,
-    CallCount,
-    FailureCount,
-    MaxCallsParams,
-    MaxFailedCallsParams,
-    MaxParallelCallsParams,
-    MaxTextLengthParams,
-    OpenCalls,
-)
+from stream_guard_rules.bounds import MOST
+
+REMEMBERED = 64  # calls without a result of which one turn may have that many
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MaxCalls(sg.Rule[MaxCallsParams, CallCount]):
+class MaxCallsParams(sg.Params):
+    """Parameters of ``max_calls``."""
+
+    tool: sg.ToolPattern = Field(
+        default=sg.ToolPattern("*"), description="the tools that are counted together: a name, a glob, or a list"
+    )
+    n: int = Field(ge=0, le=MOST, description="calls that are still fine")
+
+
+class MaxCallsState(sg.State):
+    """How many attempts there were."""
+
+    calls: int = 0
+
+
+class MaxCalls(sg.Rule[MaxCallsParams, MaxCallsState]):
     """``tool`` must not be called more than ``n`` times; every attempt beyond that is a hit, blocked or not."""
 
     kind = "max_calls"
@@ -42,7 +50,7 @@ class MaxCalls(sg.Rule[MaxCallsParams, CallCount]):
         """Only those that are counted."""
         return self.params.tool
 
-    def on_tool_call(self, call: sg.ToolCall, state: CallCount) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MaxCallsState) -> sg.Hit | None:
         """Count the attempt."""
         state.calls = min(state.calls + 1, MOST)
         if state.calls <= self.params.n:
@@ -51,8 +59,20 @@ class MaxCalls(sg.Rule[MaxCallsParams, CallCount]):
         return sg.Hit(f"{call.tool} is call {state.calls} where {self.params.n} are allowed", evidence)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, FailureCount]):
+class MaxFailedCallsParams(sg.Params):
+    """Parameters of ``max_failed_calls``."""
+
+    tool: sg.ToolPattern = Field(description="the tools whose failures are counted: a name, a glob, or a list")
+    n: int = Field(ge=1, le=MOST, description="failures after which it must not be tried again")
+
+
+class MaxFailedCallsState(sg.State):
+    """How many attempts failed."""
+
+    failures: int = 0
+
+
+class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
     """``tool`` must not be tried again once ``n`` attempts at it have failed; a blocked attempt is no failure."""
 
     kind = "max_failed_calls"
@@ -80,26 +100,38 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, FailureCount]):
         """Only those whose failures are counted."""
         return self.params.tool
 
-    def on_tool_call(self, call: sg.ToolCall, state: FailureCount) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MaxFailedCallsState) -> sg.Hit | None:
         """Judge the attempt by the failures before it."""
         if state.failures < self.params.n:
             return None
         evidence = {"tool": call.tool, "failures": state.failures, "limit": self.params.n}
         return sg.Hit(f"{call.tool} was tried again after {state.failures} failures", evidence)
 
-    def on_tool_result(self, result: sg.ToolResult, state: FailureCount) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MaxFailedCallsState) -> None:
         """Count a failure."""
         if result.status == "error":
             state.failures = min(state.failures + 1, MOST)
 
-    def on_ungated(self, event: sg.Event, state: FailureCount) -> None:
+    def on_ungated(self, event: sg.Event, state: MaxFailedCallsState) -> None:
         """Count failures wherever they stand."""
         if isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
+class MaxParallelCallsParams(sg.Params):
+    """Parameters of ``max_parallel_calls``."""
+
+    n: int = Field(default=1, ge=1, le=REMEMBERED, description="calls that may be open at the same time")
+
+
+class MaxParallelCallsState(sg.State):
+    """The attempts of the current turn that have no result yet."""
+
+    turn: int = -1
+    open: list[int] = []
+
+
+class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
     """No more than ``n`` calls may be open at the same time: a call begun before the last one has its result.
 
     Calls of different turns never count as parallel, whatever became of the earlier ones: a source may leave
@@ -123,7 +155,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
         ),
     )
 
-    def on_tool_call(self, call: sg.ToolCall, state: OpenCalls) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MaxParallelCallsState) -> sg.Hit | None:
         """Count what is open beside this call."""
         if call.index != state.turn:
             state.turn, state.open = call.index, []
@@ -133,17 +165,29 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, OpenCalls]):
         evidence = {"tool": call.tool, "open": len(state.open), "limit": self.params.n}
         return sg.Hit(f"{call.tool} was called while {len(state.open) - 1} other calls had no result", evidence)
 
-    def on_tool_result(self, result: sg.ToolResult, state: OpenCalls) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MaxParallelCallsState) -> None:
         """Close the call."""
         state.open = [attempt for attempt in state.open if attempt != result.attempt]
 
-    def on_ungated(self, event: sg.Event, state: OpenCalls) -> None:
+    def on_ungated(self, event: sg.Event, state: MaxParallelCallsState) -> None:
         """Close calls wherever their results stand."""
         if isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class MaxTextLengthParams(sg.Params):
+    """Parameters of ``max_text_length``."""
+
+    words: int | None = Field(default=None, ge=0, description="words that are still fine")
+    characters: int | None = Field(default=None, ge=0, description="characters that are still fine")
+
+    @model_validator(mode="after")
+    def _says_what(self) -> MaxTextLengthParams:
+        if self.words is None and self.characters is None:
+            raise PydanticCustomError("max_text_length", 'write "words", "characters" or both')
+        return self
+
+
 class MaxTextLength(sg.Rule[MaxTextLengthParams, sg.NoState]):
     """No response may be longer than ``words`` or ``characters``; words are what white space separates."""
 

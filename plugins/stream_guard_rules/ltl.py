@@ -58,13 +58,13 @@ def parse(text: str) -> Formula:
     """Return the formula, or raise FormulaError with the column of what is wrong."""
     if len(text) > MAX_CHARS:
         raise FormulaError(f"the formula has {len(text)} characters and {MAX_CHARS} are allowed; write several rules")
-    reader = _Reader(text)
+    reader = _FormulaReader(text)
     formula = reader.implication()
     reader.expect_end()
     return formula
 
 
-class _Reader:
+class _FormulaReader:
     """Reads a formula from left to right, one method for each level of binding."""
 
     def __init__(self, text: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from stream_guard_rules.diagrams import FALSE, TRUE, Diagrams
 from stream_guard_rules.ltl import Atom, Binary, Formula, FormulaError, Unary
 
 MAX_STATES: Final = 1000
@@ -20,6 +19,13 @@ _MOST_STEPS: Final = 4096
 
 START: Final = 0
 """The state before the first turn."""
+
+# Of decision diagrams: the two functions that never change, and what bounds the others.
+_FALSE: Final = 0
+_TRUE: Final = 1
+
+_LEAF: Final = 1_000_000  # sorts after every variable
+_MAX_NODES: Final = 50_000
 
 
 class Monitor:
@@ -94,11 +100,11 @@ class _Unfolding:
     """A formula as functions over atoms, which come first, and obligations on the next turn."""
 
     def __init__(self, formula: Formula, atoms: tuple[str, ...]) -> None:
-        self.diagrams = Diagrams()
+        self.diagrams = _Diagrams()
         self._atoms = {name: self.diagrams.variable(number) for number, name in enumerate(atoms)}
         self._obligations: dict[Formula | None, int] = {}
         self._functions: dict[Formula, int] = {}
-        self._rewritten: dict[int, int] = {FALSE: FALSE, TRUE: TRUE}
+        self._rewritten: dict[int, int] = {_FALSE: _FALSE, _TRUE: _TRUE}
         self.start = self._obligation(formula)
         self._asked = self._unfold()
 
@@ -108,7 +114,7 @@ class _Unfolding:
         while len(asked) < len(self._obligations):
             for number, formula in enumerate(list(self._obligations), len(self._atoms)):
                 if number not in asked:
-                    asked[number] = formula, TRUE if formula is None else self._function(formula)
+                    asked[number] = formula, _TRUE if formula is None else self._function(formula)
         return asked
 
     def _obligation(self, formula: Formula | None) -> int:
@@ -130,21 +136,21 @@ class _Unfolding:
         choose = self.diagrams.choose
         if isinstance(formula, Atom):
             # An atom that nothing can make true is false, as the word `false` is.
-            return TRUE if formula.name == "true" else self._atoms.get(formula.name, FALSE)
+            return _TRUE if formula.name == "true" else self._atoms.get(formula.name, _FALSE)
         if isinstance(formula, Binary):
             left, right = self._function(formula.left), self._function(formula.right)
             if formula.operator in {"U", "W"}:
-                return choose(right, TRUE, choose(left, self._obligation(formula), FALSE))
-            then, otherwise = {"&": (right, FALSE), "|": (TRUE, right), "->": (right, TRUE)}[formula.operator]
+                return choose(right, _TRUE, choose(left, self._obligation(formula), _FALSE))
+            then, otherwise = {"&": (right, _FALSE), "|": (_TRUE, right), "->": (right, _TRUE)}[formula.operator]
             return choose(left, then, otherwise)
         if formula.operator == "X":
             # Strong: in the last turn there is no next one, and X is false whatever it asks.
-            return choose(self._obligation(formula.operand), self._obligation(None), FALSE)
+            return choose(self._obligation(formula.operand), self._obligation(None), _FALSE)
         operand = self._function(formula.operand)
         if formula.operator == "!":
-            return choose(operand, FALSE, TRUE)
+            return choose(operand, _FALSE, _TRUE)
         going_on = self._obligation(formula)
-        return choose(operand, going_on, FALSE) if formula.operator == "G" else choose(operand, TRUE, going_on)
+        return choose(operand, going_on, _FALSE) if formula.operator == "G" else choose(operand, _TRUE, going_on)
 
     def rewrite(self, node: int) -> int:
         """Return a state's function with every obligation replaced by what it asks of the turn that comes."""
@@ -157,12 +163,61 @@ class _Unfolding:
 
     def is_met_at_end(self, node: int) -> bool:
         """Whether the state's obligations are met when no turn follows."""
-        while node not in {FALSE, TRUE}:
+        while node not in {_FALSE, _TRUE}:
             variable, low, high = self.diagrams.nodes[node]
             formula = self._asked[variable][0]
             met = isinstance(formula, Unary | Binary) and formula.operator in {"G", "W"}
             node = high if met else low
-        return node == TRUE
+        return node == _TRUE
+
+
+class _Diagrams:
+    """Boolean functions as reduced ordered decision diagrams: equal functions are one number.
+
+    All functions made together share their nodes: (variable, where it is false, where it is true).
+    """
+
+    __slots__ = ("_chosen", "_known", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[int, int, int]] = [(_LEAF, _FALSE, _FALSE), (_LEAF, _TRUE, _TRUE)]
+        self._known: dict[tuple[int, int, int], int] = {}
+        self._chosen: dict[tuple[int, int, int], int] = {}
+
+    def variable(self, number: int) -> int:
+        """Return the function that is the variable itself."""
+        return self._node(number, _FALSE, _TRUE)
+
+    def choose(self, condition: int, then: int, otherwise: int) -> int:
+        """Return the function that is ``then`` where the condition holds and ``otherwise`` where it does not."""
+        if condition in {_FALSE, _TRUE}:
+            return then if condition == _TRUE else otherwise
+        if then == otherwise:
+            return then
+        key = (condition, then, otherwise)
+        known = self._chosen.get(key)
+        if known is None:
+            top = min(self.nodes[condition][0], self.nodes[then][0], self.nodes[otherwise][0])
+            low = self.choose(*[self._branch(function, top, 1) for function in key])
+            high = self.choose(*[self._branch(function, top, 2) for function in key])
+            known = self._chosen[key] = self._node(top, low, high)
+        return known
+
+    def _branch(self, function: int, variable: int, side: int) -> int:
+        node = self.nodes[function]
+        return node[side] if node[0] == variable else function
+
+    def _node(self, variable: int, low: int, high: int) -> int:
+        if low == high:
+            return low
+        key = (variable, low, high)
+        known = self._known.get(key)
+        if known is None:
+            if len(self.nodes) >= _MAX_NODES:
+                raise FormulaError("the formula is too large to be watched; write several rules")
+            known = self._known[key] = len(self.nodes)
+            self.nodes.append(key)
+        return known
 
 
 def _names(formula: Formula) -> Iterator[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import re2
+from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.refusal import AskedState, MustRefuseParams
 from stream_guard_rules.texts import cut
 
 _OLD: Final = (
@@ -71,8 +70,23 @@ EAGER: Final = (
 REFUSED_BY: Final = 400  # characters: who declines says so early, and "I cannot stress this enough" comes later
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustRefuse(sg.Rule[MustRefuseParams, AskedState]):
+class MustRefuseParams(sg.Params):
+    """Parameters of ``must_refuse``."""
+
+    always: bool | None = Field(
+        default=None,
+        description="true: every request must be refused; false: none has to be; left out: those that attack the "
+        "agent's rules have to be, and an eager yes to another one is not judged",
+    )
+
+
+class MustRefuseState(sg.State):
+    """Whether the latest message of the user attacks the agent's rules."""
+
+    attacked: bool = False
+
+
+class MustRefuse(sg.Rule[MustRefuseParams, MustRefuseState]):
     """A request that attacks the agent's rules must be refused, and no response may say that it gave in.
 
     A refusal may quote the attack. All of it is told by English wording, so another wording escapes; with
@@ -123,16 +137,16 @@ class MustRefuse(sg.Rule[MustRefuseParams, AskedState]):
         """What was asked, and what was answered."""
         return frozenset(("content",))
 
-    def on_user_message(self, message: sg.UserMessage, state: AskedState) -> None:
+    def on_user_message(self, message: sg.UserMessage, state: MustRefuseState) -> None:
         """See whether it is an attack."""
         state.attacked = self._attack.occurs_in(_plain(message.text))
 
-    def on_ungated(self, event: sg.Event, state: AskedState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustRefuseState) -> None:
         """See what was asked outside the gate too."""
         if isinstance(event, sg.UserMessage):
             self.on_user_message(event, state)
 
-    def on_turn(self, turn: sg.Turn, state: AskedState) -> sg.Hit | sg.Unsure | None:
+    def on_turn(self, turn: sg.Turn, state: MustRefuseState) -> sg.Hit | sg.Unsure | None:
         """See whether the response refuses, and if not, whether it had to."""
         text = _plain(turn.text)
         if self._refuses(text):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.response import (
-    ForbiddenTextParams,
-    IncludeParams,
-    IncludeState,
-    RequiredStopReasonParams,
-)
+from stream_guard_rules.bounds import Text
 from stream_guard_rules.texts import cut
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class RequiredStopReasonParams(sg.Params):
+    """Parameters of ``required_stop_reason``."""
+
+    allowed: list[str] = Field(min_length=1, description="the stop reasons a response may end with, as a list")
+
+
 class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
     """Every response must end with one of the ``allowed`` stop reasons; a missing one is not allowed."""
 
@@ -53,8 +55,20 @@ class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
         return sg.Hit(f"{found} is not one of {', '.join(self.params.allowed)}", evidence)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
+class MustIncludeTextParams(sg.Params):
+    """Parameters of ``must_include_text``."""
+
+    text: Text = Field(description="the text to be found, letter for letter")
+
+
+class MustIncludeTextState(sg.State):
+    """Whether there was a response, and whether one had the text."""
+
+    responded: bool = False
+    found: bool = False
+
+
+class MustIncludeText(sg.Rule[MustIncludeTextParams, MustIncludeTextState]):
     """At least one response must have ``text`` in it; a session without any response is not judged.
 
     With a ``when``, the text may stand in a response outside the gate.
@@ -78,7 +92,7 @@ class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
         ),
     )
 
-    def __init__(self, params: IncludeParams) -> None:
+    def __init__(self, params: MustIncludeTextParams) -> None:
         super().__init__(params)
         self._text = params.text
 
@@ -86,26 +100,31 @@ class MustIncludeText(sg.Rule[IncludeParams, IncludeState]):
         """The responses' text."""
         return frozenset(("content",))
 
-    def on_turn(self, turn: sg.Turn, state: IncludeState) -> sg.Verdict:
+    def on_turn(self, turn: sg.Turn, state: MustIncludeTextState) -> sg.Verdict:
         """Look for the text until it was found."""
         if not state.found:
             state.responded = True
             state.found = self._text in turn.text
         return sg.SETTLED if state.found else None
 
-    def on_ungated(self, event: sg.Event, state: IncludeState) -> sg.Verdict:
+    def on_ungated(self, event: sg.Event, state: MustIncludeTextState) -> sg.Verdict:
         """Look outside the gate too."""
         return self.on_turn(event, state) if isinstance(event, sg.Turn) else None
 
-    def on_session_end(self, _end: sg.SessionEnd, state: IncludeState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustIncludeTextState) -> sg.Hit | None:
         """Fire when there were responses and none had it."""
         if state.found or not state.responded:
             return None
         return sg.Hit(f'no response has the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustIncludeTextEach(sg.Rule[IncludeParams, sg.NoState]):
+class MustIncludeTextEachParams(sg.Params):
+    """Parameters of ``must_include_text_each``."""
+
+    text: Text = Field(description="the text to be found, letter for letter")
+
+
+class MustIncludeTextEach(sg.Rule[MustIncludeTextEachParams, sg.NoState]):
     """Every response must have ``text`` in it; one that only calls tools has no text."""
 
     kind = "must_include_text_each"
@@ -135,7 +154,22 @@ class MustIncludeTextEach(sg.Rule[IncludeParams, sg.NoState]):
         return sg.Hit(f'the response does not have the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+class ForbiddenTextParams(sg.Params):
+    """Parameters of ``forbidden_text``."""
+
+    text: Text | None = Field(default=None, description="the text that must not occur, letter for letter")
+    pattern: sg.Regex | None = Field(default=None, description="or a regular expression (RE2) for it")
+    where: Literal["response", "tool_args", "tool_result", "user"] = Field(
+        default="response", description="where to look: in payloads, every string and every key is read"
+    )
+
+    @model_validator(mode="after")
+    def _says_what(self) -> ForbiddenTextParams:
+        if (self.text is None) == (self.pattern is None):
+            raise PydanticCustomError("forbidden_text", 'write either "text" or "pattern", and only one of them')
+        return self
+
+
 class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
     """A text must not occur in any response, or in any tool call, tool result or user message."""
 

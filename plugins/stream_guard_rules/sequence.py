@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
 from stream_guard_rules.digests import digest
-from stream_guard_rules.shapes.sequence import First, MustCallBeforeParams, OrderState, Waiting
 from stream_guard_rules.texts import shown
 
 _MOST_FIRSTS = 128
@@ -15,8 +18,68 @@ _MOST_WAITING = 32
 _HELD, _TRIED, _RAN = 0, 1, 2
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
+class MustCallBeforeParams(sg.Params):
+    """Parameters of ``must_call_before``."""
+
+    first: sg.ToolPattern = Field(description="the tool that must come first: a name, a glob, or a list of them")
+    second: sg.ToolPattern = Field(
+        validation_alias=AliasChoices("second", "then"), description="the tool that must wait for it (or `then`)"
+    )
+    if_first_absent: Literal["fire", "ignore"] = Field(
+        default="fire",
+        description="`fire`: `second` without `first` is a hit at once; `ignore`: only when `first` comes too late",
+    )
+    same_arg: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a dotted path into the arguments whose value must be the same in both calls, such as order_id",
+    )
+    first_must_succeed: bool = Field(
+        default=False, description="`first` counts when its result is ok, not when it is tried"
+    )
+    within_seconds: sg.Duration | None = Field(
+        default=None,
+        description="how long `first` is good for, counted from its call (from its ok result, if that is asked)",
+    )
+    reset_on: sg.ToolPattern | None = Field(
+        default=None,
+        description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time",
+    )
+
+    @field_validator("same_arg")
+    @classmethod
+    def _is_a_path(cls, same_arg: str | None) -> str | None:
+        if same_arg is not None and not all(same_arg.split(".")):
+            raise PydanticCustomError("same_arg", '"{path}" has an empty step', {"path": same_arg})
+        return same_arg
+
+
+class First(sg.State):
+    """One attempt at ``first``."""
+
+    attempt: int
+    standing: int
+    time: float | None
+    value: str
+
+
+class Waiting(sg.State):
+    """One call of ``second`` that came too early."""
+
+    attempt: int
+    index: int
+    value: str
+
+
+class MustCallBeforeState(sg.State):
+    """The attempts at ``first`` that may unlock ``second``, and the early calls of ``second``."""
+
+    firsts: list[First] = []
+    waiting: list[Waiting] = []
+    unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
+
+
+class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     """``second`` must not be called until ``first`` has been.
 
     An attempt at ``first`` counts unless a gate stopped it: what was blocked never unlocks anything. With
@@ -81,7 +144,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         content: frozenset[sg.Need] = frozenset(("content",) if self._argument else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
-    def on_tool_call(self, call: sg.ToolCall, state: OrderState) -> sg.Verdict:
+    def on_tool_call(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Verdict:
         """Judge ``second`` by what came before it, then remember ``first``."""
         if state.unlocked:
             return sg.SETTLED
@@ -89,7 +152,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         late = self._note(call, state)
         return late if hit is None else hit
 
-    def on_decision(self, decision: sg.GateDecision, state: OrderState) -> None:
+    def on_decision(self, decision: sg.GateDecision, state: MustCallBeforeState) -> None:
         """Hold, release or forget the attempt."""
         if state.unlocked:
             return
@@ -100,7 +163,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         if first is not None and first.standing != _RAN:
             first.standing = _HELD if decision.action == "pause" else _TRIED
 
-    def on_tool_result(self, result: sg.ToolResult, state: OrderState) -> sg.Verdict:
+    def on_tool_result(self, result: sg.ToolResult, state: MustCallBeforeState) -> sg.Verdict:
         """Settle whether the attempt ran, and whether it went well."""
         if state.unlocked:
             return sg.SETTLED
@@ -124,7 +187,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             self._drop_older(first, state)
         return late
 
-    def on_ungated(self, event: sg.Event, state: OrderState) -> sg.Verdict:
+    def on_ungated(self, event: sg.Event, state: MustCallBeforeState) -> sg.Verdict:
         """Let ``first`` satisfy, and be stopped or forgotten, wherever it stands."""
         if state.unlocked:
             return sg.SETTLED
@@ -143,7 +206,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         value = self._argument.find(call)
         return None if value is sg.MISSING or value is None else digest(value)
 
-    def _judge(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+    def _judge(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
         value = self._value(call)
         if any(self._unlocks(first, value, call.time) for first in state.firsts):
             return None
@@ -169,7 +232,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         # Half-open: a `first` exactly that old is no longer good.
         return within is None or (now is not None and first.time is not None and now - first.time < within)
 
-    def _note(self, call: sg.ToolCall, state: OrderState) -> sg.Hit | None:
+    def _note(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones where the call says so."""
         if self._is_reset is not None and self._is_reset(call.tool):
             state.firsts.clear()
@@ -180,7 +243,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
         state.firsts.append(first)
         return None if self.params.first_must_succeed else self._late(first, call.tool, state)
 
-    def _late(self, first: First, tool: str, state: OrderState) -> sg.Hit | None:
+    def _late(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
         """Fire when ``second`` is already waiting, at the turn of its earliest call."""
         if not state.waiting:
             return None
@@ -194,18 +257,18 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, OrderState]):
             early[0].index,
         )
 
-    def _drop_older(self, first: First, state: OrderState) -> None:
+    def _drop_older(self, first: First, state: MustCallBeforeState) -> None:
         """Forget what a settled attempt makes superfluous: it can no longer be taken back."""
         place = state.firsts.index(first)
         older = state.firsts[:place]
         state.firsts[:place] = [other for other in older if other.value != first.value]
 
-    def _forget(self, attempt: int, state: OrderState) -> None:
+    def _forget(self, attempt: int, state: MustCallBeforeState) -> None:
         state.firsts = [first for first in state.firsts if first.attempt != attempt]
         state.waiting = [call for call in state.waiting if call.attempt != attempt]
 
 
-def _find(attempt: int, state: OrderState) -> First | None:
+def _find(attempt: int, state: MustCallBeforeState) -> First | None:
     if attempt >= 0:
         for first in state.firsts:
             if first.attempt == attempt:

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
 import stream_guard as sg
 from stream_guard_rules.attempts import awaits_calls
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.temporal import FormulaState, LtlFormulaParams, watch
+from stream_guard_rules.ltl import MAX_CHARS, FormulaError, parse
+from stream_guard_rules.monitor import START, Monitor
 from stream_guard_rules.texts import cut
 
+_KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
+
+def _is_known(atom: str) -> bool:
+    return atom.startswith(_KNOWN) and (not atom.startswith("extra:") or "=" in atom)
+
+
+@lru_cache(maxsize=64)
+def watch(formula: str) -> Monitor:
+    """Return the machine that watches a formula; parameters and rule ask for the same one."""
+    return Monitor(parse(formula), _is_known)
+
+
+class LtlFormulaParams(sg.Params):
+    """Parameters of ``ltl_formula``."""
+
+    formula: str = Field(
+        max_length=MAX_CHARS,
+        description="a formula over the turns; atoms tool_call:X, stop_reason:X, text_contains:X, extra:label=value, "
+        "true, false; operators ! G F X, U W, &, |, ->",
+    )
+
+    @field_validator("formula")
+    @classmethod
+    def _can_be_watched(cls, formula: str) -> str:
+        try:
+            watch(formula)
+        except FormulaError as error:
+            raise PydanticCustomError("formula", "not a usable formula: {why}", {"why": str(error)}) from None
+        return formula
+
+
+class LtlFormulaState(sg.State):
+    """Where the monitor stands, before the latest turn and after it, and what is known of that turn."""
+
+    before: int = START
+    after: int = START
+    facts: int = 0
+    index: int = -1
+    open: bool = False  # the turn announced calls that it did not list
+    over: bool = False  # it has fired, or can never fire
+
+
+class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     """The turns of a session must make a formula of linear temporal logic true.
 
     It fires once: at the turn that makes the formula false for good, or at the end if it did not come
@@ -59,7 +106,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
         """Text, when the formula looks for one."""
         return frozenset(("content",) if any(what == "text_contains" for _, what, _ in self._facts) else ())
 
-    def on_turn(self, turn: sg.Turn, state: FormulaState) -> sg.Verdict:
+    def on_turn(self, turn: sg.Turn, state: LtlFormulaState) -> sg.Verdict:
         """Take a step."""
         if state.over:
             return sg.SETTLED
@@ -73,7 +120,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
         state.open = self._unknown != 0 and not turn.tools and awaits_calls(turn)
         return self._step(state)
 
-    def on_tool_call(self, call: sg.ToolCall, state: FormulaState) -> sg.Verdict:
+    def on_tool_call(self, call: sg.ToolCall, state: LtlFormulaState) -> sg.Verdict:
         """Add a call that its turn did not list to the facts of the turn."""
         if state.over:
             return sg.SETTLED
@@ -83,7 +130,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
         state.facts |= bit
         return self._step(state)
 
-    def on_session_end(self, _end: sg.SessionEnd, state: FormulaState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: LtlFormulaState) -> sg.Hit | None:
         """Fire when what the formula asks for did not come; a session without turns is not judged."""
         if state.over or state.index < 0 or state.after in self._monitor.accepting:
             return None
@@ -108,7 +155,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
                 facts |= bit
         return facts
 
-    def _step(self, state: FormulaState) -> sg.Hit | None:
+    def _step(self, state: LtlFormulaState) -> sg.Hit | None:
         """Move by what is known of the turn; fire when no call that may still come can save the formula."""
         monitor = self._monitor
         state.after = monitor.step(state.before, state.facts)
@@ -120,6 +167,6 @@ class LtlFormula(sg.Rule[LtlFormulaParams, FormulaState]):
                 return None
         return self._fire(state)
 
-    def _fire(self, state: FormulaState) -> sg.Hit:
+    def _fire(self, state: LtlFormulaState) -> sg.Hit:
         state.over = True
         return sg.Hit("the formula is false from here on", {"formula": cut(self.params.formula)}, state.index)

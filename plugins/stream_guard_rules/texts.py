@@ -1,17 +1,19 @@
-"""Texts and values, cut short to stand in evidence."""
+"""Texts and values as evidence shows them, cut short."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
 import stream_guard as sg
 
-EVIDENCE_CHARS = 200
+_EVIDENCE_CHARS: Final = 200
 
 
 def cut(text: str) -> str:
     """Return the text, or its beginning when it is too long for evidence."""
-    return text if len(text) <= EVIDENCE_CHARS else text[: EVIDENCE_CHARS - 3] + "..."
+    return text if len(text) <= _EVIDENCE_CHARS else text[: _EVIDENCE_CHARS - 3] + "..."
 
 
 def shown(value: sg.Json) -> str:

@@ -4,23 +4,53 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
 from stream_guard_rules.digests import digest
 from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.shapes.counters import counters_of
-from stream_guard_rules.shapes.predicates import Count, Matching, When, given
-from stream_guard_rules.shapes.tool_guard import Attempts, ToolGuardParams
+from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, Matching, When, counters_of, given
 
+_MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
 _PLAIN_NAME: Final = frozenset("*?|()@")
 _NO_NUMBERS: Final[Numbers] = []
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
+class ToolGuardParams(sg.Params):
+    """Parameters of ``tool_guard``."""
+
+    when: When = Field(description="predicates over the attempt, all of which must hold; without any it matches none")
+    enforce_window: Literal["followup", "inline"] = Field(
+        default="followup",
+        description="where call_count_in_window_gt counts: on the follow-up path only, or in the inline gate as well",
+    )
+    coerce: bool = Field(default=False, description="comparisons also take a text that reads as a number")
+
+    @model_validator(mode="after")
+    def _fits(self) -> ToolGuardParams:
+        counters = counters_of(self.when)
+        if len(counters) > _MOST_COUNTERS:
+            message = "counts {found} things, {most} at most; split the rule"
+            raise PydanticCustomError("counters", message, {"found": len(counters), "most": _MOST_COUNTERS})
+        if sum(counter.most for counter in counters) > MOST_IN_WINDOW + 1:
+            message = "its windows would have to remember more than {most} attempts; split the rule"
+            raise PydanticCustomError("windows", message, {"most": MOST_IN_WINDOW})
+        return self
+
+
+class ToolGuardState(sg.State):
+    """What was counted: in the session, in each run, and when in each window, counter by counter."""
+
+    session: list[int] = []
+    runs: dict[str, list[int]] = {}
+    windows: list[list[float]] = []
+
+
+class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     """An attempt at a tool that meets all predicates of ``when`` is a hit.
 
     Counts are strictly greater, include the attempt itself, blocked attempts and, with a gate, those outside it.
@@ -97,7 +127,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
         """The text, if that is all it looks for; otherwise something may be known without the arguments."""
         return frozenset(("content",) if self._sought else ())
 
-    def on_tool_call(self, call: sg.ToolCall, state: Attempts) -> sg.Verdict:
+    def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
         """Count the attempt, then ask whether it is meant."""
         numbers = self._count(call, state) if self._counters else _NO_NUMBERS
         if self._fine is not None and (number := numbers[0]) is not None and number <= self._fine:
@@ -110,7 +140,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
             return _unsure(notes)
         return sg.Unsure("unevaluable") if said is None and None in numbers else None
 
-    def on_ungated(self, event: sg.Event, state: Attempts) -> None:
+    def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
         """Count attempts that others make: a session's count spans all of them."""
         if isinstance(event, sg.ToolCall):
             self._count(event, state)
@@ -125,7 +155,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, Attempts]):
         ]
         return not self._test(call, seen_inline, [])
 
-    def _count(self, call: sg.ToolCall, state: Attempts) -> Numbers:
+    def _count(self, call: sg.ToolCall, state: ToolGuardState) -> Numbers:
         """Count the attempt everywhere it belongs, whatever the predicates say; return where the counters stand."""
         session = state.session
         if not session:
@@ -181,7 +211,7 @@ def _unsure(notes: Sequence[str]) -> sg.Unsure:
     return sg.Unsure("type_mismatch" if notes[0] == "type_mismatch" else "unevaluable")
 
 
-def _run_of(call: sg.ToolCall, state: Attempts, counters: int) -> list[int]:
+def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int]:
     """Return the counts of the call's run, which is then the one that spoke last."""
     runs, run = state.runs, call.run_id
     if len(run) > 64:

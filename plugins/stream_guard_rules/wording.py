@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 import stream_guard as sg
-from stream_guard_rules.deriving import mypyc_attr
-from stream_guard_rules.shapes.wording import MatchState, MustMatchTextParams
 from stream_guard_rules.texts import cut
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
+class MustMatchTextParams(sg.Params):
+    """Parameters of ``must_match_text``."""
+
+    pattern: sg.Regex = Field(description="a regular expression (RE2) that the text must match somewhere")
+    each: bool = Field(default=True, description="true: every response with a text; false: one response is enough")
+    empty: bool = Field(default=False, description="true: a response without a text is judged like any other")
+
+
+class MustMatchTextState(sg.State):
+    """Whether there was a response with a text, and whether one matched."""
+
+    responded: bool = False
+    found: bool = False
+
+
+class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
     """Every response with a text must match ``pattern``, or at least one of the session's.
 
     A response that only calls tools has no text and is not judged, unless ``empty`` asks for it.
@@ -42,7 +56,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
         """The responses' text."""
         return frozenset(("content",))
 
-    def on_turn(self, turn: sg.Turn, state: MatchState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustMatchTextState) -> sg.Hit | None:
         """Look at the text."""
         if not self.params.empty and not turn.text.strip():
             return None
@@ -56,12 +70,12 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
         wanted = cut(self.params.pattern.pattern)
         return sg.Hit(f'the response does not match "{wanted}"', {"pattern": wanted, "ends_with": turn.text[-60:]})
 
-    def on_ungated(self, event: sg.Event, state: MatchState) -> None:
+    def on_ungated(self, event: sg.Event, state: MustMatchTextState) -> None:
         """Let a response outside the gate satisfy the session."""
         if isinstance(event, sg.Turn) and not self.params.each:
             self.on_turn(event, state)
 
-    def on_session_end(self, _end: sg.SessionEnd, state: MatchState) -> sg.Hit | None:
+    def on_session_end(self, _end: sg.SessionEnd, state: MustMatchTextState) -> sg.Hit | None:
         """Fire when one response was to match and none did."""
         if self.params.each or state.found or not state.responded:
             return None
@@ -69,7 +83,6 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MatchState]):
         return sg.Hit(f'no response matches "{wanted}"', {"pattern": wanted})
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class NoTextWithCalls(sg.Rule[sg.Params, sg.NoState]):
     """A response that calls tools must not talk to the user as well."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -27,6 +28,19 @@ HOOK: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["too
 ]["hooks"]["custom"]
 FILES: list[str] = HOOK["modules"]
 NAMES = [file.removeprefix("plugins/").removesuffix(".py").replace("/", ".") for file in FILES]
+
+
+def build_hook() -> ModuleType:
+    """The build hook, which is no module of a package."""
+    found = importlib.util.spec_from_file_location("compiled_build", ROOT / HOOK["path"])
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+BUILD = build_hook()
 
 # What is run once more, on the compiled build: recorded verdicts, the laws over every kind, the search for
 # counter-examples, and what goes through the compiled modules directly.
@@ -75,12 +89,80 @@ def test_nothing_compiled_lies_among_the_sources() -> None:
     assert [path for folder in ("stream_guard", "plugins") for path in (ROOT / folder).rglob("*.so")] == []
 
 
+def cut_from(name: str) -> frozenset[str]:
+    """What the hook leaves to the interpreter of a module to compile."""
+    split = BUILD.split_shapes((ROOT / FILES[NAMES.index(name)]).read_text(), "beside")
+    return frozenset() if split is None else frozenset(split.names)
+
+
+def compiled_classes(name: str) -> list[type]:
+    return [cls for cls in classes_of(importlib.import_module(name)) if cls.__name__ not in cut_from(name)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_class_to_compile_has_annotations_that_are_read_when_it_is_defined(name: str) -> None:
-    for cls in classes_of(importlib.import_module(name)):
+    for cls in compiled_classes(name):
         assert not hasattr(cls, "__struct_fields__"), f"{cls} is a struct: msgspec would see other types than it says"
         assert not dataclasses.is_dataclass(cls)
         assert not issubclass(cls, pydantic.BaseModel)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_is_compiled(name: str) -> None:
+    kinds = {cls for cls in classes_of(importlib.import_module(name)) if issubclass(cls, stream_guard.Rule)}
+    assert kinds <= set(compiled_classes(name))
+
+
+MODULE = '''"""A family."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+import stream_guard as sg
+
+_MOST: Final = 8
+_WORD: Final = "again"
+
+
+def least() -> int:
+    return 1
+
+
+class Inner(sg.Params):
+    n: int = Field(ge=least(), le=_MOST)
+
+
+class NoCallParams(Inner):
+    """Parameters."""
+
+
+class NoCall(sg.Rule[NoCallParams, sg.NoState]):
+    """A kind."""
+
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
+        return sg.Hit(_WORD)
+'''
+
+
+def test_shapes_are_cut_out_with_what_they_use_and_no_line_moves(tmp_path: Path) -> None:
+    file = tmp_path / "plugins" / "pack" / "family.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(MODULE)
+    assert BUILD.prepare(["plugins/pack/family.py"], tmp_path) == ["plugins/pack/_family_shapes.py"]
+    compiled, shapes = file.read_text(), file.with_name("_family_shapes.py").read_text()
+    assert "from pack._family_shapes import Inner, NoCallParams, _MOST, least" in compiled
+    was, kept = (
+        {node.name: node.lineno for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+        for text in (MODULE, compiled)
+    )
+    cut = {node.name: node.lineno for node in ast.parse(shapes).body if isinstance(node, ast.ClassDef)}
+    assert kept == {"NoCall": was["NoCall"]}
+    assert kept | cut == was
+    assert "_WORD" not in shapes
+    assert "@mypyc_attr(allow_interpreted_subclasses=True)\nclass NoCall(" in compiled
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -100,7 +182,7 @@ def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
     heirs = {
         (heir.__module__, heir.__name__)
         for name in NAMES
-        for cls in classes_of(importlib.import_module(name))
+        for cls in compiled_classes(name)
         for heir in heirs_of(cls)
         if heir.__module__.split(".")[0].startswith("stream_guard")
     }

@@ -7,20 +7,20 @@ from pydantic import Field
 import stream_guard as sg
 
 
-class Params(sg.Params):
+class NoCallAfterParams(sg.Params):
     """What a policy writes under ``params``."""
 
     tool: sg.ToolPattern = Field(description="the tools that must stay quiet from then on")
     after: sg.ToolPattern = Field(description="the tools whose call closes the door")
 
 
-class State(sg.State):
+class NoCallAfterState(sg.State):
     """What the engine keeps of one session, and hands in again after a restart."""
 
     closed_by: str = ""
 
 
-class NoCallAfter(sg.Rule[Params, State]):
+class NoCallAfter(sg.Rule[NoCallAfterParams, NoCallAfterState]):
     """``tool`` must not be called once ``after`` has been."""
 
     kind = "no_call_after"
@@ -38,7 +38,7 @@ class NoCallAfter(sg.Rule[Params, State]):
         ),
     )
 
-    def on_tool_call(self, call: sg.ToolCall, state: State) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: NoCallAfterState) -> sg.Hit | None:
         """Judge before closing: the call that closes the door is not late itself."""
         if state.closed_by and self.params.tool.matches(call.tool):
             return sg.Hit(f"{call.tool} was called after {state.closed_by}")
@@ -49,5 +49,5 @@ class NoCallAfter(sg.Rule[Params, State]):
 
 @sg.hookimpl
 def stream_guard_rules() -> list[sg.RuleType]:
-    """Hand the kind to whoever builds a registry."""
+    """Return every kind of this plugin."""
     return [NoCallAfter]

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from stream_guard_rules.grounding import STOPWORDS, MustBeGrounded, tokens
-from stream_guard_rules.shapes.grounding import MustBeGroundedParams
+from stream_guard_rules.grounding import STOPWORDS, MustBeGrounded, MustBeGroundedParams, tokens
 
 from stream_guard.testing import run_rule
 

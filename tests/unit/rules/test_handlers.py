@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from stream_guard_rules.response import ForbiddenText
-from stream_guard_rules.shapes.response import ForbiddenTextParams
-from stream_guard_rules.shapes.tool_guard import ToolGuardParams
-from stream_guard_rules.tool_guard import ToolGuard
+from stream_guard_rules.response import ForbiddenText, ForbiddenTextParams
+from stream_guard_rules.tool_guard import ToolGuard, ToolGuardParams
 
 import stream_guard as sg
 from stream_guard.engine import Engine

@@ -6,14 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from stream_guard_rules.consistency import MustRemainConsistent
-from stream_guard_rules.followup import MustFollowup
-from stream_guard_rules.response import RequiredStopReason
-from stream_guard_rules.sequence import MustCallBefore
-from stream_guard_rules.shapes.consistency import Anchor, MustRemainConsistentParams
-from stream_guard_rules.shapes.followup import FollowupState, MustFollowupParams
-from stream_guard_rules.shapes.response import RequiredStopReasonParams
-from stream_guard_rules.shapes.sequence import MustCallBeforeParams, OrderState
+from stream_guard_rules.consistency import MustRemainConsistent, MustRemainConsistentParams, MustRemainConsistentState
+from stream_guard_rules.followup import MustFollowup, MustFollowupParams, MustFollowupState
+from stream_guard_rules.response import RequiredStopReason, RequiredStopReasonParams
+from stream_guard_rules.sequence import MustCallBefore, MustCallBeforeParams, MustCallBeforeState
 
 from stream_guard import Hit, Json, NoState, ToolCall, ToolResult, Turn
 
@@ -53,7 +49,7 @@ def stored(state: Any) -> int:
 )
 def test_any_value_can_be_the_first_one(value: Json) -> None:
     rule = MustRemainConsistent(MustRemainConsistentParams.model_validate({"path": "tool.args.value"}))
-    anchor = Anchor()
+    anchor = MustRemainConsistentState()
     assert rule.on_tool_call(call({"value": value}), anchor) is None
     assert stored(anchor) <= rule.state_limit
     assert rule.on_tool_call(call({"value": value}), anchor) is None
@@ -65,7 +61,7 @@ def test_any_value_can_be_the_first_one(value: Json) -> None:
 @pytest.mark.parametrize("value", [nested(900), "\ud800", ["\ud800"], "x" * 1000])
 def test_any_value_can_be_shown(value: Json) -> None:
     rule = MustRemainConsistent(MustRemainConsistentParams.model_validate({"path": "tool.args.value"}))
-    anchor = Anchor()
+    anchor = MustRemainConsistentState()
     rule.on_tool_call(call({"value": 1}), anchor)
     hit = rule.on_tool_call(call({"value": value}), anchor)
     assert isinstance(hit, Hit)
@@ -74,7 +70,7 @@ def test_any_value_can_be_shown(value: Json) -> None:
 
 def test_firsts_are_forgotten_oldest_first() -> None:
     params = MustCallBeforeParams.model_validate({"first": "confirm", "second": "refund", "same_arg": "order"})
-    rule, state = MustCallBefore(params), OrderState()
+    rule, state = MustCallBefore(params), MustCallBeforeState()
     for order in range(200):
         rule.on_tool_call(call({"order": order}, "confirm", attempt=order), state)
     assert rule.on_tool_call(call({"order": 72}, "refund", attempt=500), state) is None
@@ -86,7 +82,7 @@ def test_early_seconds_are_forgotten_oldest_first() -> None:
     params = MustCallBeforeParams.model_validate(
         {"first": "a", "second": "b", "same_arg": "n", "if_first_absent": "ignore"}
     )
-    rule, state = MustCallBefore(params), OrderState()
+    rule, state = MustCallBefore(params), MustCallBeforeState()
     for number in range(100):
         rule.on_tool_call(call({"n": number}, "b", attempt=number), state)
     assert rule.on_tool_call(call({"n": 67}, "a", attempt=500), state) is None
@@ -96,7 +92,7 @@ def test_early_seconds_are_forgotten_oldest_first() -> None:
 
 def test_attempts_that_ran_are_kept_once() -> None:
     params = MustCallBeforeParams.model_validate({"first": "confirm", "second": "refund"})
-    rule, state = MustCallBefore(params), OrderState()
+    rule, state = MustCallBefore(params), MustCallBeforeState()
     for attempt in range(50):
         rule.on_tool_call(call({}, "confirm", attempt=attempt), state)
         rule.on_tool_result(ToolResult(session_id="s", tool="confirm", attempt=attempt), state)
@@ -107,7 +103,7 @@ def test_pending_follow_ups_are_bounded() -> None:
     params = MustFollowupParams.model_validate(
         {"trigger": [], "must": {"kind": "text_includes", "text": "z"}, "within_turns": 64, "within_seconds": "1h"}
     )
-    rule, state = MustFollowup(params), FollowupState()
+    rule, state = MustFollowup(params), MustFollowupState()
     hits = [rule.on_turn(Turn(session_id="s", index=index, time=1.7e9), state) for index in range(200)]
     assert [hit is not None for hit in hits] == [False] * 64 + [True] * 136
     assert stored(state) <= rule.state_limit

@@ -1,0 +1,67 @@
+"""What an earlier version stored, this one goes on with.
+
+``tests/golden/stored`` has a policy with a rule of every kind, a checkpoint that the version of 15 November 2026 wrote
+after the events of ``first.jsonl``, and what that version then said of those in ``second.jsonl``. The files are never
+written again: an edit that makes this test fail would make a user's rules forget what they know.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from stream_guard.guard.inline import Guard
+from stream_guard.model import Event, Finding, Json
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import PluginSettings
+from stream_guard.storage.stores import CheckpointStore
+
+STORED = Path(__file__).parents[1] / "golden" / "stored"
+REGISTRY = build_registry(PluginSettings(allow=("rules",)))
+POLICY = load_policy(STORED / "policy.yaml", REGISTRY)
+
+
+def judge(store: CheckpointStore, events: str) -> tuple[Guard, list[list[Json]]]:
+    guard = Guard(POLICY, store=store)
+    lines = (STORED / events).read_bytes().splitlines()
+    found = [finding for line in lines for finding in guard.observe(msgspec.json.decode(line, type=Event))]
+    return guard, [told(finding) for finding in found]
+
+
+def told(finding: Finding) -> list[Json]:
+    row = [finding.rule_id, finding.session_id, finding.index, finding.at, finding.alert_id, finding.detail]
+    return [*row, finding.evidence]
+
+
+def test_every_kind_has_a_rule() -> None:
+    assert {rule.kind for rule in POLICY.rules} >= set(REGISTRY.kinds)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    shutil.copy(STORED / "checkpoint.db", tmp_path)
+    store = CheckpointStore(tmp_path / "checkpoint.db")
+    guard, found = judge(store, "second.jsonl")
+    store.close()
+    assert guard.counts.state_resets == 0
+    assert found == [json.loads(line) for line in (STORED / "findings.jsonl").read_text().splitlines()]
+
+
+def test_without_the_checkpoint_the_findings_are_others(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "empty.db")
+    _, found = judge(store, "second.jsonl")
+    store.close()
+    stateful = {
+        "max-calls",
+        "max-turns",
+        "must-call-once",
+        "must-complete",
+        "must-followup",
+        "must-refuse",
+        "must-remain-consistent",
+    }
+    expected = [json.loads(line) for line in (STORED / "findings.jsonl").read_text().splitlines()]
+    assert stateful <= {row[0] for row in expected if row not in found}
