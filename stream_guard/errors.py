@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose; nothing else should reach a user."""
+"""Every error that this package raises on purpose. No other exception should reach a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values everything else speaks of: events, hits, findings, decisions, alerts.
+"""The values that all parts exchange: events, hits, findings, decisions, alerts.
 
 All of them are pure values. Identity, storage and transport live elsewhere. Events are msgspec
 structs because the native wire format decodes straight into them (docs/adr/0004).
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kin
     """What every event has.
 
     ``index`` and the other fields marked "stamped" are written by the session tracker before a
-    rule sees the event; whatever a producer puts there is overwritten.
+    rule sees the event; values from a producer are overwritten.
     """
 
     session_id: str
@@ -139,7 +139,7 @@ EVENT_KINDS: tuple[str, ...] = (
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """What a rule says: this is wrong, and here is why. The engine makes it a finding."""
+    """The answer of a rule that fires: what is wrong, and why. The engine makes it a finding."""
 
     detail: str
     evidence: dict[str, Json] = {}
@@ -148,15 +148,15 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsure(msgspec.Struct, frozen=True, gc=False):
-    """What a rule says instead of a hit when it did not fire and could not judge all it was asked; it is counted."""
+    """The answer of a rule that did not fire and could not judge everything; it is counted."""
 
     why: Literal["type_mismatch", "unevaluable"]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """What a rule says when nothing that may still come can make it speak or change its state, end included.
+    """The answer of a rule that no later event, nor the end, can make fire or change its state.
 
-    It need not be shown any more events until its state is forgotten. Shown one all the same, it must say so again.
+    The engine may stop running the rule until its state is forgotten. If it runs the rule, the answer must be the same.
     """
 
 
@@ -199,13 +199,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     findings: tuple[Finding, ...] = ()  # what the gate acted on
     reason: str = ""
     policy_version: str = ""
-    checked: bool = True  # False: the tool is not on its agent's list, so the rules of agents were not asked
+    checked: bool = True  # False: the tool is not on its agent's list, so the rules of agents did not run
     session_ended: bool = False  # every later attempt of the session will be refused
     followup: tuple[Finding, ...] = ()  # found too, but nothing an inline gate may act on
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What leaves the building: a finding with redacted excerpts instead of payloads."""
+    """A finding on its way out, with redacted excerpts instead of payloads."""
 
     alert_id: str
     rule_id: str

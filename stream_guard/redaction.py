@@ -1,4 +1,4 @@
-"""Excerpts that may leave the building: short, and without secrets."""
+"""Redaction: excerpts for alerts and logs that are short and hold no secrets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from stream_guard.model import Json
 MAX_TEXT: Final = 200  # characters of one string
 MAX_ITEMS: Final = 50  # entries of one list or object
 MAX_DEPTH: Final = 8
-MAX_VALUES: Final = 1000  # of everything together: fifty lists of fifty lists are still one alert
+MAX_VALUES: Final = 1000  # of the whole value, nested ones included
 
 _CUT: Final = "…"
-# Looked at beyond MAX_TEXT, so that a secret across the cut is seen whole and not half shown.
+# Searched beyond MAX_TEXT, so that a secret across the cut is found whole.
 _MARGIN: Final = 4096
 
 # Every repeat is bounded or runs over a plain character class, and re2 is linear: this text is the agent's.
@@ -57,7 +57,7 @@ def redact(value: Json) -> Json:
 def redact_text(text: str) -> str:
     """Return the text without secrets, cut to 200 characters."""
     if len(text) > MAX_TEXT + _MARGIN:
-        # The last word may be half a secret that no pattern knows any more.
+        # The last word may be half a secret, which no pattern matches.
         head = text[: MAX_TEXT + _MARGIN]
         text = head.rsplit(None, 1)[0] if any(map(str.isspace, head)) else head
         shortened = True
@@ -102,7 +102,7 @@ def _passes_luhn(text: str) -> bool:
 
 
 class _Redaction:
-    """One value on its way out, and how much of it has been shown so far."""
+    """Redacts one value, and counts how many nested values it has shown."""
 
     __slots__ = ("_left",)
 
@@ -116,7 +116,7 @@ class _Redaction:
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, int):
-            # A card number is as often a number; and what no 64 bits hold, no reader of the alert does.
+            # A card number may be an integer; an integer beyond 64 bits breaks readers of the alert.
             return value if -(10**12) < value < 10**12 else _long_number(value)
         if isinstance(value, dict | list | tuple | set | frozenset):
             if depth >= MAX_DEPTH or self._left <= 0:

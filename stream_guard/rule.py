@@ -61,18 +61,18 @@ class TextPattern(msgspec.Struct, frozen=True):
 
     where: Where
     regex: str
-    path: Path | None = None  # only in the string that stands there; None: in all the text of the event
+    path: Path | None = None  # look only into the string at this path; None: into all the text of the event
 
 
 class ToolFilter(Protocol):
-    """Tells the tools whose events a rule wants to see; the answer for a name never changes."""
+    """Selects the tools whose events a rule sees; the answer for a name never changes."""
 
     @property
     def exact(self) -> frozenset[str] | None:
         """The names, when there is a closed list of them; else None."""
 
     def matches(self, tool: str) -> bool:
-        """Whether the tool is meant."""
+        """Whether the tool is selected."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Rule(Generic[P, S]):
 
     kind: ClassVar[str] = ""
     modes: ClassVar[frozenset[Mode]] = ALL_MODES
-    fires_once: ClassVar[bool] = False  # it speaks once per state, or only at the end: `for` means nothing to it
+    fires_once: ClassVar[bool] = False  # it fires once per state, or only at the end, so `for` has no meaning
     state_version: ClassVar[int] = 1
     state_limit: ClassVar[int] = 1024  # bytes of one serialised state, whatever the events
     examples: ClassVar[Sequence[Example]] = ()
@@ -113,7 +113,7 @@ class Rule(Generic[P, S]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for base in vars(cls).get("__orig_bases__", ()):  # its own: what it inherits is set already
+        for base in vars(cls).get("__orig_bases__", ()):  # only its own bases: inherited ones are set already
             if isinstance(origin := get_origin(base), type) and issubclass(origin, Rule):
                 params_type, state_type = get_args(base)
                 if isinstance(params_type, type) and isinstance(state_type, type):
@@ -127,7 +127,7 @@ class Rule(Generic[P, S]):
         return None
 
     def tools(self) -> ToolFilter | None:
-        """The tools whose calls, decisions and results it wants to see; None means all."""
+        """The tools whose calls, decisions and results the rule sees; None means all."""
         return None
 
     def texts(self) -> Sequence[TextPattern]:
@@ -157,13 +157,13 @@ class Rule(Generic[P, S]):
         """An event outside the rule's gate, of a type it has a handler for: it may satisfy, it must not count."""
 
     def deadline(self, state: S) -> float | None:
-        """The event time at which ``on_deadline`` wants to be called, read after every handler."""
+        """The event time at which to call ``on_deadline``, read after every handler."""
 
     def on_deadline(self, time: float, state: S) -> Hit | None:
         """The deadline passed in event time, even if the session fell silent."""
 
     def on_session_end(self, end: SessionEnd, state: S) -> Hit | None:
-        """The scope of this state is over: judge what never came."""
+        """The scope of this state is over: judge what did not happen."""
 
 
 RuleType: TypeAlias = type[Rule[Any, Any]]

@@ -92,7 +92,7 @@ def judge(
             pipeline.run((record for record in source if record is not None), found)
         finally:
             source.close()
-        table.relieve()
+        table.commit_if_full()
     pipeline.finish(found)
     table.end_all(found)
     return found

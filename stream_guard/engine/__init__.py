@@ -1,4 +1,4 @@
-"""The fold: one event and the state of one key in, findings out. Pure, synchronous, no clock of its own."""
+"""The engine folds one event into the state of one key and returns findings. It is pure and reads no clock."""
 
 from stream_guard.engine.fold import Engine
 from stream_guard.engine.key_state import Address, KeyState

@@ -1,4 +1,4 @@
-"""A rule made ready to run: its handlers, gate and key as plain callables."""
+"""A rule of a policy, ready to run: handlers, gate and key as plain callables."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
 
 
 class BoundRule:
-    """One rule of a policy, compiled.
+    """One rule of a policy, ready to run.
 
-    ``plain`` says that for an event with content and a time nothing but handler and state is involved,
-    ``only_gated`` that there is a condition besides. Only such rules can fall asleep.
+    A ``plain`` rule needs only its handler and its state, for an event with content and a time. An ``only_gated``
+    rule also has a gate. Only rules of these two sorts can fall asleep.
     """
 
     __slots__ = (
@@ -75,15 +75,15 @@ class BoundRule:
         self.arg_paths = frozenset(_arg_paths(spec))
         self.part_scoped = spec.scope is Scope.SESSION
         needs = rule.needs()
-        # Also for its gate and its key: one that can never resolve would let everything pass.
-        self.needs_content = "content" in needs or any(path.reads_content for path in _asked_paths(spec))
+        # Gate and key count too: a gate over missing content would never open, and everything would pass.
+        self.needs_content = "content" in needs or any(path.reads_content for path in _paths_read(spec))
         self.needs_clock = "clock" in needs
         self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
         for pattern in rule.texts():
             self.texts.setdefault(pattern.where, []).append((pattern.path, Regex(pattern.regex)))
         self.ungated: Handler | None = _ungated(spec, agents) if overrides(rule, "on_ungated") else None
         self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
-        # Without a clock there are no deadlines: a kind that has some only with certain params says so in `needs`.
+        # Without a clock there are no deadlines. A kind whose params decide about deadlines says so in `needs`.
         timed = self.needs_clock and overrides(rule, "deadline")
         self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
         self.stateless = issubclass(rule.state_type, NoState)
@@ -92,28 +92,28 @@ class BoundRule:
         self.suspect = False
         simple = self.key is None and self.timer is None and spec.hold is None
         self.plain = simple and self.gate is None
-        needs_nothing = self.stateless and self.ungated is not None  # no state to call it with outside the gate
+        needs_nothing = self.stateless and self.ungated is not None  # has no state for `on_ungated`
         self.only_gated = simple and self.gate is not None and not self.texts and not needs_nothing
 
     def new_state(self) -> State:
-        """Return a state that has seen nothing."""
+        """Return a new state."""
         return self.rule.state_type()
 
     def mark_suspect(self) -> None:
-        """From now on, save the state before each handler: this rule has raised once already."""
+        """Save the state before each handler from now on: the rule has raised an exception."""
         self.suspect, self.plain, self.only_gated = True, False, False
 
 
 def overrides(rule: Rule[Any, Any], handler: str) -> bool:
-    """Whether the kind brings its own version of the handler, and the rule needs it."""
+    """Whether the kind overrides the handler, and the rule needs it with its params."""
     needed = rule.handlers()
     return getattr(type(rule), handler) is not getattr(Rule, handler) and (needed is None or handler in needed)
 
 
 def fingerprint(spec: RuleSpec) -> int:
-    """Return 32 bits of everything that gives the rule's state its meaning (docs/adr/0008).
+    """Return a 32-bit digest of everything that gives the rule's state its meaning (docs/adr/0008).
 
-    An edited rule gets another number, so it can never read what the old one remembered.
+    An edited rule gets another digest, so it never reads the state of the old rule.
     """
     meaning = [
         spec.slot,
@@ -130,21 +130,21 @@ def fingerprint(spec: RuleSpec) -> int:
 
 
 def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
-    """The rule's conditions over the turn or the user's message: their answers outlive the event."""
+    """Return the leaves over the turn or the user's message. The engine remembers whether they held."""
     conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
     return [leaf for condition in conditions for leaf in condition.leaves if leaf.path.when != "event"]
 
 
-def _asked_paths(spec: RuleSpec) -> list[Path]:
-    """Return the paths that key and gate ask for."""
+def _paths_read(spec: RuleSpec) -> list[Path]:
+    """Return the paths that the rule's key and gate read."""
     conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
     paths = [leaf.path for condition in conditions for leaf in condition.leaves]
     return paths + [key_path(part) for part in spec.key if part != "session"]
 
 
 def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
-    """Yield the paths into a call's arguments that key or gate ask for: its result and decision need them too."""
-    yield from (path.steps[1:] for path in _asked_paths(spec) if path.text.startswith("tool.args."))
+    """Yield the argument paths that key or gate read. Decisions and results of a call need these arguments too."""
+    yield from (path.steps[1:] for path in _paths_read(spec) if path.text.startswith("tool.args."))
 
 
 def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
@@ -158,7 +158,7 @@ def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
 
 
 def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
-    """Return the handler of events outside the gate; what an agent may not even try is no business of its rules."""
+    """Return the handler of events outside the gate. An agent's rule skips tools that the agent may not try."""
     handle: Handler = spec.rule.on_ungated
     if not spec.agent:
         return handle
@@ -168,15 +168,15 @@ def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
 def _written_gate(spec: RuleSpec) -> Gate | None:
     if spec.unless is None:
         return spec.when.test if spec.when is not None else None
-    forbids = spec.unless.test
+    unless = spec.unless.test
     if spec.when is None:
-        return lambda event, memory: not forbids(event, memory)
-    asks = spec.when.test
-    return lambda event, memory: asks(event, memory) and not forbids(event, memory)
+        return lambda event, memory: not unless(event, memory)
+    when = spec.when.test
+    return lambda event, memory: when(event, memory) and not unless(event, memory)
 
 
 def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | None:
-    """Return the function from an event to the address of its state; None when there is one for all."""
+    """Return the function from an event to the address of its state; None when the rule has a single state."""
     parts = list(spec.key) if spec.key != SESSION_KEY else []
     if spec.scope is Scope.RUN and "run" not in parts:
         parts.append("run")
@@ -204,6 +204,6 @@ def key_path(part: str) -> Path:
 
 
 def key_text(value: Json) -> str:
-    """Return a short text that is the same for equal values; long ones are digested."""
+    """Return a short text that is the same for equal values. Long values are digested."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
     return text if len(text) <= 64 else "#" + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

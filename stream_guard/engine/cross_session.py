@@ -15,7 +15,7 @@ MARK: Final = "\x00"
 
 
 class CrossSessionRules:
-    """The rules of one key, such as ``[agent]`` or ``[labels.tenant, tool]``."""
+    """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``."""
 
     __slots__ = ("_paths", "_prefix", "index")
 

@@ -1,4 +1,4 @@
-"""From a hit to a finding: who, where, when, and an id that every replay repeats."""
+"""Turn a hit into a finding: add the rule, the session, the place, and an id that is the same in every replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ At: TypeAlias = Literal["event", "deadline", "end"]
 
 
 class Moment(NamedTuple):
-    """What brought a finding out, and the event time of that."""
+    """What triggered a finding: an event, a deadline or the end, and its event time."""
 
     at: At
     time: float | None
@@ -28,12 +28,12 @@ def make_finding(
     moment: Moment,
     suppressed: int,
 ) -> Finding:
-    """Stamp a hit; without an event, it speaks of what came last."""
+    """Return the finding of a hit. Without an event it refers to the last event of the key."""
     spec = bound.spec
     about = event if event is not None else key_state.last or key_state.make_end("closed", moment.time)
     index = hit.index if hit.index is not None else event.index if event is not None else None
     part = _part(bound, address, key_state)
-    # A deadline is the same one whichever event came last before it.
+    # The id of a deadline must not depend on which event came last before it.
     place = ("", f"{float(moment.time or 0.0)}") if moment.at == "deadline" else (about.event_id, moment.at)
     return Finding(
         alert_id=digest(spec.slot, key_state.id, part, *place),
@@ -63,7 +63,7 @@ def make_finding(
 
 
 def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState) -> Finding:
-    """Say that a rule raised; the id does not depend on where it happened, so it is one alert for all."""
+    """Return the finding that a rule raised an exception. Its id is the same at every event: one alert per rule."""
     spec = bound.spec
     about = event or key_state.last or key_state.make_end("closed", key_state.time)
     return Finding(
@@ -83,7 +83,7 @@ def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_s
 
 
 def digest(*parts: str) -> str:
-    """Return the id of a finding: equal parts, equal id, on every machine and in every replay."""
+    """Return the id of a finding. Equal parts give an equal id, on every machine and in every replay."""
     pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -92,7 +92,7 @@ def digest(*parts: str) -> str:
 
 
 def _part(bound: BoundRule, address: Address, key_state: KeyState) -> str:
-    """Say which of a rule's states spoke: the session part, the run or the key's value."""
+    """Return which of the rule's states the finding is from: the session part, the run or the key value."""
     if isinstance(address, tuple):
         return "/".join(str(value) for value in address[1:])
     if bound.part_scoped:

@@ -1,4 +1,4 @@
-"""The engine: which rules see an event, with which state, and what becomes of what they say."""
+"""The engine: runs the rules of a policy over events and turns their hits into findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.rule import Mode, State
 
-Found: TypeAlias = list[Finding]
+Findings: TypeAlias = list[Finding]
 
 
 class Engine:
@@ -52,7 +52,7 @@ class Engine:
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self._failed: set[int] = set()
-        # Since a caller who cares emptied them: rules that raised, and rules whose cooldown kept a finding back.
+        # Rules that raised, and rules whose cooldown held a finding back, since the caller last cleared the sets.
         self.raised: set[int] = set()
         self.cooling: set[int] = set()
 
@@ -75,7 +75,7 @@ class Engine:
             yield CrossSessionRules(key, [bound for bound in self._active if bound.spec.key == key])
 
     def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
-        """Note which conditions over the turn, or over the user's words, hold from now on."""
+        """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""
         leaves = self._turn_leaves if type(event) is Turn else self._user_leaves
         for tag, leaf in leaves.items():
             if leaf.holds(event):
@@ -84,9 +84,9 @@ class Engine:
                 memory.discard(tag)
 
     def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
-        self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Found
+        self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings
     ) -> None:
-        """Show an event to the rules of a plan. This is the hot path: what it leaves out, ``_run`` does."""
+        """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
         if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
             self._run_all(plan, event, key_state, memory, out)
             return
@@ -102,13 +102,13 @@ class Engine:
                     opened += (group,)
             else:
                 chosen += group.outside
-                if group.blind and key_state.turns == 0:
-                    for bound in group.blind:
-                        self._blind(bound, key_state)
+                if group.unevaluable and key_state.turns == 0:
+                    for bound in group.unevaluable:
+                        self._count_unevaluable(bound, key_state)
         for handle, bound in light:
             try:
                 hit = handle(event, NO_STATE)
-            except Exception as error:  # noqa: BLE001  # whatever a rule raises, the stream goes on (ADR 0007)
+            except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
                 self._fail(bound, error, event, key_state, out)
                 continue
             if hit is not None:
@@ -134,17 +134,17 @@ class Engine:
                 self._run(bound, handle, event, key_state, memory, out, text_found=True)
 
     def _run_behind(
-        self, opened: tuple[GateGroup, ...], event: Event, key_state: KeyState, memory: Set[int], out: Found
+        self, opened: tuple[GateGroup, ...], event: Event, key_state: KeyState, memory: Set[int], out: Findings
     ) -> None:
-        """Do what else an open gate asks for: note that the end is to be judged, and run the rules that need more."""
+        """Note whose end must be judged, and run the rules behind open gates that the hot path cannot run."""
         for group in opened:
             for number in group.ends:
-                key_state.judged[number] = None
+                key_state.awaiting_end[number] = None
             for bound, handle in group.rest:
                 self._run(bound, handle, event, key_state, memory, out)
 
-    def _run_all(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Found) -> None:
-        """Run a plan over an event that lacks its content or its time: each rule says whether it can do without."""
+    def _run_all(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
+        """Run a plan over an event without content or without time; ``_run`` checks what each rule needs."""
         for bound, handle in plan.entries:
             self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
@@ -158,11 +158,11 @@ class Engine:
         event: Event,
         key_state: KeyState,
         memory: Set[int],
-        out: Found,
+        out: Findings,
         *,
         text_found: bool = False,
     ) -> None:
-        """Run one rule with everything the engine adds to it: needs, gate, key, text, timer, `for`."""
+        """Run one rule with everything the engine adds to it: needs, gate, key, text, timer and `for`."""
         entered = self._enter(bound, handle, event, key_state, memory)
         if entered is None:
             return
@@ -181,7 +181,7 @@ class Engine:
         if bound.timer is not None:
             self._set_timer(bound, address, state, key_state)
         if isinstance(hit, Unsure):
-            self._doubt(bound, hit, key_state)
+            self._count_unsure(bound, hit, key_state)
             hit = None
         elif isinstance(hit, Settled):
             hit = None
@@ -193,14 +193,14 @@ class Engine:
     def _enter(
         self, bound: BoundRule, handle: Handler, event: Event, key_state: KeyState, memory: Set[int]
     ) -> tuple[Handler, Address, bool] | None:
-        """Return which handler to call with which state, and whether the gate is open; None when none is."""
+        """Return the handler, the address of its state, and whether the gate is open; None when nothing is to run."""
         if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
-            self._blind(bound, key_state)
+            self._count_unevaluable(bound, key_state)
             return None
         inside = bound.gate is None or bound.gate(event, memory)
         if not inside:
             if bound.needs_turn and key_state.turns == 0:
-                self._blind(bound, key_state)  # no turn was ever seen, so a gate over turns can never open
+                self._count_unevaluable(bound, key_state)  # without a turn, a gate over turns never opens
             if bound.ungated is None:
                 return None
             handle = bound.ungated
@@ -208,7 +208,7 @@ class Engine:
         if address is None:
             return None
         if inside and bound.gate is not None and bound.end is not None:
-            key_state.judged[address] = None
+            key_state.awaiting_end[address] = None
         return handle, address, inside
 
     def _state(self, bound: BoundRule, address: Address, key_state: KeyState) -> State:
@@ -234,25 +234,25 @@ class Engine:
         key_state.timers.pop(address, None)
         key_state.cooldowns.pop(address, None)
         key_state.holds.pop(address, None)
-        key_state.judged.pop(address, None)
+        key_state.awaiting_end.pop(address, None)
 
-    def _blind(self, bound: BoundRule, key_state: KeyState) -> None:
+    def _count_unevaluable(self, bound: BoundRule, key_state: KeyState) -> None:
         self.counts.unevaluable[bound.number] += 1
-        key_state.blind.add(bound.number)
+        key_state.unevaluable.add(bound.number)
 
-    def _doubt(self, bound: BoundRule, said: Unsure, key_state: KeyState) -> None:
-        if said.why == "type_mismatch":
+    def _count_unsure(self, bound: BoundRule, unsure: Unsure, key_state: KeyState) -> None:
+        if unsure.why == "type_mismatch":
             self.counts.type_mismatches += 1
         else:
-            self._blind(bound, key_state)
+            self._count_unevaluable(bound, key_state)
 
     def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, key_state: KeyState) -> bool:
-        """Whether the rule has been hitting, without a break, for as long as its `for` asks."""
+        """Whether the rule has hit without a break for as long as its `for` asks."""
         if hit is None:
             key_state.holds.pop(address, None)
             return False
         if event.time is None:
-            self._blind(bound, key_state)
+            self._count_unevaluable(bound, key_state)
             return False
         since = key_state.holds.setdefault(address, event.time)
         return event.time - since >= (bound.spec.hold or 0.0)
@@ -265,14 +265,14 @@ class Engine:
             key_state.timers[address] = deadline
 
     def restore_timers(self, key_state: KeyState) -> None:
-        """Read the deadlines out of restored states."""
+        """Set the timers from restored states."""
         for address, state in key_state.states.items():
             bound = self.bounds[_number(address)]
             if bound.timer is not None:
                 self._set_timer(bound, address, state, key_state)
 
-    def fire(self, key_state: KeyState, now: float, out: Found) -> None:
-        """Call the rules whose deadline has come by event time ``now``, in the order of the deadlines."""
+    def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
+        """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
         while key_state.timers:
             address, deadline = min(key_state.timers.items(), key=lambda item: (item[1], str(item[0])))
             if deadline > now:
@@ -286,35 +286,43 @@ class Engine:
                 self._fail(bound, error, None, key_state, out)
                 continue
             self._set_timer(bound, address, state, key_state)
-            # A deadline that does not move on would be called for ever.
+            # A deadline that does not move forward would be called for ever.
             if key_state.timers.get(address, deadline + 1) <= deadline:
                 del key_state.timers[address]
             if hit is not None:
                 self._report(bound, hit, None, key_state, address, out, at="deadline", time=deadline)
 
     def end(
-        self, key_state: KeyState, end: SessionEnd, out: Found, *, index: Index | None = None, part_only: bool = False
+        self,
+        key_state: KeyState,
+        end: SessionEnd,
+        out: Findings,
+        *,
+        index: Index | None = None,
+        part_only: bool = False,
     ) -> None:
-        """Let the rules judge what never came; with ``part_only`` those that keep a state per session part."""
+        """Call ``on_session_end`` of the rules; with ``part_only``, of those that keep a state per session part."""
         for bound in (index or self.local).ends:
             if part_only and not bound.part_scoped:
                 continue
-            for address in self._ending(bound, key_state):
+            for address in self._ending_addresses(bound, key_state):
                 self._judge_end(bound, address, end, key_state, out)
         if part_only:
             self._forget_part(key_state)
 
-    def _ending(self, bound: BoundRule, key_state: KeyState) -> list[Address]:
+    def _ending_addresses(self, bound: BoundRule, key_state: KeyState) -> list[Address]:
         if bound.gate is not None and bound.key is None:
-            return [bound.number] if bound.number in key_state.judged else []
+            return [bound.number] if bound.number in key_state.awaiting_end else []
         if bound.gate is not None:
-            return [address for address in key_state.judged if _number(address) == bound.number]
+            return [address for address in key_state.awaiting_end if _number(address) == bound.number]
         if bound.key is not None:
             return [address for address in key_state.states if _number(address) == bound.number]
-        # A part in which nothing was done is not judged; a whole trace always is.
+        # A part without a turn or a call is not judged; a whole trace always is.
         return [bound.number] if key_state.part_active or not bound.part_scoped else []
 
-    def _judge_end(self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Found) -> None:
+    def _judge_end(
+        self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings
+    ) -> None:
         state = NO_STATE if bound.stateless else key_state.states.get(address) or bound.new_state()
         try:
             hit = bound.rule.on_session_end(end, state)
@@ -323,8 +331,8 @@ class Engine:
             return
         if hit is None:
             return
-        if bound.number in key_state.blind:
-            self.counts.unevaluable[bound.number] += 1  # it may have come in an event we could not read
+        if bound.number in key_state.unevaluable:
+            self.counts.unevaluable[bound.number] += 1  # what is missing may have been in an unreadable event
         else:
             self._report(bound, hit, None, key_state, address, out, at="end", time=end.time)
 
@@ -332,10 +340,10 @@ class Engine:
         scoped = {bound.number for bound in self.local.bounds if bound.part_scoped}
         if not scoped:
             return
-        for address in [*key_state.states, *key_state.judged, *key_state.cooldowns, *key_state.holds]:
+        for address in [*key_state.states, *key_state.awaiting_end, *key_state.cooldowns, *key_state.holds]:
             if _number(address) in scoped:
                 self._forget(key_state, address)
-        key_state.blind -= scoped
+        key_state.unevaluable -= scoped
 
     def _report(
         self,
@@ -344,17 +352,17 @@ class Engine:
         event: Event | None,
         key_state: KeyState,
         address: Address,
-        out: Found,
+        out: Findings,
         *,
         at: At = "event",
         time: float | None = None,
     ) -> None:
-        """Stamp a hit, unless the rule's cooldown holds it back."""
+        """Append the finding of a hit, unless the rule's cooldown holds it back."""
         if isinstance(hit, Settled):
             key_state.asleep |= bound.bit
             return
         if isinstance(hit, Unsure):
-            self._doubt(bound, hit, key_state)
+            self._count_unsure(bound, hit, key_state)
             return
         self.counts.hits[bound.number] += 1
         time = event.time if event is not None else time
@@ -371,8 +379,10 @@ class Engine:
         self.counts.findings[bound.number] += 1
         out.append(make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed))
 
-    def _fail(self, bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState, out: Found) -> None:
-        """Count a rule that raised, and say so once."""
+    def _fail(
+        self, bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState, out: Findings
+    ) -> None:
+        """Count an exception of a rule, and report the first one of each rule."""
         self.counts.rule_errors[bound.number] += 1
         self.raised.add(bound.number)
         if not bound.suspect:
@@ -384,7 +394,7 @@ class Engine:
 
 
 def _has_text(bound: BoundRule, event: Event) -> bool:
-    """Whether a rule that waits for a text finds it here; one that waits for none always does."""
+    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
     waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
     return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)
 

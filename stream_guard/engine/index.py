@@ -1,8 +1,8 @@
-"""Which rules can say something about an event: by its kind, its tool and its text.
+"""Which rules to run for an event, by its kind, its tool and its text.
 
-A plan lists them in sorts, because most rules need little: a stateless rule only its handler, a plain one
-its state too, a gated one a condition before that, and a full one also a key, a timer or a `for`. A rule that
-has answered ``Settled`` for a key sleeps there, and further events of that key use a plan without it.
+A plan lists its rules by what they need. A stateless rule needs only its handler. A plain rule needs its state too,
+a gated one also a condition, and a full one a key, a timer or a `for`. A rule that answered ``Settled`` sleeps: later
+events of that key use a plan without it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _HANDLERS: Final[dict[type[Event], str]] = {
     ToolResult: "on_tool_result",
 }
 _MEMO_LIMIT: Final = 4096
-_VARIANTS: Final = 256  # plans kept of one sort of event: which rules sleep depends on what agents do
+_VARIANTS: Final = 256  # plans kept for one sort of event: one for each set of sleeping rules
 
 
 Ready: TypeAlias = tuple[int, Handler, Callable[[], State], BoundRule]
-"""A rule as the hot path wants it: its number, its handler and where a new state comes from."""
+"""A rule for the hot path: its number, its handler, what makes a new state, and the rule itself."""
 
 
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("blind", "ends", "gate", "inside", "outside", "rest", "stateless")
+    __slots__ = ("ends", "gate", "inside", "outside", "rest", "stateless", "unevaluable")
 
     def __init__(self, gate: Gate, entries: Sequence[Entry], *, of_turns: bool) -> None:
         self.gate = gate
@@ -50,7 +50,7 @@ class GateGroup:
         self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
         self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
         # While no turn was ever seen, a gate over turns can never open.
-        self.blind = () if of_turns else tuple(bound for bound, _ in simple if bound.needs_turn)
+        self.unevaluable = () if of_turns else tuple(bound for bound, _ in simple if bound.needs_turn)
 
 
 def _ready(entry: Entry) -> Ready:
@@ -71,7 +71,7 @@ def _groups(entries: Sequence[Entry], *, of_turns: bool) -> Iterator[GateGroup]:
 class Plan:
     """The rules to run for one sort of event.
 
-    ``mask`` has the bits of those that can fall asleep; ``awake`` remembers the plans without them.
+    ``mask`` has the bits of the rules that can fall asleep. ``awake`` holds the plans without sleeping rules.
     """
 
     __slots__ = (
@@ -99,9 +99,9 @@ class Plan:
         self.gated = tuple(_groups(behind, of_turns=of_turns))
         self.full = tuple(entry for entry in complex_ if entry not in behind)
         self.texts = texts
-        everyone = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
-        self.needs_clock = any(bound.needs_clock for bound in everyone)
-        self.needs_content = any(bound.needs_content for bound in everyone)
+        rules = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
+        self.needs_clock = any(bound.needs_clock for bound in rules)
+        self.needs_content = any(bound.needs_content for bound in rules)
         self.mask = 0
         for bound, _ in entries:
             if (bound.plain or bound.only_gated) and not bound.stateless:
@@ -113,20 +113,20 @@ class Plan:
         """Return the plan of the rules that are not asleep."""
         if len(self.awake) >= _VARIANTS:
             self.awake.clear()
-        wanted = [(bound, handle) for bound, handle in self.entries if not bound.bit & asleep]
-        plan = self.awake[asleep] = Plan(wanted, self.texts, of_turns=self._of_turns)
+        entries = [(bound, handle) for bound, handle in self.entries if not bound.bit & asleep]
+        plan = self.awake[asleep] = Plan(entries, self.texts, of_turns=self._of_turns)
         return plan
 
 
 def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:
-    """Whether a closed gate is the end of it, so that nothing has to be done for the rule behind it."""
+    """Whether nothing has to be done for the rule while its gate is closed."""
     if bound.only_gated:
         return True
     return bound.gate is not None and bound.ungated is None and (of_turns or not bound.needs_turn)
 
 
 class PlansByTool(dict[str, Plan | None]):
-    """Plans for events that name a tool, made when a name is first seen; None where no rule cares."""
+    """Plans for events that name a tool, made when a name is first seen; None where no rule applies."""
 
     def __init__(self, entries: Sequence[Entry], texts: TextIndex | None) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class PlansByTool(dict[str, Plan | None]):
         self._texts = texts
 
     def __missing__(self, tool: str) -> Plan | None:
-        # Names come from the agent: a stream of invented ones must not fill the memory.
+        # Agents choose the names: a stream of invented ones must not fill the memory.
         if len(self) >= _MEMO_LIMIT:
             self.clear()
         wanted = [
@@ -145,7 +145,7 @@ class PlansByTool(dict[str, Plan | None]):
 
 
 class Index:
-    """The rules of one key, arranged by what can set them off."""
+    """The rules of one key, arranged by the events that trigger them."""
 
     __slots__ = ("bounds", "calls", "decisions", "ends", "results", "turns", "users")
 
@@ -153,9 +153,9 @@ class Index:
         self.bounds = tuple(bounds)
         self.users = self._plan(UserMessage, "user")
         self.turns = self._plan(Turn, "response")
-        self.calls = PlansByTool(*self._sorted(ToolCall, "tool_args"))
-        self.decisions = PlansByTool(*self._sorted(GateDecision, None))
-        self.results = PlansByTool(*self._sorted(ToolResult, "tool_result"))
+        self.calls = PlansByTool(*self._entries(ToolCall, "tool_args"))
+        self.decisions = PlansByTool(*self._entries(GateDecision, None))
+        self.results = PlansByTool(*self._entries(ToolResult, "tool_result"))
         self.ends = tuple(bound for bound in bounds if bound.end is not None)
 
     def plan(self, event: Event) -> Plan | None:
@@ -169,11 +169,11 @@ class Index:
         return self.turns if isinstance(event, Turn) else self.users if isinstance(event, UserMessage) else None
 
     def _plan(self, event_type: type[Event], where: Where) -> Plan | None:
-        entries, texts = self._sorted(event_type, where)
+        entries, texts = self._entries(event_type, where)
         return Plan(entries, texts, of_turns=event_type is Turn) if entries or texts else None
 
-    def _sorted(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], TextIndex | None]:
-        """Collect the rules to call for every event of a type, and an index of those that wait for a text."""
+    def _entries(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], TextIndex | None]:
+        """Return the rules to call at every event of a type, and an index of those that wait for a text."""
         listed: list[Entry] = []
         waiting: list[Entry] = []
         name = _HANDLERS[event_type]
@@ -186,15 +186,15 @@ class Index:
 
 
 def _must_know_gate(bound: BoundRule) -> bool:
-    """Whether turns matter to a rule without a handler for them: its end is judged only if the gate opened."""
+    """Whether a rule without ``on_turn`` must still see turns: its end is judged only if its gate opened."""
     return bound.gate is not None and bound.end is not None
 
 
 def _may_wait(bound: BoundRule) -> bool:
-    """Whether a rule may sleep until its text occurs.
+    """Whether a rule needs to run only where its text occurs.
 
-    A gated rule with an end to judge may not: the engine has to know that the gate opened, even at a
-    turn without the text. Neither may one with a `for`, or one that is limited to some tools.
+    Not a gated rule with an end to judge: the engine must know that the gate opened, even at a turn without
+    the text. Not a rule with a `for` either, nor one that is limited to some tools.
     """
     gate_matters = bound.gate is not None and (bound.end is not None or bound.ungated is not None)
     return not gate_matters and bound.spec.hold is None and bound.rule.tools() is None

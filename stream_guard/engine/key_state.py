@@ -1,4 +1,4 @@
-"""What the engine remembers of one key: the rules' states and their bookkeeping."""
+"""The states of all rules for one value of a key, with their timers, cooldowns and memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ Address: TypeAlias = int | tuple[int | str, ...]
 
 
 class KeyState:
-    """The memory of one session, or of one value of a key that spans sessions."""
+    """The state of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
         "asleep",
-        "blind",
+        "awaiting_end",
         "cooldowns",
         "holds",
         "id",
-        "judged",
         "last",
         "memory",
         "now",
@@ -30,22 +29,23 @@ class KeyState:
         "states",
         "timers",
         "turns",
+        "unevaluable",
     )
 
     def __init__(self, key_id: str) -> None:
         self.id = key_id
-        self.last: Event | None = None  # what came last: whose agent, run and labels a late finding carries
+        self.last: Event | None = None  # findings without an event carry its agent, run and labels
         self.now = -inf  # the latest event time seen
         self.turns = 0
-        self.part = 0  # how many user-initiated parts came before the current one
+        self.part = 0  # number of user-initiated parts before the current one
         self.part_active = False  # a turn or a call came in the current part
         self.states: dict[Address, State] = {}
-        self.asleep = 0  # a bit for each rule that will say no more; rules say it again when asked, so never stored
-        self.timers: dict[Address, float] = {}  # derived from the states, so never stored
+        self.asleep = 0  # a bit for each rule that answered Settled; it would answer so again, so this is not stored
+        self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
-        self.judged: dict[Address, None] = {}  # an ordered set: gated rules with an end to judge, once the gate opened
-        self.blind: set[int] = set()  # rules that met an event they could not judge
-        self.cooldowns: dict[Address, tuple[float, int]] = {}  # last finding, findings held back since
+        self.awaiting_end: dict[Address, None] = {}  # an ordered set: gated rules whose gate has opened
+        self.unevaluable: set[int] = set()  # rules that could not judge an event
+        self.cooldowns: dict[Address, tuple[float, int]] = {}  # time of the last finding, findings held back since
         self.holds: dict[Address, float] = {}  # since when a rule with `for` has been hitting without a break
 
     @property

@@ -1,4 +1,4 @@
-"""The texts rules look into, and one pass over a text for all rules that wait for a pattern in it."""
+"""The texts of events, and an index that finds the rules with a pattern in a text in one pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PLACES: Final[dict[type[Event], Where]] = {
 }
 
 
-_SAID: Final = (Turn, UserMessage)  # made once: a union would be made anew at every event
+_WITH_TEXT: Final = (Turn, UserMessage)  # made once: a union would be made anew at every event
 
 
 def text_of(event: Event) -> str:
-    """Return what a text rule sees of the event: what was said, or every string in the payload."""
-    if isinstance(event, _SAID):
+    """Return the text of a message or a response, or every string in the arguments or the output of a tool."""
+    if isinstance(event, _WITH_TEXT):
         return event.text
     if isinstance(event, ToolCall):
         return event.args if isinstance(event.args, str) else strings_of(event.args)
@@ -34,10 +34,10 @@ def text_of(event: Event) -> str:
 
 
 def strings_of(value: Json) -> str:
-    """Join every string in a JSON value, keys too: what hides in a key is said as well."""
+    """Join every string in a JSON value, object keys included."""
     found: list[str] = []
     waiting = [value]
-    for item in waiting:  # grows while it is walked: no recursion, so depth cannot hurt
+    for item in waiting:  # grows while it is walked: a loop, because recursion has a limit
         if isinstance(item, str):
             found.append(item)
         elif isinstance(item, dict):
@@ -57,7 +57,7 @@ def texts_at(event: Event, path: Path | None) -> str:
 
 
 class TextIndex:
-    """Finds, in one pass over each text, the rules that wait for something in it."""
+    """Finds the rules that wait for a pattern in a text, in one pass over each text."""
 
     __slots__ = ("_sets", "entries")
 

@@ -14,7 +14,7 @@ from stream_guard.language.paths import json_equal
 from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Json, ToolCall, Turn
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.sessions.ended import EndedSessions, KeptStore
+from stream_guard.sessions.ended import CommittingStore, EndedSessions
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
@@ -50,7 +50,7 @@ class Guard:
         self,
         policy: Policy,
         *,
-        store: KeptStore | None = None,
+        store: CommittingStore | None = None,
         counts: Counts | None = None,
         limits: SessionLimits | None = None,
     ) -> None:
@@ -185,7 +185,7 @@ class Guard:
         """Now and then, bring the store up to date and pack away what is too much for the memory."""
         self._unsaved += 1
         if self._unsaved >= _SAVE_EVERY:
-            self._table.relieve()
+            self._table.commit_if_full()
             self._unsaved = 0
             if self._is_kept:
                 self._save()

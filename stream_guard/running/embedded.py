@@ -137,7 +137,7 @@ class EmbeddedRunner:
             self._table.commit()
             self._checkpoint.commit(meta)
         else:
-            self._table.relieve()
+            self._table.commit_if_full()
 
 
 def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:

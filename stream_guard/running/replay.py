@@ -109,7 +109,7 @@ class ShareReader:
     def commit(self) -> None:
         """Bring states and progress to safety; without a place for that, only keep the memory small."""
         if self._progress is None:
-            self._table.relieve()
+            self._table.commit_if_full()
             return
         self._table.commit()
         positions = msgspec.json.encode(dict(self._source.positions()))

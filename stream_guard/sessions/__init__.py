@@ -1,1 +1,1 @@
-"""Sessions: duplicates dropped, results paired, parts split, order restored, silence noticed, limits kept."""
+"""Sessions: drop duplicates, pair results with calls, split parts, restore order, end idle ones, keep limits."""

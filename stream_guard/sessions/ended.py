@@ -1,4 +1,4 @@
-"""Sessions that were ended by a decision: they stay ended, whatever comes, and after a restart too."""
+"""Sessions that a decision ended. They stay ended, also after a restart."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _REASON: Final = 500  # characters of the reason that are kept
 MOST: Final = 100_000
 
 
-class KeptStore(Store, Protocol):
-    """A store that says when what was put is safe."""
+class CommittingStore(Store, Protocol):
+    """A store that writes in commits."""
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Make what was put and dropped durable."""
 
 
 def is_ended_row(name: str) -> bool:
-    """Whether a row of a store tells of an ended session, and is none itself."""
+    """Whether a row of a store records an ended session, and is not a session itself."""
     return name.startswith(_PREFIX)
 
 
 class EndedSessions:
-    """The ended sessions with the reason of each, in a store and in memory.
+    """The ended sessions and their reasons, in a store and in memory.
 
-    The session that was ended first is forgotten when there are too many; that is counted, because it could go on.
+    Beyond ``most``, the session that ended first is forgotten. That is counted, because the session could continue.
     """
 
-    def __init__(self, store: KeptStore, counts: Counts, most: int = MOST) -> None:
+    def __init__(self, store: CommittingStore, counts: Counts, most: int = MOST) -> None:
         self._store = store
         self._counts = counts
         self._most = most
@@ -47,7 +47,7 @@ class EndedSessions:
         return self._reasons.get(session_id)
 
     def end(self, session_id: str, reason: str) -> None:
-        """Remember an end; it is durable from the store's next commit on."""
+        """Record an end. It is durable after the store's next commit."""
         kept = reason[:_REASON]
         self._reasons[session_id] = kept
         self._store.put(_PREFIX + session_id, kept.encode("utf-8", "replace"), None)

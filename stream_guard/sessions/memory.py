@@ -1,4 +1,4 @@
-"""What a decoder remembers between records, saved together with the sessions."""
+"""What a decoder remembers between records, stored together with the sessions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _PREFIX: Final = f"{MARK}decoder{MARK}"
 
 
 def is_memory_row(name: str) -> bool:
-    """Whether a row of a store is a decoder's, and no session."""
+    """Whether a row of a store belongs to a decoder, and is not a session."""
     return name.startswith(_PREFIX)
 
 
 class DecoderMemory:
-    """Rows of a decoder in the store of the sessions, under names of the decoder's own.
+    """Rows of a decoder in the store of the sessions, under reserved names.
 
-    What is put stays here until ``flush``, which the table calls when the sessions are in the store. So a row that
-    says that something was told is never safe before the session that it was told to.
+    Changes stay in memory until ``flush``. The table calls it after it has put the sessions into the store, so no
+    row of a decoder is stored before the sessions that its events changed.
     """
 
     def __init__(
@@ -28,10 +28,10 @@ class DecoderMemory:
     ) -> None:
         self._store = store
         self._prefix = f"{_PREFIX}{part}"
-        self._changed = {} if changed is None else changed  # None: the row is to be dropped
+        self._changed = {} if changed is None else changed  # None: drop the row
 
     def part(self, name: str) -> DecoderMemory:
-        """Return a memory of its own inside this one."""
+        """Return a memory with names of its own inside this one."""
         return DecoderMemory(self._store, f"{self._prefix[len(_PREFIX) :]}{name}{MARK}", self._changed)
 
     def get(self, name: str) -> bytes | None:
@@ -43,26 +43,26 @@ class DecoderMemory:
         return self._store.get(row)
 
     def put(self, name: str, blob: bytes, at: float) -> None:
-        """Keep the bytes; ``at`` orders the rows when they are listed."""
+        """Set a row; ``at`` orders the rows when they are listed."""
         self._changed[self._prefix + name] = (blob, at)
 
     def drop(self, name: str) -> None:
         """Forget the row."""
         row = self._prefix + name
-        if self._store.get(row) is None:  # a run without a checkpoint never flushes: nothing may pile up
+        if self._store.get(row) is None:  # without a checkpoint there is no flush: drops must not pile up
             self._changed.pop(row, None)
         else:
             self._changed[row] = None
 
     def rows(self) -> Iterator[str]:
-        """Yield the names of all rows, in the order of when they were put (used once, at the start)."""
+        """Yield the names of all rows in the order of their ``at``; used once, at the start."""
         stored = {name: at or 0.0 for name, at in self._store.deadlines() if name.startswith(self._prefix)}
         for name, found in self._changed.items():
             if name.startswith(self._prefix):
                 stored.pop(name, None)
                 if found is not None:
                     stored[name] = found[1]
-        for name in sorted(stored, key=lambda one: (stored[one], one)):
+        for name in sorted(stored, key=lambda row: (stored[row], row)):
             yield name[len(self._prefix) :]
 
     @property
@@ -71,7 +71,7 @@ class DecoderMemory:
         return bool(self._changed)
 
     def flush(self) -> None:
-        """Hand what changed to the store."""
+        """Write the changes to the store."""
         for name, found in self._changed.items():
             if found is None:
                 self._store.drop(name)

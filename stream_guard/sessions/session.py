@@ -21,7 +21,7 @@ _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keep
 
 
 class Session(KeyState):
-    """Everything that is remembered of one session, and nothing that grows with its length."""
+    """Everything that is remembered of one session. None of it grows with the length of the session."""
 
     __slots__ = (
         "answered",
@@ -41,19 +41,19 @@ class Session(KeyState):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(session_id)
-        self.seq = 0  # events applied: makes derived ids unique
-        # Attempts are counted from a number of the session's own: a key may span sessions.
+        self.seq = 0  # number of events applied; makes derived ids unique
+        # Attempts are numbered from an offset of the session's own: a key may span sessions.
         self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
-        self.recent: set[str | int] = set()  # the last event ids, in two generations; a stored session
-        self.older: set[str | int] = set()  # comes back with their digests instead
+        self.recent: set[str | int] = set()  # the last event ids, in two generations; a restored session
+        self.older: set[str | int] = set()  # has their digests instead
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part
         self.lag = 0.0  # how far this session's clock runs behind the stream's
-        self.scheduled: float | None = None  # when the table means to look at it next
+        self.scheduled: float | None = None  # its earliest entry in the table's heap of deadlines
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
 
     def add_open(self, call: OpenCall) -> None:
@@ -66,7 +66,7 @@ class Session(KeyState):
         self.open_count += 1
 
     def drop_open(self, call: OpenCall) -> None:
-        """Forget a call: its result came, or there are too many."""
+        """Forget a call: its result has come, or the limit is reached."""
         known = self.open[call.call_id]
         if len(known) == 1:
             del self.open[call.call_id]
@@ -83,18 +83,18 @@ class Session(KeyState):
         return max(of_tool, key=lambda call: call.attempt, default=None)
 
     def has_seen(self, event_id: str) -> bool:
-        """Whether a stored session knew the id."""
+        """Whether the digest of the id came from the store."""
         digest = id_digest(event_id)
         return digest in self.recent or digest in self.older
 
     def age_ids(self) -> None:
-        """Begin a new generation of event ids and forget the one before the last."""
+        """Begin a new generation of event ids and forget the older of the two."""
         self.older, self.recent = self.recent, set()
         self.restored = max(0, self.restored - 1)
 
 
 def id_digest(event_id: str) -> int:
-    """Return the number by which a stored session knows an event id."""
+    """Return the digest that a stored session keeps of an event id."""
     return xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
 
 
@@ -103,7 +103,7 @@ _decoder: Final = msgspec.msgpack.Decoder(StoredSession)
 
 
 def pack(session: Session, engine: Engine) -> bytes:
-    """Return the session as bytes. States that have seen nothing are left out."""
+    """Return the session as bytes. States that equal their default are left out."""
     tags = [bound.tag for bound in engine.bounds]
 
     def named(address: Address) -> tuple[int, tuple[str, ...]]:
@@ -143,8 +143,8 @@ def pack(session: Session, engine: Engine) -> bytes:
             sorted(session.memory),
             calls,
             states,
-            [named(address) for address in session.judged],
-            sorted(tags[number] for number in session.blind),
+            [named(address) for address in session.awaiting_end],
+            sorted(tags[number] for number in session.unevaluable),
             [(*named(address), *mark) for address, mark in session.cooldowns.items()],
             [(*named(address), since) for address, since in session.holds.items()],
             session.buffer,
@@ -153,7 +153,7 @@ def pack(session: Session, engine: Engine) -> bytes:
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
-    """Return only what the paths lead to, in mappings all the way: a list's index is a key like any other."""
+    """Return the values at the paths as nested objects; an index into a list becomes a key."""
     excerpt: dict[str, Json] = {}
     for steps in paths:
         value = lookup(args, steps)
@@ -167,13 +167,13 @@ def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
 
 
 def _digests(ids: set[str | int]) -> bytes:
-    return array("Q", sorted(one if isinstance(one, int) else id_digest(one) for one in ids)).tobytes()
+    return array("Q", sorted(known if isinstance(known, int) else id_digest(known) for known in ids)).tobytes()
 
 
 def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
     """Return the session, or None when it was written in another format.
 
-    What belongs to a rule that is gone or edited is left behind and counted; the others keep theirs.
+    States of rules that are gone or edited are dropped and counted. The other rules keep theirs.
     """
     try:
         row = _decoder.decode(blob)
@@ -216,8 +216,8 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
             counts.state_resets += 1
         else:
             session.states[address(tag, key)] = state
-    session.judged = {address(tag, key): None for tag, key in row.judged if tag in by_tag}
-    session.blind = {by_tag[tag].number for tag in row.blind if tag in by_tag}
+    session.awaiting_end = {address(tag, key): None for tag, key in row.awaiting_end if tag in by_tag}
+    session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
     session.cooldowns = {address(tag, key): (last, held) for tag, key, last, held in row.cooldowns if tag in by_tag}
     session.holds = {address(tag, key): since for tag, key, since in row.holds if tag in by_tag}
     engine.restore_timers(session)

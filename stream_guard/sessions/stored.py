@@ -1,7 +1,7 @@
-"""The shapes of what a session stores: itself as a row, and its open calls.
+"""What a session stores: itself as a row, and its open calls.
 
-They stand apart from the code that works on them because msgspec reads their annotations when they are defined, and
-a module that is compiled does not keep its annotations (docs/adr/0015).
+The structs have a module of their own because msgspec reads annotations when a class is defined, and a compiled
+module keeps no annotations (docs/adr/0015).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     attempt: int
     index: int
     in_block: bool  # a turn's tool-use block announced it
-    in_event: bool  # a tool_call event told of it
-    digest: int = 0  # of the arguments; 0 until someone asks
-    args: Json = None  # whole while in memory; a stored session keeps what the policy asks for
+    in_event: bool  # a tool_call event reported it
+    digest: int = 0  # of the arguments; 0 until it is needed
+    args: Json = None  # complete in memory; a stored session keeps only what the policy reads
 
     def same_call(self, tool: str, args: Json) -> bool:
-        """Whether another sighting of a call speaks of this attempt."""
+        """Whether a call with this tool and these arguments is this attempt."""
         if tool != self.tool:
             return False
         if self.digest == 0:
-            return json_equal(args, self.args)  # not `==`: that takes true for 1, and gives up on deep nesting
+            return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
         return self.digest == args_digest(args)
 
 
@@ -44,7 +44,7 @@ def args_digest(args: Json) -> int:
 
 
 class StoredSession(msgspec.Struct, array_like=True, gc=False):
-    """A session as it is stored. The order of the fields is the format: raise ROW_VERSION with it."""
+    """A session as it is stored. The order of the fields is the format: a change of it needs a higher ROW_VERSION."""
 
     version: int
     session_id: str
@@ -65,8 +65,8 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     memory: list[int]
     open: list[OpenCall]
     states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
-    judged: list[tuple[int, tuple[str, ...]]]
-    blind: list[int]
+    awaiting_end: list[tuple[int, tuple[str, ...]]]
+    unevaluable: list[int]
     cooldowns: list[tuple[int, tuple[str, ...], float, int]]
     holds: list[tuple[int, tuple[str, ...], float]]
     buffer: list[tuple[float, int, Event]]

@@ -1,9 +1,9 @@
-"""All live sessions: who is awake, who is stored, whose time has come.
+"""All live sessions: which are in memory, which are stored, and which have a deadline that has passed.
 
-Two clocks are possible. On a stream, the highest event time seen moves every session's clock, so that
-deadlines fire in sessions that have fallen silent; a session that runs behind keeps its distance. In
-batch each session has only its own events to go by, because recorded sessions stand one after the
-other in a file. When events come in order, both find the same (docs/adr/0005).
+There are two clocks. On a stream, the highest event time seen (the watermark) moves the clock of every session, so
+that deadlines fire in silent sessions; a session that lags behind keeps its distance. In batch, only its own events
+move the clock of a session, because recorded sessions follow each other in a file. With events in order, both give
+the same findings (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from stream_guard.engine import Engine
 from stream_guard.engine.cross_session import MARK, CrossSessionRules
-from stream_guard.engine.fold import Found
+from stream_guard.engine.fold import Findings
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, SessionEnd
 from stream_guard.observability.counts import CloseReason, Counts
@@ -38,7 +38,7 @@ def check_session_id(session_id: str) -> None:
 
 
 class SessionTable:
-    """Feeds events to their sessions and keeps the number of them, and their size, within limits."""
+    """Feeds events to their sessions, and keeps the number and the size of sessions within limits."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class SessionTable:
         self.limits = limits or SessionLimits()
         self.shared_clock = shared_clock
         self.watermark = -inf
-        self._obey(engine)
+        self._set_engine(engine)
         self._half_window = max(1, self.limits.duplicate_window // 2)
-        self._touched: dict[str, Session] = {}  # since the last commit
-        self._clean: dict[str, Session] = {}  # still unpacked, and stored as they are
+        self._touched: dict[str, Session] = {}  # changed since the last commit
+        self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self._heap: list[tuple[float, str]] = []
         self._arrivals = 0
         self._restore()
 
-    def _obey(self, engine: Engine) -> None:
+    def _set_engine(self, engine: Engine) -> None:
         self.engine = engine
         show_across = self._show_across if engine.cross_session else None
         self._tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
@@ -72,19 +72,19 @@ class SessionTable:
         self._lateness = engine.policy.max_out_of_orderness
 
     def use(self, engine: Engine) -> None:
-        """Let another policy judge from here on; what rules remember that did not change stays, the rest is counted.
+        """Switch to another policy. Unchanged rules keep their states; dropped states are counted.
 
-        Sessions are packed under the old policy and unpacked under the new one when they are next needed.
+        Sessions are packed under the old policy, and unpacked under the new one when they are next needed.
         """
         for session_id, session in self._touched.items():
             self.store.put(session_id, pack(session, self.engine), self._deadline(session))
         self._touched.clear()
         self._clean.clear()
         sooner = max(0.0, self._idle - engine.policy.idle)
-        if sooner:  # a shorter silence ends sessions earlier than they were going to be looked at
+        if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
             self._heap = [(deadline - sooner, session_id) for deadline, session_id in self._heap]
             self._next_due -= sooner
-        self._obey(engine)
+        self._set_engine(engine)
 
     def _restore(self) -> None:
         for session_id, deadline in self.store.deadlines():
@@ -95,11 +95,11 @@ class SessionTable:
                 heapq.heappush(self._heap, (deadline, session_id))
         self._next_due = self._heap[0][0] if self._heap else inf
 
-    def feed(self, event: Event, out: Found) -> None:
-        """Fold one event into its session; what it made rules say is appended to ``out``."""
+    def feed(self, event: Event, out: Findings) -> None:
+        """Fold one event into its session, and append the findings to ``out``."""
         session = self._touched.get(event.session_id)
         if session is None:
-            session = self._arrive(event, out)
+            session = self._admit(event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
@@ -125,23 +125,23 @@ class SessionTable:
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
-    def feed_now(self, event: Event, out: Found) -> None:
-        """Fold an event that someone waits for: it and what its session holds back are judged at once."""
+    def feed_now(self, event: Event, out: Findings) -> None:
+        """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
         self.feed(event, out)
         session = self._touched.get(event.session_id)
         if session is not None and session.buffer:
             self._release(session, inf, out)
 
-    def _arrive(self, event: Event, out: Found) -> Session:
-        """Bring in the session of an event that is not among those at hand."""
+    def _admit(self, event: Event, out: Findings) -> Session:
+        """Load or create the session of an event, and evict another one beyond the limit."""
         check_session_id(event.session_id)
-        session = self._wake(event.session_id)
+        session = self._load(event.session_id)
         if self.counts.sessions > self.limits.max_live:
             self._evict(session, out)
         return session
 
-    def _apply(self, event: Event, session: Session, out: Found) -> None:
-        """Fold an event whose turn it is."""
+    def _apply(self, event: Event, session: Session, out: Findings) -> None:
+        """Fold an event that is next in order."""
         time = event.time
         if time is not None:
             now = session.now
@@ -161,34 +161,34 @@ class SessionTable:
         session.seq += 1
         event_id = event.event_id
         if not event_id or event_id[0] == "~":
-            # No id at the source: the content's digest and the place in the session make one that a replay repeats.
+            # No id at the source: content digest and number in the session make one that a replay repeats.
             force_setattr(event, "event_id", f"{event_id or '~'}.{session.seq}")
         if event.part and event.part != session.explicit_part:
             self._tracker.begin_part(session, out, name=event.part)
         self._track[kind](event, session, out)
         session.last = event
 
-    def _renew(self, session: Session, out: Found) -> Session:
-        """Close a session that fell silent and open it again for the event that broke the silence."""
+    def _renew(self, session: Session, out: Findings) -> Session:
+        """Close an idle session and open it again for the event that follows."""
         waiting, session.buffer = session.buffer, []
         self._end(session, "idle", out, time=session.now + self._idle)
-        renewed = self._wake(session.id)
+        renewed = self._load(session.id)
         renewed.buffer = waiting
         renewed.recent, renewed.older, renewed.restored = session.recent, session.older, session.restored
         return renewed
 
-    def _show_across(self, event: Event, session: Session, out: Found) -> None:
-        """Show the event to the rules whose key spans sessions, each with the state of its key value."""
+    def _show_across(self, event: Event, session: Session, out: Findings) -> None:
+        """Run the rules whose key spans sessions over the event, each with the state of its key value."""
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
             if key_id is not None:
                 self.feed_key(group, key_id, event, session.turns, session.memory, out)
 
     def feed_key(
-        self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Found
+        self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Findings
     ) -> None:
-        """Show an event to the rules of one key value. ``turns`` and ``memory`` are those of the event's session."""
-        key_state = self._touched.get(key_id) or self._wake(key_id)
+        """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
+        key_state = self._touched.get(key_id) or self._load(key_id)
         if event.time is not None:
             if event.time - key_state.now >= self._idle and key_state.now > -inf:
                 key_state = self._renew(key_state, out)
@@ -201,22 +201,22 @@ class SessionTable:
         if self.shared_clock:
             self._schedule(key_state)
 
-    def _reorder(self, event: Event, session: Session, out: Found) -> None:
-        """Hold the event back until nothing earlier is expected any more."""
+    def _reorder(self, event: Event, session: Session, out: Findings) -> None:
+        """Buffer the event until no earlier one is expected."""
         self._arrivals += 1
         insort(session.buffer, (event.time or 0.0, self._arrivals, event), key=itemgetter(0, 1))
         settled = session.buffer[-1][0] - self._lateness
-        self._wind(session, max(settled, session.now), out)
+        self._advance_session(session, max(settled, session.now), out)
 
-    def _release(self, session: Session, until: float, out: Found) -> None:
-        """Apply the buffered events up to a time; one of them may end the session, or renew it."""
+    def _release(self, session: Session, until: float, out: Findings) -> None:
+        """Apply the buffered events up to a time. One of them may end or renew the session."""
         current: Session | None = session
         while current is not None and current.buffer and current.buffer[0][0] <= until:
             _, _, event = current.buffer.pop(0)
             self._apply(event, current, out)
             current = self._touched.get(session.id)
 
-    def _wake(self, session_id: str) -> Session:
+    def _load(self, session_id: str) -> Session:
         session = self._clean.pop(session_id, None)
         if session is None:
             blob = self.store.get(session_id)
@@ -228,19 +228,19 @@ class SessionTable:
         self._touched[session_id] = session
         return session
 
-    def _evict(self, newest: Session, out: Found) -> None:
-        """Close the session that has been silent longest: there are more than the limit allows."""
+    def _evict(self, newest: Session, out: Findings) -> None:
+        """Close the session that has been idle longest: the limit is exceeded."""
         oldest: Session | None = None
         while self._heap and (oldest is None or oldest is newest):
-            oldest = self._at_hand(heapq.heappop(self._heap)[1])
-        if oldest is None or oldest is newest:  # no clock: whoever has been here longest
-            oldest = self._other_than(newest)
+            oldest = self._find(heapq.heappop(self._heap)[1])
+        if oldest is None or oldest is newest:  # no deadlines: take the one that was loaded first
+            oldest = self._first_loaded(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
 
-    def _other_than(self, newest: Session) -> Session | None:
-        """Return whoever has been here longest."""
+    def _first_loaded(self, newest: Session) -> Session | None:
+        """Return the session that was loaded first, other than ``newest``."""
         # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
         for held in (self._clean, self._touched):
             for session in held.values():
@@ -248,8 +248,8 @@ class SessionTable:
                     return session
         return None
 
-    def _follow_clock(self, time: float, session_id: str, out: Found) -> None:
-        """Let an event move the stream's clock, and wake the sessions whose time has come."""
+    def _follow_clock(self, time: float, session_id: str, out: Findings) -> None:
+        """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""
         if not self.shared_clock:
             return
         self.watermark = max(self.watermark, time - self._lateness)
@@ -269,7 +269,7 @@ class SessionTable:
             self._next_due = self._heap[0][0]
 
     def _deadline(self, session: Session) -> float | None:
-        """When the session next wants to be looked at, on the stream's clock."""
+        """Return the next deadline of the session, on the stream's clock."""
         wanted = inf if session.now == -inf else session.now + self._idle
         if session.timers:
             wanted = min(wanted, *session.timers.values())
@@ -277,15 +277,15 @@ class SessionTable:
             wanted = min(wanted, session.buffer[0][0])
         return None if wanted == inf else wanted + session.lag
 
-    def advance(self, watermark: float, out: Found) -> None:
-        """Move the stream's clock: fire the deadlines and close the silent sessions it has passed.
+    def advance(self, watermark: float, out: Findings) -> None:
+        """Set the watermark: fire the deadlines it has passed, and close idle sessions.
 
-        Whoever calls this promises that nothing earlier than ``watermark`` is still expected.
+        The caller promises that no event before ``watermark`` is still expected.
         """
         self.watermark = watermark
         while self._heap and self._heap[0][0] <= watermark:
             _, session_id = heapq.heappop(self._heap)
-            session = self._at_hand(session_id)
+            session = self._find(session_id)
             if session is None:
                 continue  # it has ended since
             session.scheduled = None
@@ -293,34 +293,34 @@ class SessionTable:
             if due is not None and due <= watermark:
                 self._clean.pop(session_id, None)
                 self._touched[session_id] = session
-                self._wind(session, watermark - session.lag, out)
+                self._advance_session(session, watermark - session.lag, out)
                 session = self._touched.get(session_id)
             if session is not None:
                 self._schedule(session)
         self._next_due = self._heap[0][0] if self._heap else inf
 
-    def _at_hand(self, session_id: str) -> Session | None:
-        """Return a live session wherever it is kept, or None when there is none of that id."""
+    def _find(self, session_id: str) -> Session | None:
+        """Return a live session from memory or from the store, or None when there is none of that id."""
         session = self._touched.get(session_id) or self._clean.get(session_id)
         if session is None and self.store.get(session_id) is not None:
-            session = self._wake(session_id)
+            session = self._load(session_id)
         return session
 
-    def _wind(self, session: Session, now: float, out: Found) -> None:
-        """Bring one session's clock to ``now``."""
+    def _advance_session(self, session: Session, now: float, out: Findings) -> None:
+        """Advance the clock of one session to ``now``."""
         self._release(session, now, out)
         current = self._touched.get(session.id)
         if current is None:
             return
         self.engine.fire(current, now, out)
         if now - current.now >= self._idle and current.now > -inf:
-            if current.buffer:  # what waits there came after the silence
+            if current.buffer:  # the buffered events came after the idle time
                 self._renew(current, out)
             else:
                 self._end(current, "idle", out, time=current.now + self._idle)
 
-    def _end(self, session: Session, reason: CloseReason, out: Found, *, time: float | None) -> None:
-        """Close a session: what is buffered is judged first, then what never came."""
+    def _end(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
+        """Close a session: apply its buffered events first, then judge its end."""
         if session.buffer:
             self._touched[session.id] = session
             self._release(session, inf, out)
@@ -341,25 +341,25 @@ class SessionTable:
         self.counts.sessions -= 1
         self.counts.closed[reason] += 1
 
-    def end_all(self, out: Found) -> None:
-        """End of input: judge every session that is still open, in a settled order."""
+    def end_all(self, out: Findings) -> None:
+        """End of input: end every open session, sorted by id."""
         for session_id in sorted(self._ids()):
-            self._release(self._touched.get(session_id) or self._wake(session_id), inf, out)
+            self._release(self._touched.get(session_id) or self._load(session_id), inf, out)
             session = self._touched.get(session_id)
             if session is None:
                 continue
-            # Nothing more will come: deadlines fire as they would for a session that stays silent on a stream.
+            # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
             self._end(session, "end_of_input", out, time=None if session.time is None else session.now + self._idle)
 
     def _ids(self) -> Iterator[str]:
         known = {*self._touched, *self._clean}
         yield from known
         stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
-        yield from (one for one in stored if not is_ended_row(one) and not is_memory_row(one))
+        yield from (row for row in stored if not is_ended_row(row) and not is_memory_row(row))
 
     def states_of(self, session_id: str) -> list[State]:
         """Return the rules' states of a session, for tests and for explanations."""
-        session = self._at_hand(session_id)
+        session = self._find(session_id)
         return list(session.states.values()) if session is not None else []
 
     @property
@@ -367,13 +367,13 @@ class SessionTable:
         """Whether there is something to commit."""
         return bool(self._touched) or self.memory.changed
 
-    def relieve(self) -> None:
-        """Pack sessions away when there are more in memory than the limit says."""
+    def commit_if_full(self) -> None:
+        """Commit when more sessions changed than the in-memory limit allows."""
         if len(self._touched) > self.limits.in_memory:
             self.commit()
 
     def commit(self) -> None:
-        """Hand every session that changed to the store, and let go of what is too much for the memory."""
+        """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
         for session_id, session in self._touched.items():
             self.store.put(session_id, pack(session, self.engine), self._deadline(session))
         self.memory.flush()

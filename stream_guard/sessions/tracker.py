@@ -1,7 +1,7 @@
-"""The tracker: raw events become what rules may rely on.
+"""The tracker: turns raw events into the events that rules see.
 
-One attempt is counted once, a result finds its call, every event knows its turn, and a session is
-split into the parts that a user began. Events that no rule waits for are only kept track of.
+It counts one attempt once, pairs a result with its call, gives every event the index of its turn, and splits a
+session into the parts that a user began. Events without a rule only update the session.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import force_setattr
 
 from stream_guard.engine import Engine
-from stream_guard.engine.fold import Found
+from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
 from stream_guard.language.arguments import parse_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
@@ -20,18 +20,18 @@ from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
 
-# Reasons that say "I am waiting for a tool": the answer is still to come.
+# Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be any JSON, and a list has no hash
 
 
-ShowAcross: TypeAlias = Callable[[Event, Session, Found], None]
-"""Shows an event to the rules whose key spans sessions."""
+ShowAcross: TypeAlias = Callable[[Event, Session, Findings], None]
+"""Runs the rules whose key spans sessions over an event."""
 
 
 class Tracker:
-    """Applies events to sessions, in order, and shows them to the engine.
+    """Applies events to sessions in order, and runs the engine over them.
 
-    ``apply`` holds one function per event type; the caller has dropped duplicates and taken care of time.
+    ``apply`` holds one function per event type. The caller has dropped duplicates and restored the order.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tracker:
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
-        self.apply: dict[type[Event], Callable[[Any, Session, Found], None]] = {
+        self.apply: dict[type[Event], Callable[[Any, Session, Findings], None]] = {
             UserMessage: self._user_message,
             Turn: self._turn,
             ToolCall: self._tool_call,
@@ -51,8 +51,8 @@ class Tracker:
             ToolResult: self._tool_result,
         }
 
-    def begin_part(self, session: Session, out: Found, *, name: str = "") -> None:
-        """Let a new user-initiated part of the session begin; what the last one left open is judged."""
+    def begin_part(self, session: Session, out: Findings, *, name: str = "") -> None:
+        """Begin a new user-initiated part of the session; the end of the part before it is judged."""
         if session.part_active:
             if self._judges_parts:
                 self._engine.end(session, session.make_end("closed", session.time), out, part_only=True)
@@ -60,7 +60,7 @@ class Tracker:
             session.part_active = False
         session.explicit_part = name
 
-    def _user_message(self, message: UserMessage, session: Session, out: Found) -> None:
+    def _user_message(self, message: UserMessage, session: Session, out: Findings) -> None:
         if not message.part:
             self.begin_part(session, out)
             session.fresh_part = True
@@ -70,7 +70,7 @@ class Tracker:
         force_setattr(message, "index", session.turns - 1)
         self._show(engine.local.users, message, session, out)
 
-    def _turn(self, turn: Turn, session: Session, out: Found) -> None:
+    def _turn(self, turn: Turn, session: Session, out: Findings) -> None:
         if session.fresh_part:
             session.fresh_part = False
         elif not turn.part and opens_part(turn, after_answer=session.answered):
@@ -89,47 +89,47 @@ class Tracker:
             for number, block in enumerate(blocks):
                 self._block(turn, number, block, session, out)
 
-    def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Found) -> None:
-        """A tool-use block of a turn is an attempt, unless the gate has told of it already."""
+    def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
+        """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
         tool, args, call_id = _name(block), block.get("input"), block.get("id")
         call_id = call_id if type(call_id) is str else ""
         parse_error = False
         if type(args) is str:  # JSON in JSON, as some sources write it
             args, parse_error = parse_arguments(args)
         known = session.open.get(call_id)
-        if known is not None and _meets_block(known, tool, args):
+        if known is not None and _match_block(known, tool, args):
             self._counts.merged_calls += 1
             return
-        self._attempt(session, call_id, tool, args, in_block=True)
+        self._open_attempt(session, call_id, tool, args, in_block=True)
         plan = self._engine.local.calls[tool]
         if plan is not None or self._show_across is not None:
             self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
 
-    def _tool_call(self, call: ToolCall, session: Session, out: Found) -> None:
+    def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> None:
         sightings = session.open.get(call.call_id)
-        known = None if sightings is None else _meets_event(sightings, call)
+        known = None if sightings is None else _match_event(sightings, call)
         if known is not None:
-            # Whoever asks about the call must learn what was found when it was announced.
+            # By this number a caller finds what was found when the block announced the call.
             force_setattr(call, "attempt", known.attempt)
             self._counts.merged_calls += 1
             return
         session.part_active = True
-        self._attempt(session, call.call_id, call.tool, call.args, in_block=False)
+        self._open_attempt(session, call.call_id, call.tool, call.args, in_block=False)
         self._show_call(self._engine.local.calls[call.tool], call, session, out)
 
-    def _attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> None:
+    def _open_attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> None:
         if session.open_count >= self._max_open_calls:
             session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
         session.add_open(OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args))
         session.attempts += 1
 
-    def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Found) -> None:
+    def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Findings) -> None:
         force_setattr(call, "index", session.turns - 1)
         force_setattr(call, "attempt", session.attempts - 1)
         self._show(plan, call, session, out)
 
-    def _decision(self, decision: GateDecision, session: Session, out: Found) -> None:
+    def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
         call = session.find_open(decision.call_id, decision.tool)
         force_setattr(decision, "index", call.index if call else session.turns - 1)
         force_setattr(decision, "attempt", call.attempt if call else -1)
@@ -138,7 +138,7 @@ class Tracker:
             force_setattr(decision, "tool", call.tool)
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
-    def _tool_result(self, result: ToolResult, session: Session, out: Found) -> None:
+    def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
         call = session.find_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
@@ -155,7 +155,7 @@ class Tracker:
             force_setattr(result, "args", args)
             self._show(plan, result, session, out)
 
-    def _show(self, plan: Plan | None, event: Event, session: Session, out: Found) -> None:
+    def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
         if plan is not None:
             self._run(plan, event, session, session.memory, out)
         if self._show_across is not None:
@@ -171,9 +171,9 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
             if type(block) is dict:
                 kind = block.get("type")
                 if kind == "text":
-                    said = block.get("text")
-                    if type(said) is str:
-                        text = f"{text}\n{said}" if text else said
+                    piece = block.get("text")
+                    if type(piece) is str:
+                        text = f"{text}\n{piece}" if text else piece
                 elif kind == "tool_use":
                     blocks.append(block)
     elif type(content) is str:
@@ -185,10 +185,10 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
     return blocks
 
 
-def _meets_block(known: Sequence[OpenCall], tool: str, args: Json) -> bool:
-    """Whether a block is another sighting of an open attempt of its id: one that an event told of, and no block yet.
+def _match_block(known: Sequence[OpenCall], tool: str, args: Json) -> bool:
+    """Whether a block is an open attempt of its id that an event reported and no block announced yet.
 
-    Two blocks never meet, even under one id: a model that asks twice asks twice.
+    Two blocks are two attempts, even under one id.
     """
     for call in reversed(known):
         if call.in_event and not call.in_block and call.same_call(tool, args):
@@ -197,15 +197,15 @@ def _meets_block(known: Sequence[OpenCall], tool: str, args: Json) -> bool:
     return False
 
 
-def _meets_event(known: Sequence[OpenCall], event: ToolCall) -> OpenCall | None:
-    """Return the open attempt of its id that an event is another sighting of, if there is one.
+def _match_event(known: Sequence[OpenCall], event: ToolCall) -> OpenCall | None:
+    """Return the open attempt that an event reports again, or None.
 
-    It meets the block that announced it, once; and another event, when they share an id. Without ids, two
-    events are two attempts.
+    That is an attempt that a block announced and no event reported yet, or one that another event of the same id
+    reported. Without ids, two events are two attempts.
     """
     for call in reversed(known):
-        meets = (call.in_block and not call.in_event) or (call.in_event and event.call_id != "")
-        if meets and call.same_call(event.tool, event.args):
+        matches = (call.in_block and not call.in_event) or (call.in_event and event.call_id != "")
+        if matches and call.same_call(event.tool, event.args):
             call.in_event = True
             return call
     return None
@@ -239,7 +239,7 @@ def opens_part(turn: Turn, *, after_answer: bool) -> bool:
     """Whether the turn's request begins a user-initiated part of the session."""
     request = turn.request
     if request is None or not turn.captured:
-        return False  # without the request, or its messages, there is nothing to go by
+        return False  # without the request or its messages this cannot be known
     if after_answer:
         return True
     messages = request.get("messages")
@@ -251,7 +251,7 @@ def opens_part(turn: Turn, *, after_answer: bool) -> bool:
 
 
 def _is_user(message: dict[str, Json]) -> bool:
-    """Whether a person speaks; Anthropic sends tool results in the user's role."""
+    """Whether a person wrote the message; Anthropic sends tool results in the user's role."""
     if message.get("role") != "user":
         return False
     content = message.get("content")

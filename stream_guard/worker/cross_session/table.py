@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from stream_guard.engine.fold import Found
+from stream_guard.engine.fold import Findings
 from stream_guard.model import Event, SessionEnd
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.table import SessionTable
@@ -30,13 +30,13 @@ class SendingTable(SessionTable):
         """Hear that an event of the record is not fed again: its session contains it already."""
         self._event += 1
 
-    def feed(self, event: Event, out: Found) -> None:
+    def feed(self, event: Event, out: Findings) -> None:
         """Fold one event into its session, and send it to the key states that it belongs to."""
         self._event += 1
         self._item = 0
         super().feed(event, out)
 
-    def _show_across(self, event: Event, session: Session, out: Found) -> None:
+    def _show_across(self, event: Event, session: Session, out: Findings) -> None:
         del out
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
