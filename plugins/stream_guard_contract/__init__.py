@@ -1,8 +1,16 @@
-"""Contracts: whether the agent keeps its rules when the world breaks."""
+"""Contracts: whether an agent keeps its rules under faults. ``tool`` and ``model`` wrap Python functions for a run."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from stream_guard import Command, hookimpl
+
+if TYPE_CHECKING:
+    from stream_guard_contract.scenario.wrapped_models import ModelUnavailableError, model
+    from stream_guard_contract.scenario.wrapped_tools import ToolUnavailableError, tool, tools
+
+__all__ = ["ModelUnavailableError", "ToolUnavailableError", "model", "tool", "tools"]
 
 
 @hookimpl
@@ -36,3 +44,12 @@ def stream_guard_commands() -> list[Command]:
     return [
         Command(name="contract", help="Hold agents to a contract, in calm weather and in a storm.", commands=commands)
     ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use: every command imports this package to find its plugins."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from stream_guard_contract.scenario import wrapped_models, wrapped_tools  # noqa: PLC0415  # loaded when needed
+
+    return getattr(wrapped_models if hasattr(wrapped_models, name) else wrapped_tools, name)

@@ -26,14 +26,14 @@ from stream_guard.commands import (
 )
 
 if TYPE_CHECKING:
-    from stream_guard_contract.document import Contract
-    from stream_guard_contract.matrix import Matrix
+    from stream_guard_contract.document.loading import Contract
+    from stream_guard_contract.scoring.matrix import Matrix
 
 DEFAULT_FILE = Path("flakestorm.yaml")
 
 
 class MatrixForm(StrEnum):
-    """How a matrix is printed: as its score alone, or as any report. An enumeration cannot be extended."""
+    """How a matrix is printed: as its score alone, or in a form of ``ReportForm``, which an enum cannot extend."""
 
     NUMBER = "number"
     TABLE = "table"
@@ -80,7 +80,7 @@ def score_command(
     contract = load(config, registry)
     matrix, unread = score_traces(contract, traces, source_format, registry, settings)
     publish(contract, matrix, form, targets)
-    leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive)
+    exit_for(matrix, min_score, unread, allow_inconclusive=allow_inconclusive)
 
 
 def ci_command(
@@ -97,7 +97,7 @@ def ci_command(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print every part's score and the overall one; exit 1 when the contract is broken or a part is too low."""
-    from stream_guard_contract.matrix import overall
+    from stream_guard_contract.scoring.matrix import overall
 
     settings, registry, targets = prepare(settings_file, reports)
     scores = dict(read_part(text) for text in part or ())
@@ -116,18 +116,18 @@ def ci_command(
     ]
     if low:
         typer.echo(f"under {min_score:g} %: {', '.join(low)}", err=True)
-    leave(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
+    exit_for(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
 
 
 def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[ReportTarget]]:
-    """Return what every command that judges begins with, or raise SettingsError: nothing is judged before that."""
+    """Return settings, registry and report files, or raise SettingsError before anything is judged."""
     settings, registry = load_plugins(settings_file)
     return settings, registry, [report_target(text) for text in reports or ()]
 
 
 def load(config: Path, registry: Registry) -> Contract:
     """Return the contract; its warnings go to standard error."""
-    from stream_guard_contract.document import load_contract
+    from stream_guard_contract.document.loading import load_contract
 
     contract = load_contract(config, registry)
     for warning in contract.warnings:
@@ -138,8 +138,8 @@ def load(config: Path, registry: Registry) -> Contract:
 def score_traces(
     contract: Contract, traces: Sequence[str], source_format: str, registry: Registry, settings: Settings
 ) -> tuple[Matrix, int]:
-    """Return the matrix of recorded sessions, and how many records could not be read."""
-    from stream_guard_contract.scoring import score
+    """Return the matrix of recorded sessions, and the number of records that could not be read."""
+    from stream_guard_contract.scoring.score import score
 
     reader = RecordingReader(source_format, registry, settings)
     events = (event for trace in traces for event in reader.read(trace))
@@ -150,10 +150,10 @@ def score_traces(
 
 
 def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[ReportTarget]) -> None:
-    """Print the matrix and write it to files, before any exit code is given: a failed build must show its reasons."""
+    """Print the matrix and write the reports; called before the exit code, so that a failed build shows its reasons."""
     if targets or form not in (None, MatrixForm.NUMBER):
         require_extra("analysis", "numpy", "rapidfuzz", "rfc8785", "jinja2")
-        from stream_guard_contract.report import write_matrix
+        from stream_guard_contract.report.matrix_report import write_matrix
 
         for kind, file in targets:
             write_report(file, write_matrix(contract, matrix, kind))
@@ -165,10 +165,10 @@ def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets
         typer.echo(note, err=True)
 
 
-def leave(
+def exit_for(
     matrix: Matrix, min_score: float, unread: int, *, allow_inconclusive: bool = False, too_low: bool = False
 ) -> None:
-    """Leave with the exit code that the matrix asks for, and say why on standard error."""
+    """Raise typer.Exit with the exit code of the matrix, and print the reason on standard error; return for 0."""
     if matrix.score is None:
         typer.echo("nothing was evaluated, so there is no score", err=True)
         raise typer.Exit(INCONCLUSIVE)
@@ -180,12 +180,12 @@ def leave(
         typer.echo(f"the score is {matrix.score:g} %, and {min_score:g} % are asked for", err=True)
         raise typer.Exit(FINDINGS)
     if (matrix.open or unread or matrix.notes) and not allow_inconclusive:
-        typer.echo(f"inconclusive: {_unsure(matrix, unread)}; --allow-inconclusive accepts that", err=True)
+        typer.echo(f"inconclusive: {_open_reasons(matrix, unread)}; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)
 
 
 def read_part(text: str) -> tuple[str, float]:
-    """Return the part and the score of ``NAME=NUMBER``; raises SettingsError where it is not that."""
+    """Return the part and the score of ``NAME=NUMBER``; SettingsError for any other text."""
     name, _, number = text.partition("=")
     try:
         value = float(number)
@@ -196,13 +196,13 @@ def read_part(text: str) -> tuple[str, float]:
     return name, value
 
 
-def _unsure(matrix: Matrix, unread: int) -> str:
-    said = [
+def _open_reasons(matrix: Matrix, unread: int) -> str:
+    reasons = [
         *([f"{matrix.open} of {len(matrix.cells)} cells could not be judged"] if matrix.open else []),
         *([f"{unread} records could not be read"] if unread else []),
         *(["some sessions were not used"] if matrix.notes else []),
     ]
-    return ", ".join(said)
+    return ", ".join(reasons)
 
 
 def _visible(text: str) -> str:

@@ -1,8 +1,7 @@
-"""The sample agent over HTTP: ``python -m stream_guard_contract.market_server`` is agent, tools and model on one port.
+"""The sample agent over HTTP: ``python -m stream_guard_contract.market_server`` serves agent, tools and model.
 
-The agent calls its tools at ``TOOLS_BASE_URL`` and its model at ``OPENAI_BASE_URL``, or at this very server
-where those are not set. ``/log`` lists what the tools and the model were asked; what a proxy keeps from them is not
-in it.
+The agent calls its tools at ``TOOLS_BASE_URL`` and its model at ``OPENAI_BASE_URL``, by default on this server.
+``/log`` lists the calls that reached the tools and the model, without those that a proxy answered itself.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from stream_guard_contract.completions import Said, write_completion, write_stream
 from stream_guard_contract.market import MarketAgent, Messages, look_up_price, script, search_news
+from stream_guard_contract.scenario.completions import Completion, write_completion, write_stream
 
 PATIENCE: Final = 2.0  # seconds the agent waits for a tool or the model
 _TOOLS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
@@ -57,13 +56,13 @@ class MarketServer:
         )
 
     async def ask(self, request: Request) -> Response:
-        """Let the agent answer; it waits for others, so it does that in a thread."""
+        """Let the agent answer, in a thread because it blocks."""
         asked = await request.json()
         answer = await run_in_threadpool(self._agent.answer, str(asked["input"]))
         return JSONResponse({"output": answer})
 
     async def reset(self, _request: Request) -> Response:
-        """Bring the agent back to a clean state."""
+        """Reset the agent."""
         self._agent.reset()
         return Response(status_code=204)
 
@@ -81,13 +80,13 @@ class MarketServer:
         """Answer as the model, whole or streamed."""
         asked = await request.json()
         self.log.append("model")
-        said = Said(text=script(asked["messages"]), finish="stop", model="script", id="chatcmpl-script")
+        completion = Completion(text=script(asked["messages"]), finish="stop", model="script", id="chatcmpl-script")
         if asked.get("stream"):
-            return StreamingResponse(iter(list(write_stream(said))), media_type="text/event-stream")
-        return Response(write_completion(said), media_type="application/json")
+            return StreamingResponse(iter(list(write_stream(completion))), media_type="text/event-stream")
+        return Response(write_completion(completion), media_type="application/json")
 
     async def show_log(self, _request: Request) -> Response:
-        """Show what tools and model were asked so far."""
+        """List the calls of the tools and the model so far."""
         return PlainTextResponse("".join(f"{line}\n" for line in self.log))
 
 
@@ -99,7 +98,7 @@ def call_tool(url: str, **args: str) -> Any:
 
 
 def ask_model(url: str, messages: Messages) -> str:
-    """Return what the model says; a model that fails or talks nonsense has said nothing."""
+    """Return the model's text; empty where the model fails or its answer cannot be read."""
     body = json.dumps({"model": "script", "messages": messages}).encode()
     request = Outgoing(f"{url}/chat/completions", body, {"content-type": "application/json"})  # noqa: S310  # as above
     try:
@@ -111,7 +110,7 @@ def ask_model(url: str, messages: Messages) -> str:
 
 
 def serve(port: int = 0, *, tools_url: str = "", model_url: str = "", ready: Callable[[str], None] = print) -> None:
-    """Listen on loopback until told to stop; ``ready`` is told the address."""
+    """Listen on loopback until interrupted; ``ready`` is called with the address."""
     opened = socket.create_server(("127.0.0.1", port))
     url = f"http://127.0.0.1:{opened.getsockname()[1]}"
     server = MarketServer(tools_url or f"{url}/tools", model_url or f"{url}/v1")
@@ -121,14 +120,14 @@ def serve(port: int = 0, *, tools_url: str = "", model_url: str = "", ready: Cal
 
 
 def main() -> None:
-    """Read the port, and serve."""
+    """Serve on the port of the command line."""
     parser = argparse.ArgumentParser(description="The sample agent of contracts, over HTTP.")
     parser.add_argument("--port", type=int, default=8000)
     serve(
         parser.parse_args().port,
         tools_url=os.environ.get("TOOLS_BASE_URL", ""),
         model_url=os.environ.get("OPENAI_BASE_URL", ""),
-        ready=lambda url: print(f"the sample agent listens on {url}/ask", flush=True),  # noqa: T201  # said to whoever started it
+        ready=lambda url: print(f"the sample agent listens on {url}/ask", flush=True),  # noqa: T201  # a command of its own
     )
 
 

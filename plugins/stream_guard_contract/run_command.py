@@ -1,15 +1,15 @@
-"""``contract run``: drive an agent through every scenario of a contract, record what it does, and score that."""
+"""``contract run``: drives an agent through every scenario of a contract, records the sessions, and scores them."""
 
 from __future__ import annotations
 
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,23 +24,16 @@ from stream_guard_contract.commands import (
     ConfigFile,
     MatrixForm,
     MinScore,
-    leave,
+    exit_for,
     load,
     prepare,
     publish,
 )
 
 if TYPE_CHECKING:
-    from stream_guard_contract.document import Contract
-    from stream_guard_contract.drive import Setup, Unit
-    from stream_guard_contract.forms import Agent
-
-
-class Step(Protocol):
-    """Is called after each session."""
-
-    def __call__(self) -> None:
-        """One more is done."""
+    from stream_guard_contract.document.loading import Contract
+    from stream_guard_contract.document.sections import AgentSection
+    from stream_guard_contract.driver import AgentSetup, PlannedSession
 
 
 def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -75,24 +68,24 @@ def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Ask an agent everything under every scenario; exit 1 when the contract is broken, 4 when it cannot be told."""
-    from stream_guard_contract.scoring import score
+    from stream_guard_contract.scoring.score import score
 
     _, registry, targets = prepare(settings_file, reports)
     contract = only(load(config, registry), scenario or ())
     setups = make_setups(contract, agents or (), tool or (), llm, proxy_port, workers)
     decoder = registry.decoders["native"]()
-    units = plan_units(contract, seed, repeat)
+    plan = plan_run(contract, seed, repeat)
     began = time.monotonic()
-    events = drive(setups, units, record, decoder)
+    events = record_sessions(setups, plan, record, decoder)
     kept = f"; recorded in {record}" if record is not None else ""
-    typer.echo(f"{len(units)} sessions in {time.monotonic() - began:.1f} s, seed {seed}{kept}", err=True)
+    typer.echo(f"{len(plan)} sessions in {time.monotonic() - began:.1f} s, seed {seed}{kept}", err=True)
     matrix = score(contract, events, registry)
     publish(contract, matrix, form, targets)
-    leave(matrix, min_score, 0, allow_inconclusive=allow_inconclusive)
+    exit_for(matrix, min_score, 0, allow_inconclusive=allow_inconclusive)
 
 
 def only(contract: Contract, names: Sequence[str]) -> Contract:
-    """Return the contract with the scenarios that are named, or all of them where none is."""
+    """Return the contract with only the named scenarios; without names, with all of them."""
     known = [scenario.name for scenario in contract.scenarios]
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -103,13 +96,13 @@ def only(contract: Contract, names: Sequence[str]) -> Contract:
 
 def make_setups(
     contract: Contract, agents: Sequence[str], tools: Sequence[str], llm: str | None, proxy_port: int, workers: int = 1
-) -> list[Setup]:
+) -> list[AgentSetup]:
     """Return how each worker reaches its agent, or raise SettingsError."""
-    from stream_guard_contract.drive import Setup, crew
-    from stream_guard_contract.requests import check_upstream
+    from stream_guard_contract.agents.http_messages import check_upstream
+    from stream_guard_contract.driver import AgentSetup, worker_setups
 
     named = dict(_tool(text) for text in tools)
-    setup = Setup(
+    setup = AgentSetup(
         agent=_agent(contract, agents[0] if agents else None),
         tools={name: check_upstream(address, "--tool") for name, address in named.items()},
         model=check_upstream(llm, "--llm") if llm else "",
@@ -118,68 +111,73 @@ def make_setups(
     if setup.is_http and (setup.tools or setup.model) and not proxy_port:
         raise SettingsError("an HTTP agent has to know where the proxies are; name their port with --proxy-port")
     if not setup.is_http:
-        sys.path.insert(0, str(Path.cwd()))  # as for any other program that is given module:name
-    return crew(setup, workers, agents)
+        sys.path.insert(0, str(Path.cwd()))  # module:callable is found from the current folder
+    return worker_setups(setup, workers, agents)
 
 
-def _agent(contract: Contract, name: str | None) -> Agent:
-    from stream_guard_contract.forms import Agent
+def _agent(contract: Contract, name: str | None) -> AgentSection:
+    from stream_guard_contract.document.sections import AgentSection
 
-    form = contract.agent
+    agent = contract.agent
     if name is not None:
-        given = {"endpoint": name, "type": "http" if "://" in name else "python"}
-        form = form.model_copy(update=given) if form is not None else Agent.model_validate(given)
-    if form is None:
+        update = {"endpoint": name, "type": "http" if "://" in name else "python"}
+        agent = agent.model_copy(update=update) if agent is not None else AgentSection.model_validate(update)
+    if agent is None:
         raise SettingsError(f"{contract.file} names no agent; add `agent: {{endpoint: ...}}`, or say --agent")
-    return form
+    return agent
 
 
-def plan_units(contract: Contract, seed: int, repeat: int) -> list[Unit]:
-    """Return the sessions to be, under an id that no other run has."""
-    from stream_guard_contract.drive import plan
+def plan_run(contract: Contract, seed: int, repeat: int) -> list[PlannedSession]:
+    """Return the sessions of a new run; the ids are unique to the run."""
+    from stream_guard_contract.driver import plan_sessions
 
-    return plan(contract, run_id=f"run-{secrets.token_hex(4)}", seed=seed, repeat=repeat)
+    return plan_sessions(contract, run_id=f"run-{secrets.token_hex(4)}", seed=seed, repeat=repeat)
 
 
-def drive(setups: Sequence[Setup], units: Sequence[Unit], record: Path | None, decoder: Decoder) -> list[Event]:
-    """Return the events of all sessions as they are read back, and keep them in a file where one is named."""
-    from stream_guard_contract.recording import TraceFile, decode_events
+def record_sessions(
+    setups: Sequence[AgentSetup], plan: Sequence[PlannedSession], record: Path | None, decoder: Decoder
+) -> list[Event]:
+    """Run all sessions, write them to ``record`` where it is given, and return their events."""
+    from stream_guard_contract.recording.session_writer import TraceFile, decode_events
 
-    kept = TraceFile(record) if record is not None else None
+    file = TraceFile(record) if record is not None else None
     events: list[Event] = []
     try:
-        with progress(len(units)) as step:
-            for lines in _sessions(setups, units):
-                if kept is not None:
-                    kept.write([lines])
-                # What is scored is what was recorded, not what is still in memory: the same as for every reader.
+        with progress(len(plan)) as session_done:
+            for lines in _sessions(setups, plan):
+                if file is not None:
+                    file.write([lines])
+                # Scored is what was recorded, not what is in memory, so `contract score` gives the same matrix.
                 events += decode_events(lines, decoder, str(record or "the run"))
-                step()
+                session_done()
     finally:
-        if kept is not None:
-            kept.close()
+        if file is not None:
+            file.close()
     return events
 
 
-def _sessions(setups: Sequence[Setup], units: Sequence[Unit]) -> Iterator[bytes]:
-    from stream_guard_contract.agent import STATEFUL
-    from stream_guard_contract.drive import Player, play_in_processes
+def _sessions(setups: Sequence[AgentSetup], plan: Sequence[PlannedSession]) -> Iterator[bytes]:
+    from stream_guard_contract.agents.agent import STATEFUL
+    from stream_guard_contract.driver import AgentDriver, run_in_processes
 
     if len(setups) > 1:
-        yield from play_in_processes(setups, units)
+        yield from run_in_processes(setups, plan)
         return
-    with Player(setups[0]) as player:
-        if player.url:
-            typer.echo(f"proxies: {player.url}/tools/NAME and {player.url}/v1", err=True)
-        player.agent.check()
-        if not player.agent.can_reset and player.is_stateful(units[0].prompt):
+    with AgentDriver(setups[0]) as driver:
+        if driver.url:
+            typer.echo(f"proxies: {driver.url}/tools/NAME and {driver.url}/v1", err=True)
+        driver.agent.check()
+        if not driver.agent.can_reset and driver.is_stateful(plan[0].prompt):
             typer.echo(STATEFUL, err=True)
-        yield from player.play_all(units)
+        yield from driver.run_all(plan)
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Step]:
-    """Show on standard error how many sessions are done: a bar on a terminal, a line now and then elsewhere."""
+def progress(total: int) -> Iterator[Callable[[], None]]:
+    """Show progress on standard error: a bar on a terminal, otherwise a line every few seconds.
+
+    Yields a function to call after each session.
+    """
     done, began = 0, time.monotonic()
     if sys.stderr.isatty():
         from rich.console import Console
@@ -196,18 +194,18 @@ def progress(total: int) -> Iterator[Step]:
 
             yield advance
         return
-    said = began
+    printed = began
 
-    def tell() -> None:
-        nonlocal done, said
+    def print_line() -> None:
+        nonlocal done, printed
         done += 1
         now = time.monotonic()
-        if now - said >= EVERY:
-            said = now
+        if now - printed >= EVERY:
+            printed = now
             left = (total - done) * (now - began) / done
             typer.echo(f"{done} of {total} sessions, about {left:.0f} s left", err=True)
 
-    yield tell
+    yield print_line
 
 
 def _tool(text: str) -> tuple[str, str]:

@@ -32,12 +32,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_guard_contract.document import Contract, load_contract
-from stream_guard_contract.drive import Player, Setup, plan
-from stream_guard_contract.forms import Agent
-from stream_guard_contract.matrix import State
-from stream_guard_contract.recording import decode_events
-from stream_guard_contract.scoring import score
+from stream_guard_contract.document.loading import Contract, load_contract
+from stream_guard_contract.document.sections import AgentSection
+from stream_guard_contract.driver import AgentDriver, AgentSetup, plan_sessions
+from stream_guard_contract.recording.session_writer import decode_events
+from stream_guard_contract.scoring.matrix import State
+from stream_guard_contract.scoring.score import score
 
 from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
@@ -102,7 +102,7 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
         with _agent(port, model_url):
             theirs = {cells: min(_their_seconds(python, cache, over_http, cells, rounds=1)) for cells in SIZES}
         with _agent(port, f"http://127.0.0.1:{proxy_port}/v1"):
-            setup = Setup(agent=_form(over_http), model=model_url, port=proxy_port)
+            setup = AgentSetup(agent=_form(over_http), model=model_url, port=proxy_port)
             for cells in SIZES:
                 shared, own = (
                     min(_our_seconds(cells, registry, setup, own_prompts=own, rounds=1)) for own in (False, True)
@@ -152,7 +152,7 @@ def _in_new_process(cells: int, prompts: str) -> list[float]:
     return seconds
 
 
-def _our_seconds(cells: int, registry: Registry, setup: Setup, *, own_prompts: bool, rounds: int) -> list[float]:
+def _our_seconds(cells: int, registry: Registry, setup: AgentSetup, *, own_prompts: bool, rounds: int) -> list[float]:
     """Return the seconds from the contract to the matrix, with prompts that invariants share, or with own ones."""
     contract = load_contract(json.dumps(_contract(cells, own_prompts=own_prompts)), registry)
     clock = time.perf_counter if setup.is_http else time.process_time
@@ -164,11 +164,11 @@ def _our_seconds(cells: int, registry: Registry, setup: Setup, *, own_prompts: b
     return seconds
 
 
-def _run(contract: Contract, registry: Registry, setup: Setup) -> None:
+def _run(contract: Contract, registry: Registry, setup: AgentSetup) -> None:
     decoder = registry.decoders["native"]()
     events = []
-    with Player(setup) as player:
-        for lines in player.play_all(plan(contract, run_id="bench")):
+    with AgentDriver(setup) as driver:
+        for lines in driver.run_all(plan_sessions(contract, run_id="bench")):
             events += decode_events(lines, decoder, "bench")
     matrix = score(contract, events, registry)
     # A run in which nothing was met would be quick, and worth nothing.
@@ -208,8 +208,8 @@ def _their_seconds(python: Path, cache: Path, agent: dict[str, Any], cells: int,
     return seconds
 
 
-def _form(agent: dict[str, Any]) -> Agent:
-    return Agent.model_validate(agent)
+def _form(agent: dict[str, Any]) -> AgentSection:
+    return AgentSection.model_validate(agent)
 
 
 @contextmanager
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments:
         cells, prompts = int(arguments[0]), arguments[1]
         names = {key: f"{__package__}.{_IN_PROCESS[key]}" for key in ("endpoint", "reset_function")}
-        setup = Setup(agent=_form({**_IN_PROCESS, **names}))
+        setup = AgentSetup(agent=_form({**_IN_PROCESS, **names}))
         own = prompts == "own"
         print(json.dumps(_our_seconds(cells, build_registry(), setup, own_prompts=own, rounds=ROUNDS[cells])))
         return 0

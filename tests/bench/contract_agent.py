@@ -13,7 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 try:
-    from stream_guard_contract.models import model
+    from stream_guard_contract import model
 except ImportError:  # the other engine's environment: nothing to wrap for
 
     def model(function: Any) -> Any:  # type: ignore[misc]  # a stand-in that takes anything

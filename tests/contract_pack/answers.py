@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from stream_guard_contract.document import Contract, load_contract
-from stream_guard_contract.labels import PROMPT, SCENARIO
-from stream_guard_contract.matrix import Cell, Matrix
-from stream_guard_contract.scoring import score
+from stream_guard_contract.document.loading import Contract, load_contract
+from stream_guard_contract.recording.labels import PROMPT, SCENARIO
+from stream_guard_contract.scoring.matrix import Cell, Matrix
+from stream_guard_contract.scoring.score import score
 
 from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.registry import Registry, build_registry

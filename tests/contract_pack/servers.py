@@ -10,8 +10,8 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from stream_guard_contract.drive import Player, Setup
-from stream_guard_contract.forms import Agent
+from stream_guard_contract.document.sections import AgentSection
+from stream_guard_contract.driver import AgentDriver, AgentSetup
 from stream_guard_contract.market_server import MarketServer
 
 
@@ -37,8 +37,8 @@ def serving(app: ASGIApp, opened: socket.socket) -> Iterator[None]:
 class Market:
     """The sample agent in one server, its tools and its model in another, and the proxies between them."""
 
-    def __init__(self, player: Player, world: MarketServer) -> None:
-        self.player = player
+    def __init__(self, driver: AgentDriver, world: MarketServer) -> None:
+        self.driver = driver
         self.world = world
 
     @property
@@ -53,25 +53,28 @@ def market(**agent: Any) -> Iterator[Market]:
     world_socket, world_url = listen()
     agent_socket, agent_url = listen()
     world = MarketServer("", "")
-    form = Agent.model_validate(
+    form = AgentSection.model_validate(
         {"endpoint": f"{agent_url}/ask", "reset_endpoint": "/reset", "timeout": 10_000, **agent}
     )
     tools = {name: f"{world_url}/tools/{name}" for name in ("market_data_api", "news_search")}
-    setup = Setup(agent=form, tools=tools, model=f"{world_url}/v1")
-    with serving(world.app(), world_socket), Player(setup) as player:
-        server = MarketServer(f"{player.url}/tools", f"{player.url}/v1")
+    setup = AgentSetup(agent=form, tools=tools, model=f"{world_url}/v1")
+    with serving(world.app(), world_socket), AgentDriver(setup) as driver:
+        server = MarketServer(f"{driver.url}/tools", f"{driver.url}/v1")
         with serving(server.app(), agent_socket):
-            yield Market(player, world)
+            yield Market(driver, world)
 
 
 @contextmanager
-def proxied(app: ASGIApp, tools: Mapping[str, str] | None = None, *, model: str = "") -> Iterator[Player]:
+def proxied(app: ASGIApp, tools: Mapping[str, str] | None = None, *, model: str = "") -> Iterator[AgentDriver]:
     """Run an application as tools and model, behind proxies; the agent is a function that says nothing."""
     opened, url = listen()
-    form = Agent(endpoint="tests.contract_pack.servers:say_nothing", type="python")
+    form = AgentSection(endpoint="tests.contract_pack.servers:say_nothing", type="python")
     named = {name: f"{url}{path}" for name, path in (tools or {}).items()}
-    with serving(app, opened), Player(Setup(agent=form, tools=named, model=f"{url}{model}" if model else "")) as player:
-        yield player
+    with (
+        serving(app, opened),
+        AgentDriver(AgentSetup(agent=form, tools=named, model=f"{url}{model}" if model else "")) as driver,
+    ):
+        yield driver
 
 
 def say_nothing(_prompt: str) -> str:

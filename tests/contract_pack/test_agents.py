@@ -16,12 +16,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
-from stream_guard_contract.agent import Answer, ResetError
-from stream_guard_contract.background import Background
-from stream_guard_contract.forms import Agent
-from stream_guard_contract.http_agent import HttpAgent
-from stream_guard_contract.python_agent import PythonAgent, load_object
-from stream_guard_contract.requests import AnswerError, expand, find_answer, parse_fields, render
+from stream_guard_contract.agents.agent import AgentAnswer, ResetError
+from stream_guard_contract.agents.http_agent import HttpAgent
+from stream_guard_contract.agents.http_messages import AgentAnswerError, expand, find_answer, parse_fields, render
+from stream_guard_contract.agents.python_agent import PythonAgent, load_object
+from stream_guard_contract.document.sections import AgentSection
+from stream_guard_contract.http.http_thread import HttpThread
 
 from stream_guard.errors import SettingsError
 from tests.contract_pack.servers import listen, serving
@@ -73,27 +73,27 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def background() -> Iterator[Background]:
-    running = Background()
+def http_thread() -> Iterator[HttpThread]:
+    running = HttpThread()
     yield running
     running.close()
 
 
-def ask(url: str, background: Background, sort: str, prompt: str = "hello", **form: Any) -> Answer:
-    agent = HttpAgent(Agent.model_validate({"endpoint": f"{url}/ask/{sort}", **form}), background)
+def ask(url: str, http_thread: HttpThread, sort: str, prompt: str = "hello", **form: Any) -> AgentAnswer:
+    agent = HttpAgent(AgentSection.model_validate({"endpoint": f"{url}/ask/{sort}", **form}), http_thread)
     try:
         return agent.ask(prompt)
     finally:
         agent.close()
 
 
-def test_a_prompt_is_posted_as_input_and_the_output_is_the_answer(url: str, background: Background) -> None:
-    answer = ask(url, background, "echo", 'say "hi"')
+def test_a_prompt_is_posted_as_input_and_the_output_is_the_answer(url: str, http_thread: HttpThread) -> None:
+    answer = ask(url, http_thread, "echo", 'say "hi"')
     assert (answer.error, json.loads(json.loads(answer.text)["body"])) == ("", {"input": 'say "hi"'})
 
 
 def test_a_template_a_method_a_query_and_headers_are_honoured(
-    url: str, background: Background, monkeypatch: pytest.MonkeyPatch
+    url: str, http_thread: HttpThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENT_KEY", "k1")
     form = {
@@ -102,20 +102,20 @@ def test_a_template_a_method_a_query_and_headers_are_honoured(
         "query_params": {"v": "2"},
         "headers": {"x-key": "${AGENT_KEY}"},
     }
-    shown = json.loads(ask(url, background, "echo", 'Name: "Ann"', **form).text)
+    shown = json.loads(ask(url, http_thread, "echo", 'Name: "Ann"', **form).text)
     assert shown["method"] == "PUT"
     assert shown["query"] == {"v": "2"}
     assert shown["key"] == "k1"
     assert json.loads(shown["body"]) == {"q": 'Name: "Ann"', "for": ['"Ann"']}
 
 
-def test_a_get_carries_the_prompt_in_its_query(url: str, background: Background) -> None:
-    assert json.loads(ask(url, background, "echo", "a b", method="GET").text)["query"] == {"input": "a b"}
+def test_a_get_carries_the_prompt_in_its_query(url: str, http_thread: HttpThread) -> None:
+    assert json.loads(ask(url, http_thread, "echo", "a b", method="GET").text)["query"] == {"input": "a b"}
 
 
-def test_an_answer_is_found_where_the_path_says(url: str, background: Background) -> None:
-    assert ask(url, background, "deep", response_path="$.choices.0.message.content").text == "found"
-    assert "nothing at response_path" in ask(url, background, "deep", response_path="data.result").error
+def test_an_answer_is_found_where_the_path_says(url: str, http_thread: HttpThread) -> None:
+    assert ask(url, http_thread, "deep", response_path="$.choices.0.message.content").text == "found"
+    assert "nothing at response_path" in ask(url, http_thread, "deep", response_path="data.result").error
 
 
 @pytest.mark.parametrize(
@@ -128,34 +128,34 @@ def test_an_answer_is_found_where_the_path_says(url: str, background: Background
     ],
 )
 def test_an_agent_that_fails_gives_an_error_that_says_how(
-    url: str, background: Background, sort: str, error: str
+    url: str, http_thread: HttpThread, sort: str, error: str
 ) -> None:
-    answer = ask(url, background, sort)
+    answer = ask(url, http_thread, sort)
     assert answer.text == ""
     assert error in answer.error
 
 
-def test_text_and_broken_bytes_are_answers(url: str, background: Background) -> None:
-    assert ask(url, background, "text").text == "plain words"
-    assert ask(url, background, "bytes").text == "\ufffd\ufffd"
+def test_text_and_broken_bytes_are_answers(url: str, http_thread: HttpThread) -> None:
+    assert ask(url, http_thread, "text").text == "plain words"
+    assert ask(url, http_thread, "bytes").text == "\ufffd\ufffd"
 
 
-def test_the_time_of_an_agent_is_for_all_of_its_answer(url: str, background: Background) -> None:
+def test_the_time_of_an_agent_is_for_all_of_its_answer(url: str, http_thread: HttpThread) -> None:
     began = time.perf_counter()
-    answer = ask(url, background, "drip", timeout=1000)
+    answer = ask(url, http_thread, "drip", timeout=1000)
     assert "did not answer in 1000 ms" in answer.error
     assert time.perf_counter() - began < 5
 
 
-def test_an_agent_that_is_not_there_is_an_error(background: Background) -> None:
+def test_an_agent_that_is_not_there_is_an_error(http_thread: HttpThread) -> None:
     opened, address = listen()
     opened.close()
-    assert "cannot be reached" in ask(address, background, "text").error
+    assert "cannot be reached" in ask(address, http_thread, "text").error
 
 
-def test_a_reset_that_is_not_2xx_is_an_error(url: str, background: Background) -> None:
+def test_a_reset_that_is_not_2xx_is_an_error(url: str, http_thread: HttpThread) -> None:
     def reset(where: str) -> None:
-        agent = HttpAgent(Agent(endpoint=f"{url}/ask/text", reset_endpoint=where), background)
+        agent = HttpAgent(AgentSection(endpoint=f"{url}/ask/text", reset_endpoint=where), http_thread)
         try:
             agent.reset()
         finally:
@@ -173,9 +173,9 @@ def test_a_reset_that_is_not_2xx_is_an_error(url: str, background: Background) -
 
 
 @pytest.mark.parametrize("endpoint", ["ftp://x", "nonsense", "http://", "http://x:99999999/"])
-def test_an_endpoint_that_is_no_address_is_refused(background: Background, endpoint: str) -> None:
+def test_an_endpoint_that_is_no_address_is_refused(http_thread: HttpThread, endpoint: str) -> None:
     with pytest.raises(SettingsError, match=r"agent\.endpoint"):
-        HttpAgent(Agent(endpoint=endpoint), background)
+        HttpAgent(AgentSection(endpoint=endpoint), http_thread)
 
 
 def test_a_variable_that_is_not_set_is_refused_by_name() -> None:
@@ -202,7 +202,7 @@ def test_a_prompt_that_looks_like_a_template_is_not_one() -> None:
     st.none() | st.text(),
 )
 def test_no_answer_breaks_the_search_for_it(data: Any, path: str | None) -> None:
-    with suppress(AnswerError):
+    with suppress(AgentAnswerError):
         assert isinstance(find_answer(data, path), str)
 
 
@@ -243,7 +243,7 @@ def fail_to_reset() -> None:
 
 
 def python(name: str, **form: Any) -> PythonAgent:
-    return PythonAgent(Agent.model_validate({"endpoint": f"{__name__}:{name}", "type": "python", **form}))
+    return PythonAgent(AgentSection.model_validate({"endpoint": f"{__name__}:{name}", "type": "python", **form}))
 
 
 @pytest.mark.parametrize(

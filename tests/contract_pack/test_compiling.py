@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stream_guard_contract import compiling
-from stream_guard_contract.compiling import compile_contract
-from stream_guard_contract.types import TYPES
+from stream_guard_contract.document.invariant_types import TYPES
+from stream_guard_contract.scoring import compiling
+from stream_guard_contract.scoring.compiling import compile_contract
 
 from stream_guard.engine.bound import fingerprint
 from stream_guard.errors import PolicyError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from stream_guard_contract.document import Contract, load_contract
-from stream_guard_contract.scoring import score
+from stream_guard_contract.document.loading import Contract, load_contract
+from stream_guard_contract.scoring.score import score
 
 from stream_guard.errors import PolicyError
 from tests.contract_pack.answers import answered, contract, registry

@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_contract.attacks import into_answer, into_messages, into_text, planted_text, surface_of
-from stream_guard_contract.completions import (
-    Said,
-    Wanted,
-    distort_said,
+from stream_guard_contract.document.sections import ContextAttack, LlmFault, Scenario, ToolFault
+from stream_guard_contract.faults.attacks import injection_text, into_answer, into_messages, into_text, surface_of
+from stream_guard_contract.faults.drift import drift
+from stream_guard_contract.faults.effects import ErrorReply, distort, malform, tool_delay, tool_error_reply, triggers
+from stream_guard_contract.faults.fault_plan import FaultPlan
+from stream_guard_contract.scenario.completions import (
+    Completion,
+    CompletionCall,
+    distort_completion,
     read_completion,
     read_stream,
     write_completion,
     write_stream,
 )
-from stream_guard_contract.drift import drift
-from stream_guard_contract.faults import Refused, distort, malform, tool_delay, tool_refusal, triggers
-from stream_guard_contract.forms import ContextAttack, LlmFault, Scenario, ToolFault
-from stream_guard_contract.storm import Storm
 
 
-def weather(**faults: Any) -> Scenario:
+def scenario_with(**faults: Any) -> Scenario:
     return Scenario.model_validate({"name": "storm", **faults})
 
 
@@ -39,8 +39,8 @@ def test_a_fault_without_numbers_takes_those_of_the_original() -> None:
     assert tool_delay(ToolFault(tool="t", mode="timeout")) == 30.0
     assert tool_delay(ToolFault(tool="t", mode="slow")) == 5.0
     assert tool_delay(ToolFault(tool="t", mode="error")) == 0.0
-    assert tool_refusal(ToolFault(tool="t", mode="error")) == (503, "Service Unavailable")
-    assert tool_refusal(ToolFault(tool="t", mode="error", error_code=418, message="tea")) == (418, "tea")
+    assert tool_error_reply(ToolFault(tool="t", mode="error")) == (503, "Service Unavailable")
+    assert tool_error_reply(ToolFault(tool="t", mode="error", error_code=418, message="tea")) == (418, "tea")
     assert tool_delay(ToolFault(tool="t", mode="timeout", delay_ms=0)) == 0.0
 
 
@@ -56,8 +56,8 @@ def test_a_fault_after_calls_comes_from_that_call_on() -> None:
 
 
 def test_a_rate_limit_and_a_timeout_are_refusals_and_the_rest_are_texts() -> None:
-    assert distort("x", LlmFault(mode="rate_limit")) == Refused(429, "Rate limit exceeded")
-    assert isinstance(distort("x", LlmFault(mode="timeout")), Refused)
+    assert distort("x", LlmFault(mode="rate_limit")) == ErrorReply(429, "Rate limit exceeded")
+    assert isinstance(distort("x", LlmFault(mode="timeout")), ErrorReply)
     assert distort("x", LlmFault(mode="empty")) == ""
 
 
@@ -72,8 +72,10 @@ def test_a_text_nested_without_end_breaks_no_drift() -> None:
 
 
 def test_a_fault_reaches_the_tool_it_names_and_counts_only_its_calls() -> None:
-    storm = Storm(weather(tool_faults=[{"tool": "pay", "mode": "error", "after_calls": 2}]), "0", has_model=False)
-    assert [bool(storm.on_tool(tool)) for tool in ("pay", "look", "look", "pay", "look")] == [
+    fault_plan = FaultPlan(
+        scenario_with(tool_faults=[{"tool": "pay", "mode": "error", "after_calls": 2}]), "0", has_model=False
+    )
+    assert [bool(fault_plan.next_tool_fault(tool)) for tool in ("pay", "look", "look", "pay", "look")] == [
         False,
         False,
         False,
@@ -83,40 +85,40 @@ def test_a_fault_reaches_the_tool_it_names_and_counts_only_its_calls() -> None:
 
 
 def test_a_star_and_a_glob_reach_every_tool_they_name() -> None:
-    storm = Storm(weather(tool_faults=[{"tool": "pay_*", "mode": "error"}]), "0", has_model=False)
-    assert storm.on_tool("pay_card")
-    assert not storm.on_tool("payment")
-    everywhere = Storm(weather(tool_faults=[{"tool": "*", "mode": "error"}]), "0", has_model=False)
-    assert everywhere.on_tool("anything")
+    fault_plan = FaultPlan(scenario_with(tool_faults=[{"tool": "pay_*", "mode": "error"}]), "0", has_model=False)
+    assert fault_plan.next_tool_fault("pay_card")
+    assert not fault_plan.next_tool_fault("payment")
+    everywhere = FaultPlan(scenario_with(tool_faults=[{"tool": "*", "mode": "error"}]), "0", has_model=False)
+    assert everywhere.next_tool_fault("anything")
 
 
 def test_an_address_and_a_name_must_both_fit() -> None:
     fault = {"tool": "pay", "mode": "error", "match_url": "http://bank/*"}
-    storm = Storm(weather(tool_faults=[fault]), "0", has_model=False)
-    assert storm.on_tool("pay", "http://bank/wire")
-    assert not storm.on_tool("pay", "http://shop/wire")
-    assert not storm.on_tool("look", "http://bank/wire")
-    assert not storm.on_tool("pay"), "a Python tool has no address"
+    fault_plan = FaultPlan(scenario_with(tool_faults=[fault]), "0", has_model=False)
+    assert fault_plan.next_tool_fault("pay", "http://bank/wire")
+    assert not fault_plan.next_tool_fault("pay", "http://shop/wire")
+    assert not fault_plan.next_tool_fault("look", "http://bank/wire")
+    assert not fault_plan.next_tool_fault("pay"), "a Python tool has no address"
 
 
 @given(st.integers(), st.floats(0, 1))
 def test_the_same_seed_is_the_same_weather(seed: int, probability: float) -> None:
-    scenario = weather(
+    scenario = scenario_with(
         tool_faults=[{"tool": "*", "mode": "error", "probability": probability}],
         llm_faults=[{"mode": "empty", "probability": probability}],
     )
-    first, second = (Storm(scenario, str(seed), has_model=True) for _ in range(2))
+    first, second = (FaultPlan(scenario, str(seed), has_model=True) for _ in range(2))
     # Calls of tools and of the model come in another order: it must not matter.
-    tools = [bool(first.on_tool("t")) for _ in range(20)]
-    models = [bool(first.on_model()) for _ in range(20)]
-    mixed = [(bool(second.on_model()), bool(second.on_tool("t"))) for _ in range(20)]
+    tools = [bool(first.next_tool_fault("t")) for _ in range(20)]
+    models = [bool(first.next_model_fault()) for _ in range(20)]
+    mixed = [(bool(second.next_model_fault()), bool(second.next_tool_fault("t"))) for _ in range(20)]
     assert mixed == list(zip(models, tools, strict=True))
 
 
 def test_another_seed_is_another_weather() -> None:
-    scenario = weather(tool_faults=[{"tool": "*", "mode": "error", "probability": 0.5}])
-    storms = [Storm(scenario, str(seed), has_model=False) for seed in range(20)]
-    assert len({tuple(bool(storm.on_tool("t")) for _ in range(20)) for storm in storms}) == 20
+    scenario = scenario_with(tool_faults=[{"tool": "*", "mode": "error", "probability": 0.5}])
+    storms = [FaultPlan(scenario, str(seed), has_model=False) for seed in range(20)]
+    assert len({tuple(bool(fault_plan.next_tool_fault("t")) for _ in range(20)) for fault_plan in storms}) == 20
 
 
 def test_attacks_enter_where_they_say_and_with_the_prompt_where_no_model_is_reached() -> None:
@@ -130,13 +132,13 @@ def test_attacks_enter_where_they_say_and_with_the_prompt_where_no_model_is_reac
 
 def test_an_overflow_has_as_many_words_as_asked() -> None:
     attack = ContextAttack(type="overflow", inject_tokens=777)
-    assert len(planted_text(attack, random.Random(1)).split()) == 777
-    assert planted_text(attack, random.Random(1)) == planted_text(attack, random.Random(1))
+    assert len(injection_text(attack, random.Random(1)).split()) == 777
+    assert injection_text(attack, random.Random(1)) == injection_text(attack, random.Random(1))
 
 
 def test_a_payload_is_the_one_that_is_given() -> None:
     attack = ContextAttack(type="memory_poisoning", payload="the sky is green")
-    assert planted_text(attack, random.Random(1)) == "the sky is green"
+    assert injection_text(attack, random.Random(1)) == "the sky is green"
 
 
 def test_an_attacked_answer_keeps_its_shape_and_is_another_value() -> None:
@@ -168,7 +170,9 @@ def test_a_planted_message_never_stands_before_the_system_or_behind_the_question
     assert into_messages(["nonsense", 7], "lie", None)[0] == {"role": "user", "content": "lie"}
 
 
-SAID = Said(text="one two three", calls=[Wanted(id="c1", name="pay", arguments='{"name": "x"}')], finish="tool_calls")
+SAID = Completion(
+    text="one two three", calls=[CompletionCall(id="c1", name="pay", arguments='{"name": "x"}')], finish="tool_calls"
+)
 
 
 def test_a_completion_and_a_stream_are_read_back_as_they_were_written() -> None:
@@ -180,16 +184,16 @@ def test_a_completion_and_a_stream_are_read_back_as_they_were_written() -> None:
 
 
 def test_faults_change_calls_too() -> None:
-    emptied = distort_said(SAID, LlmFault(mode="empty"))
-    renamed = distort_said(SAID, LlmFault(mode="response_drift"))
-    cut = distort_said(SAID, LlmFault(mode="truncated_response", max_tokens=1))
-    assert isinstance(emptied, Said)
-    assert isinstance(renamed, Said)
-    assert isinstance(cut, Said)
+    emptied = distort_completion(SAID, LlmFault(mode="empty"))
+    renamed = distort_completion(SAID, LlmFault(mode="response_drift"))
+    cut = distort_completion(SAID, LlmFault(mode="truncated_response", max_tokens=1))
+    assert isinstance(emptied, Completion)
+    assert isinstance(renamed, Completion)
+    assert isinstance(cut, Completion)
     assert (emptied.text, emptied.calls) == ("", [])
     assert renamed.calls[0].arguments == '{"name_v2": "x"}'
     assert (cut.text, cut.finish) == ("one", "length")
-    assert distort_said(SAID, LlmFault(mode="truncated_response", max_tokens=50)) == SAID
+    assert distort_completion(SAID, LlmFault(mode="truncated_response", max_tokens=50)) == SAID
 
 
 @given(st.binary() | st.text().map(str.encode))
@@ -212,6 +216,6 @@ def test_no_bytes_break_the_readers_of_completions(body: bytes) -> None:
 )
 def test_no_json_breaks_the_readers_of_completions(value: Any) -> None:
     body = json.dumps({"choices": [{"message": value, "delta": value}], "usage": value}).encode()
-    assert isinstance(read_completion(body), Said)
-    assert isinstance(read_stream(b"data: " + body), Said)
+    assert isinstance(read_completion(body), Completion)
+    assert isinstance(read_stream(b"data: " + body), Completion)
     read_completion(json.dumps(value).encode())

@@ -12,17 +12,24 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from stream_guard_contract.completions import Said, Wanted, read_completion, read_stream, write_completion, write_stream
-from stream_guard_contract.drift import GARBAGE
-from stream_guard_contract.drive import Player
+from stream_guard_contract.driver import AgentDriver
+from stream_guard_contract.faults.drift import GARBAGE
+from stream_guard_contract.scenario.completions import (
+    Completion,
+    CompletionCall,
+    read_completion,
+    read_stream,
+    write_completion,
+    write_stream,
+)
 
 from stream_guard.model import Event, Turn
-from tests.contract_pack.scenes import answer_of, met, play, scene, weather
+from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied
 from tests.parts import import_part
 
 TEXT = " ".join(f"w{number}" for number in range(1, 21))
-CALL = Wanted(id="call_7", name="pay", arguments='{"name": "x"}')
+CALL = CompletionCall(id="call_7", name="pay", arguments='{"name": "x"}')
 
 
 class Model:
@@ -38,9 +45,9 @@ class Model:
             return JSONResponse({"error": {"message": "not JSON"}}, 400)
         self.asked.append(asked)
         last = asked["messages"][-1]["content"]
-        said = Said(text=TEXT, finish="stop", model="m", id="i", input_tokens=3, output_tokens=20)
+        said = Completion(text=TEXT, finish="stop", model="m", id="i", input_tokens=3, output_tokens=20)
         if last == "call":
-            said = Said(calls=[CALL], finish="tool_calls", model="m", id="i")
+            said = Completion(calls=[CALL], finish="tool_calls", model="m", id="i")
         if last == "fail":
             return JSONResponse({"error": {"message": "overloaded"}}, 529)
         if last == "nonsense":
@@ -56,7 +63,7 @@ class Model:
 
 
 async def _broken() -> AsyncIterator[bytes]:
-    yield next(write_stream(Said(text="half")))
+    yield next(write_stream(Completion(text="half")))
     raise ConnectionAbortedError
 
 
@@ -66,26 +73,26 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def player(model: Model) -> Iterator[Player]:
+def driver(model: Model) -> Iterator[AgentDriver]:
     routes = [Route("/v1/chat/completions", model.complete, methods=["POST"]), Route("/v1/models", model.models)]
     with proxied(Starlette(routes=routes), model="/v1") as running:
         yield running
 
 
 def ask(
-    player: Player, text: str = "hello", *, stream: bool = False, **faults: Any
+    driver: AgentDriver, text: str = "hello", *, stream: bool = False, **faults: Any
 ) -> tuple[httpx.Response, list[Event]]:
     body = {
         "model": "m",
         "stream": stream,
         "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": text}],
     }
-    with scene(weather(**faults)) as playing:
-        answer = httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False, timeout=10)
-        return answer, playing.end("", 0)
+    with active_scenario(scenario_with(**faults)) as running:
+        answer = httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False, timeout=10)
+        return answer, running.end("", 0)
 
 
-def said_by(answer: httpx.Response, *, stream: bool) -> Said:
+def said_by(answer: httpx.Response, *, stream: bool) -> Completion:
     said = read_stream(answer.content) if stream else read_completion(answer.content)
     assert said is not None
     return said
@@ -96,8 +103,8 @@ def turn_of(events: list[Event]) -> Turn:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_in_calm_weather_the_answer_passes_unchanged_and_is_recorded(player: Player, *, stream: bool) -> None:
-    answer, events = ask(player, stream=stream)
+def test_in_calm_weather_the_answer_passes_unchanged_and_is_recorded(driver: AgentDriver, *, stream: bool) -> None:
+    answer, events = ask(driver, stream=stream)
     assert said_by(answer, stream=stream).text == TEXT
     turn = turn_of(events)
     assert turn.response["content"] == [{"type": "text", "text": TEXT}]
@@ -120,59 +127,63 @@ def test_in_calm_weather_the_answer_passes_unchanged_and_is_recorded(player: Pla
     ],
 )
 def test_a_degraded_answer_is_what_the_agent_gets_and_what_is_recorded(
-    player: Player, fault: dict[str, Any], text: str, *, stream: bool
+    driver: AgentDriver, fault: dict[str, Any], text: str, *, stream: bool
 ) -> None:
-    answer, events = ask(player, stream=stream, llm_faults=[fault])
+    answer, events = ask(driver, stream=stream, llm_faults=[fault])
     assert said_by(answer, stream=stream).text == text
     assert "".join(block["text"] for block in turn_of(events).response["content"]) == text
     assert met(events) == {f"llm_faults/0/{fault['mode']}"}
 
 
-def test_a_rate_limit_is_an_error_that_clients_know_and_the_model_is_not_asked(player: Player, model: Model) -> None:
+def test_a_rate_limit_is_an_error_that_clients_know_and_the_model_is_not_asked(
+    driver: AgentDriver, model: Model
+) -> None:
     model.asked.clear()
-    answer, events = ask(player, llm_faults=[{"mode": "rate_limit"}])
+    answer, events = ask(driver, llm_faults=[{"mode": "rate_limit"}])
     assert answer.status_code == 429
     assert answer.json()["error"]["code"] == "rate_limit_exceeded"
     assert model.asked == []
     assert turn_of(events).response["error"] == "Rate limit exceeded"
 
 
-def test_a_timeout_takes_its_time_and_then_fails(player: Player, model: Model) -> None:
+def test_a_timeout_takes_its_time_and_then_fails(driver: AgentDriver, model: Model) -> None:
     model.asked.clear()
-    answer, events = ask(player, llm_faults=[{"mode": "timeout", "delay_ms": 150}])
+    answer, events = ask(driver, llm_faults=[{"mode": "timeout", "delay_ms": 150}])
     assert (answer.status_code, model.asked) == (504, [])
     assert turn_of(events).response["latency_ms"] >= 150
 
 
-def test_a_timeout_that_the_agent_does_not_wait_for_was_met(player: Player) -> None:
-    with scene(weather(llm_faults=[{"mode": "timeout"}])) as playing:
+def test_a_timeout_that_the_agent_does_not_wait_for_was_met(driver: AgentDriver) -> None:
+    with active_scenario(scenario_with(llm_faults=[{"mode": "timeout"}])) as running:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False, timeout=2)
-        events = playing.end("", 0)
+            httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False, timeout=2)
+        events = running.end("", 0)
     assert met(events) == {"llm_faults/0/timeout"}
     assert turn_of(events).response["error"] == "the agent did not wait for the answer"
 
 
-def test_a_fault_that_finds_nothing_to_change_is_not_met(player: Player) -> None:
-    answer, events = ask(player, llm_faults=[{"mode": "truncated_response", "max_tokens": 500}])
+def test_a_fault_that_finds_nothing_to_change_is_not_met(driver: AgentDriver) -> None:
+    answer, events = ask(driver, llm_faults=[{"mode": "truncated_response", "max_tokens": 500}])
     assert said_by(answer, stream=False).text == TEXT
     assert met(events) == set()
 
 
-def test_calls_of_tools_lose_their_names_in_a_drift_and_go_in_an_empty_answer(player: Player) -> None:
-    answer, _ = ask(player, "call", llm_faults=[{"mode": "response_drift"}])
-    assert said_by(answer, stream=False).calls == [Wanted(id="call_7", name="pay", arguments='{"name_v2": "x"}')]
-    answer, _ = ask(player, "call", stream=True, llm_faults=[{"mode": "empty"}])
+def test_calls_of_tools_lose_their_names_in_a_drift_and_go_in_an_empty_answer(driver: AgentDriver) -> None:
+    answer, _ = ask(driver, "call", llm_faults=[{"mode": "response_drift"}])
+    assert said_by(answer, stream=False).calls == [
+        CompletionCall(id="call_7", name="pay", arguments='{"name_v2": "x"}')
+    ]
+    answer, _ = ask(driver, "call", stream=True, llm_faults=[{"mode": "empty"}])
     assert said_by(answer, stream=True).calls == []
 
 
 @pytest.mark.parametrize("kind", ["overflow", "conflicting_context", "injection_via_context", "memory_poisoning"])
 def test_an_attack_on_the_context_stands_among_the_messages_the_model_gets(
-    player: Player, model: Model, kind: str
+    driver: AgentDriver, model: Model, kind: str
 ) -> None:
     model.asked.clear()
-    _, events = ask(player, context_attacks=[{"type": kind, "payload": "a lie"}])
+    _, events = ask(driver, context_attacks=[{"type": kind, "payload": "a lie"}])
     contents = [message["content"] for message in model.asked[0]["messages"]]
     assert (contents[0], contents[2]) == ("s", "hello")
     assert contents[1] == "a lie" if kind != "overflow" else len(contents[1].split()) == 4096
@@ -183,59 +194,59 @@ def test_an_attack_on_the_context_stands_among_the_messages_the_model_gets(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", ["fail", "nonsense", "break"])
 def test_a_model_that_fails_is_recorded_and_never_stops_the_proxy(
-    player: Player, text: str, fault: list[Any], *, stream: bool
+    driver: AgentDriver, text: str, fault: list[Any], *, stream: bool
 ) -> None:
     try:
-        ask(player, text, stream=stream, llm_faults=fault)
+        ask(driver, text, stream=stream, llm_faults=fault)
     except httpx.RemoteProtocolError:
         pytest.fail("the proxy broke the connection")
-    answer, _ = ask(player)
+    answer, _ = ask(driver)
     assert said_by(answer, stream=False).text == TEXT
 
 
-def test_what_is_no_completion_is_passed_on(player: Player) -> None:
-    with scene(weather(llm_faults=[{"mode": "garbage"}])) as playing:
-        answer = httpx.get(f"{player.url}/v1/models", trust_env=False)
-        bad = httpx.post(f"{player.url}/v1/chat/completions", content=b"{", trust_env=False)
+def test_what_is_no_completion_is_passed_on(driver: AgentDriver) -> None:
+    with active_scenario(scenario_with(llm_faults=[{"mode": "garbage"}])) as running:
+        answer = httpx.get(f"{driver.url}/v1/models", trust_env=False)
+        bad = httpx.post(f"{driver.url}/v1/chat/completions", content=b"{", trust_env=False)
         assert answer.json() == {"data": [{"id": "m"}]}
         assert bad.status_code == 400, "the model's own refusal"
-        assert met(playing.end("", 0)) == set()
+        assert met(running.end("", 0)) == set()
 
 
-def test_a_call_the_model_asked_for_and_the_call_of_the_tool_are_one_attempt(player: Player) -> None:
-    with scene(weather()) as playing:
+def test_a_call_the_model_asked_for_and_the_call_of_the_tool_are_one_attempt(driver: AgentDriver) -> None:
+    with active_scenario(scenario_with()) as running:
         body = {"messages": [{"role": "user", "content": "call"}]}
-        httpx.post(f"{player.url}/v1/chat/completions", json=body, trust_env=False)
-        call = playing.begin_call("pay", {"name": "x"})
-        playing.end_call(call, "ok")
-        playing.end("", 0)
+        httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False)
+        call = running.begin_tool_call("pay", {"name": "x"})
+        running.end_tool_call(call, "ok")
+        running.end("", 0)
     assert call.call_id == "call_7"
 
 
 def test_the_sample_agent_over_http_meets_faults_of_its_model() -> None:
     with market() as sample:
         assert isinstance(sample, Market)
-        calm = play(sample.player, weather())
-        garbage = play(sample.player, weather(llm_faults=[{"mode": "garbage", "after_calls": 3}]))
-        limited = play(sample.player, weather(llm_faults=[{"mode": "rate_limit"}]))
+        calm = run_one(sample.driver, scenario_with())
+        garbage = run_one(sample.driver, scenario_with(llm_faults=[{"mode": "garbage", "after_calls": 3}]))
+        limited = run_one(sample.driver, scenario_with(llm_faults=[{"mode": "rate_limit"}]))
     assert "$123.45" in answer_of(calm)
     assert answer_of(garbage) == GARBAGE
     assert met(limited) == {"llm_faults/0/rate_limit"}
     assert answer_of(limited) == ""
 
 
-def test_the_client_that_agents_use_reads_every_answer_of_the_proxy(player: Player) -> None:
+def test_the_client_that_agents_use_reads_every_answer_of_the_proxy(driver: AgentDriver) -> None:
     openai = import_part("openai")
     chat: Any = [{"role": "user", "content": "hello"}]
-    with openai.OpenAI(base_url=f"{player.url}/v1", api_key="none", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{driver.url}/v1", api_key="none", max_retries=0) as client:
         for fault, text in (([], TEXT), ([{"mode": "truncated_response", "max_tokens": 2}], "w1 w2")):
-            with scene(weather(llm_faults=fault)):
+            with active_scenario(scenario_with(llm_faults=fault)):
                 whole = client.chat.completions.create(model="m", messages=chat)
                 pieces = list(client.chat.completions.create(model="m", messages=chat, stream=True))
             assert whole.choices[0].message.content == text
             assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == text
-        with scene(weather(llm_faults=[{"mode": "rate_limit"}])), pytest.raises(openai.RateLimitError):
+        with active_scenario(scenario_with(llm_faults=[{"mode": "rate_limit"}])), pytest.raises(openai.RateLimitError):
             client.chat.completions.create(model="m", messages=chat)
-        with scene(weather(llm_faults=[{"mode": "response_drift"}])):
+        with active_scenario(scenario_with(llm_faults=[{"mode": "response_drift"}])):
             called = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "call"}])
         assert called.choices[0].message.tool_calls[0].function.arguments == '{"name_v2": "x"}'

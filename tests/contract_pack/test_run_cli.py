@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 from stream_guard_contract import market
-from stream_guard_contract.agent import STATEFUL
+from stream_guard_contract.agents.agent import STATEFUL
 
 from stream_guard.cli.app import main
 from tests.contract_pack.servers import listen
@@ -198,10 +198,10 @@ def test_the_sample_agent_over_http_meets_faults_at_its_tools_and_the_server_was
         calm = run("run", *options, "--scenario", "calm", agent=form)
         with urlopen(f"{world}/log") as answer:
             before = answer.read().decode().splitlines()
-        storm = run("run", *options, "--scenario", "down", agent=form)
+        fault_plan = run("run", *options, "--scenario", "down", agent=form)
         with urlopen(f"{world}/log") as answer:
             after = answer.read().decode().splitlines()[len(before) :]
     assert (calm.returncode, states(calm)[("calm", "cite")]) == (0, "pass"), calm.stderr
     assert [line.partition("?")[0] for line in before if line != "model"] == ["market_data_api", "news_search"]
-    assert (storm.returncode, states(storm)[("down", "cite")]) == (1, "fail"), storm.stderr
+    assert (fault_plan.returncode, states(fault_plan)[("down", "cite")]) == (1, "fail"), fault_plan.stderr
     assert [line for line in after if line != "model"] == []

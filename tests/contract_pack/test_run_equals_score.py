@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from stream_guard_contract.commands import score_traces
-from stream_guard_contract.document import load_contract
-from stream_guard_contract.matrix import Matrix, State
-from stream_guard_contract.run_command import drive, make_setups, plan_units
-from stream_guard_contract.scoring import score
+from stream_guard_contract.document.loading import load_contract
+from stream_guard_contract.run_command import make_setups, plan_run, record_sessions
+from stream_guard_contract.scoring.matrix import Matrix, State
+from stream_guard_contract.scoring.score import score
 
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import load_settings
@@ -31,7 +31,7 @@ def run_and_score(seed: int, registry: Registry, folder: Path) -> tuple[Matrix, 
     contract = load_contract(json.dumps(make_contract(seed)), registry, file=f"{seed}.json")
     file = folder / f"{seed}.jsonl"
     setups = make_setups(contract, (), (), None, 0)
-    events = drive(setups, plan_units(contract, seed, 1), file, registry.decoders["native"]())
+    events = record_sessions(setups, plan_run(contract, seed, 1), file, registry.decoders["native"]())
     scored, unread = score_traces(contract, [str(file)], "auto", registry, load_settings())
     assert unread == 0
     return score(contract, events, registry), scored

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stream_guard_contract.compiling import compile_contract
-from stream_guard_contract.hearing import hear
-from stream_guard_contract.labels import BASELINE, FAULT, INVARIANT, MODEL, ROLE, SCENARIO, TRUE, WATCHED
-from stream_guard_contract.matrix import State
-from stream_guard_contract.recorded import read_sessions
-from stream_guard_contract.scoring import score
-from stream_guard_contract.serving import Serving
+from stream_guard_contract.recording.labels import BASELINE, FAULT, INVARIANT, MODEL, ROLE, SCENARIO, TRUE, WATCHED
+from stream_guard_contract.recording.session_reader import read_sessions
+from stream_guard_contract.scoring.compiling import compile_contract
+from stream_guard_contract.scoring.matrix import State
+from stream_guard_contract.scoring.rule_run import run_rules
+from stream_guard_contract.scoring.score import score
+from stream_guard_contract.scoring.session_scope import SessionScope
 
 from stream_guard.model import Event, Turn, UserMessage
 from stream_guard.testing.shorthand import events as shorthand
@@ -293,7 +293,7 @@ def test_a_session_meets_only_the_rules_of_invariants_that_it_was_recorded_for()
         golden_prompts=["p"],
     )
     sessions = read_sessions([*answered("maybe"), *answered("maybe", prompt="q")])
-    verdicts = hear(promise, compile_contract(promise, registry(), {}), Serving(promise), sessions)
+    verdicts = run_rules(promise, compile_contract(promise, registry(), {}), SessionScope(promise), sessions)
     assert {name: list(verdict.found) for name, verdict in verdicts.items()} == {"calm/p": [0], "calm/q": [1]}
 
 

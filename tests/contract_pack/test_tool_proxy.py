@@ -14,11 +14,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from stream_guard_contract.drive import Player
-from stream_guard_contract.stage import STAGE
+from stream_guard_contract.driver import AgentDriver
+from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
 
 from stream_guard.model import ToolCall
-from tests.contract_pack.scenes import answer_of, met, play, results, scene, weather
+from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, results, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied
 
 
@@ -30,7 +30,7 @@ def sample() -> Iterator[Market]:
 
 def play_logged(sample: Market, **faults: Any) -> tuple[list[Any], list[str]]:
     sample.log.clear()
-    events = play(sample.player, weather(**faults))
+    events = run_one(sample.driver, scenario_with(**faults))
     return events, [line.partition("?")[0] for line in sample.log if line != "model"]
 
 
@@ -91,20 +91,20 @@ def test_an_injection_rides_in_the_answer_of_a_tool(sample: Market) -> None:
 
 def test_what_is_asked_between_scenes_is_passed_on_and_not_recorded(sample: Market) -> None:
     sample.log.clear()
-    answer = httpx.get(f"{sample.player.url}/tools/market_data_api?ticker=BOLT", trust_env=False)
+    answer = httpx.get(f"{sample.driver.url}/tools/market_data_api?ticker=BOLT", trust_env=False)
     assert answer.json()["price"] == 41.1
     assert sample.log == ["market_data_api?ticker=BOLT"]
 
 
 def test_a_tool_nobody_gave_an_address_for_is_not_there(sample: Market) -> None:
-    answer = httpx.get(f"{sample.player.url}/tools/mail", trust_env=False)
+    answer = httpx.get(f"{sample.driver.url}/tools/mail", trust_env=False)
     assert answer.status_code == 404
     assert "market_data_api, news_search" in answer.json()["error"]
 
 
 def test_no_path_leads_from_one_tool_to_another(sample: Market) -> None:
     sample.log.clear()
-    answer = httpx.get(f"{sample.player.url}/tools/market_data_api/%2e%2e/news_search?query=x", trust_env=False)
+    answer = httpx.get(f"{sample.driver.url}/tools/market_data_api/%2e%2e/news_search?query=x", trust_env=False)
     assert answer.status_code == 400
     assert sample.log == []
 
@@ -128,22 +128,22 @@ async def _broken(request: Request) -> Response:
 
 
 @pytest.fixture(scope="module")
-def strange() -> Iterator[Player]:
+def strange() -> Iterator[AgentDriver]:
     app = Starlette(
         routes=[
             Route("/echo/{rest:path}", _echo, methods=["GET", "POST"]),
             Route("/broken/{sort}", _broken, methods=["GET", "POST"]),
         ]
     )
-    with proxied(app, {"echo": "/echo", "broken": "/broken", "nowhere": "/nowhere"}) as player:
-        yield player
+    with proxied(app, {"echo": "/echo", "broken": "/broken", "nowhere": "/nowhere"}) as driver:
+        yield driver
 
 
-def test_method_path_query_and_body_arrive_as_they_were_sent(strange: Player) -> None:
-    with scene(weather()) as playing:
+def test_method_path_query_and_body_arrive_as_they_were_sent(strange: AgentDriver) -> None:
+    with active_scenario(scenario_with()) as running:
         url = f"{strange.url}/tools/echo/a%20b/c?x=1&y=%26"
         answer = httpx.post(url, json={"amount": 3}, trust_env=False).json()
-        events = playing.end("", 0)
+        events = running.end("", 0)
     assert answer == {"path": "/echo/a b/c", "query": "x=1&y=%26", "body": '{"amount":3}'}
     [call] = [event for event in events if isinstance(event, ToolCall)]
     assert call.args == {"x": "1", "y": "&", "path": "a%20b/c", "amount": 3}
@@ -152,39 +152,39 @@ def test_method_path_query_and_body_arrive_as_they_were_sent(strange: Player) ->
 @pytest.mark.parametrize("sort", ["bytes", "deep", "huge", "lies", "gone"])
 @pytest.mark.parametrize("mode", ["", "malformed", "injected"])
 def test_whatever_a_tool_answers_the_proxy_answers_and_the_scene_is_recorded(
-    strange: Player, sort: str, mode: str
+    strange: AgentDriver, sort: str, mode: str
 ) -> None:
     faults: dict[str, Any] = {"tool_faults": [{"tool": "*", "mode": "malformed"}]} if mode == "malformed" else {}
     if mode == "injected":
         faults = {"context_attacks": [{"type": "indirect_injection"}]}
-    with scene(weather(**faults)) as playing:
+    with active_scenario(scenario_with(**faults)) as running:
         answer = httpx.get(f"{strange.url}/tools/broken/{sort}", trust_env=False)
-        events = playing.end("", 0)
+        events = running.end("", 0)
     assert answer.status_code in {200, 500, 502}
     [result] = results(events)
     assert result.status == ("ok" if answer.status_code == 200 else "error")
 
 
-def test_a_tool_that_answers_with_an_error_has_failed_and_the_agent_sees_its_answer(strange: Player) -> None:
-    with scene(weather()) as playing:
+def test_a_tool_that_answers_with_an_error_has_failed_and_the_agent_sees_its_answer(strange: AgentDriver) -> None:
+    with active_scenario(scenario_with()) as running:
         answer = httpx.get(f"{strange.url}/tools/nowhere/x", trust_env=False)
-        events = playing.end("", 0)
+        events = running.end("", 0)
     assert answer.status_code == 404
     assert [result.status for result in results(events)] == ["error"]
 
 
-def test_a_call_that_nobody_waits_for_is_recorded_as_such(strange: Player) -> None:
+def test_a_call_that_nobody_waits_for_is_recorded_as_such(strange: AgentDriver) -> None:
     fault = {"tool": "echo", "mode": "timeout", "delay_ms": 60_000}
-    with scene(weather(tool_faults=[fault])) as playing:
+    with active_scenario(scenario_with(tool_faults=[fault])) as running:
         with pytest.raises(httpx.ReadTimeout):
             httpx.get(f"{strange.url}/tools/echo/x", timeout=2, trust_env=False)
-        events = playing.end("", 0)
+        events = running.end("", 0)
     assert [result.output for result in results(events)] == ["the agent did not wait for the answer"]
     assert met(events) == {"tool_faults/0/timeout"}
-    assert STAGE.scene is None
+    assert ACTIVE_RUN.run is None
 
 
-def test_no_bytes_on_the_wire_stop_the_proxy(strange: Player) -> None:
+def test_no_bytes_on_the_wire_stop_the_proxy(strange: AgentDriver) -> None:
     host, _, port = strange.url.removeprefix("http://").partition(":")
     dice = random.Random(7)
     whole = b"POST /tools/echo/x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stream_guard_contract.drift import GARBAGE
-from stream_guard_contract.faults import TOOL_PAYLOAD
-from stream_guard_contract.models import ModelUnavailableError, model
-from stream_guard_contract.tools import ToolUnavailableError, tool, tools
+from stream_guard_contract import ModelUnavailableError, ToolUnavailableError, model, tool, tools
+from stream_guard_contract.faults.drift import GARBAGE
+from stream_guard_contract.faults.effects import TOOL_PAYLOAD
 
 from stream_guard.model import ToolCall, Turn
-from tests.contract_pack.scenes import met, results, scene, weather
+from tests.contract_pack.scenario_runs import active_scenario, met, results, scenario_with
 
 ASKED: list[str] = []
 
@@ -37,12 +36,12 @@ async def price_later(ticker: str) -> dict[str, Any]:
 
 def call(ticker: str = "ACME", **faults: Any) -> tuple[Any, list[Any]]:
     ASKED.clear()
-    with scene(weather(**faults)) as playing:
+    with active_scenario(scenario_with(**faults)) as running:
         try:
             got: Any = price(ticker)
         except Exception as error:  # noqa: BLE001  # what is raised is what is looked at
             got = error
-        return got, playing.end("", 0)
+        return got, running.end("", 0)
 
 
 def test_outside_a_scene_a_wrapped_tool_is_the_tool() -> None:
@@ -111,19 +110,21 @@ def test_an_injected_answer_keeps_what_the_tool_said() -> None:
 
 def test_an_async_tool_meets_the_same() -> None:
     assert asyncio.run(price_later("ACME"))["price"] == 1.5
-    down = weather(tool_faults=[{"tool": "price_later", "mode": "error"}])
-    with scene(down), pytest.raises(ToolUnavailableError):
+    down = scenario_with(tool_faults=[{"tool": "price_later", "mode": "error"}])
+    with active_scenario(down), pytest.raises(ToolUnavailableError):
         asyncio.run(price_later("ACME"))
-    with scene(weather(tool_faults=[{"tool": "price_later", "mode": "slow", "delay_ms": 5}])) as playing:
+    with active_scenario(
+        scenario_with(tool_faults=[{"tool": "price_later", "mode": "slow", "delay_ms": 5}])
+    ) as running:
         assert asyncio.run(price_later("ACME"))["price"] == 1.5
-        assert met(playing.end("", 0)) == {"tool_faults/0/slow"}
+        assert met(running.end("", 0)) == {"tool_faults/0/slow"}
 
 
 def test_a_call_that_does_not_fit_the_tool_is_recorded_and_refused_by_the_tool() -> None:
-    with scene(weather()) as playing:
+    with active_scenario(scenario_with()) as running:
         with pytest.raises(TypeError):
             price("a", "b", "c")  # type: ignore[call-arg]  # which is what is refused
-        events = playing.end("", 0)
+        events = running.end("", 0)
     [attempt] = [event for event in events if isinstance(event, ToolCall)]
     assert attempt.args == {"args": ["a", "b", "c"]}
     assert results(events)[0].status == "error"
@@ -132,7 +133,7 @@ def test_a_call_that_does_not_fit_the_tool_is_recorded_and_refused_by_the_tool()
 def test_a_table_of_tools_is_wrapped_at_once() -> None:
     named: dict[str, Callable[..., Any]] = {"add": operator.add, "upper": str.upper}
     table = tools(named)
-    with scene(weather(tool_faults=[{"tool": "add", "mode": "error"}])):
+    with active_scenario(scenario_with(tool_faults=[{"tool": "add", "mode": "error"}])):
         with pytest.raises(ToolUnavailableError):
             table["add"](1, 2)
         assert table["upper"]("x") == "X"
@@ -142,9 +143,9 @@ def test_what_a_tool_returns_is_recorded_whatever_it_is() -> None:
     circular: list[Any] = []
     circular.append(circular)
     for value in (object(), circular, {1: {2}}, b"\xff", "\ud800", float("nan"), 10**400, "x" * 300_000):
-        with scene(weather()) as playing:
+        with active_scenario(scenario_with()) as running:
             tools({"any": lambda value=value: value})["any"]()
-            assert len(results(playing.end("", 0))) == 1
+            assert len(results(running.end("", 0))) == 1
 
 
 @model
@@ -155,23 +156,26 @@ def think(messages: list[dict[str, Any]]) -> str:
 def test_a_wrapped_model_meets_the_faults_of_models_and_is_recorded() -> None:
     chat = [{"role": "user", "content": "hi"}]
     assert think(chat) == "1 messages and then more words"
-    with scene(weather(llm_faults=[{"mode": "truncated_response", "max_tokens": 2}])) as playing:
+    with active_scenario(scenario_with(llm_faults=[{"mode": "truncated_response", "max_tokens": 2}])) as running:
         assert think(chat) == "1 messages"
-        events = playing.end("", 0)
+        events = running.end("", 0)
     assert met(events) == {"llm_faults/0/truncated_response"}
     assert next(event for event in events if isinstance(event, Turn)).request == {"messages": chat}
-    with scene(weather(llm_faults=[{"mode": "garbage"}])):
+    with active_scenario(scenario_with(llm_faults=[{"mode": "garbage"}])):
         assert think(chat) == GARBAGE
-    with scene(weather(llm_faults=[{"mode": "rate_limit"}])), pytest.raises(ModelUnavailableError, match="429"):
+    with (
+        active_scenario(scenario_with(llm_faults=[{"mode": "rate_limit"}])),
+        pytest.raises(ModelUnavailableError, match="429"),
+    ):
         think(chat)
-    with scene(weather(llm_faults=[{"mode": "timeout", "delay_ms": 1}])), pytest.raises(TimeoutError):
+    with active_scenario(scenario_with(llm_faults=[{"mode": "timeout", "delay_ms": 1}])), pytest.raises(TimeoutError):
         think(chat)
 
 
 def test_a_wrapped_model_reads_what_an_attack_put_into_its_context() -> None:
-    with scene(weather(context_attacks=[{"type": "memory_poisoning", "payload": "lie"}])) as playing:
+    with active_scenario(scenario_with(context_attacks=[{"type": "memory_poisoning", "payload": "lie"}])) as running:
         assert think([{"role": "user", "content": "hi"}]).startswith("2 messages")
-        events = playing.end("", 0)
+        events = running.end("", 0)
     request = next(event for event in events if isinstance(event, Turn)).request
     assert request is not None
     assert request["messages"][0]["content"] == "lie"

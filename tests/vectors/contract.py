@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
-from stream_guard_contract.document import Contract, load_contract
-from stream_guard_contract.faults import Refused, distort, triggers
-from stream_guard_contract.forms import LlmFault, Scoring
-from stream_guard_contract.labels import BASELINE, PROMPT, SCENARIO, TRUE
-from stream_guard_contract.matrix import Matrix, State, overall
-from stream_guard_contract.scoring import score
+from stream_guard_contract.document.loading import Contract, load_contract
+from stream_guard_contract.document.sections import LlmFault, ScoringWeights
+from stream_guard_contract.faults.effects import ErrorReply, distort, triggers
+from stream_guard_contract.recording.labels import BASELINE, PROMPT, SCENARIO, TRUE
+from stream_guard_contract.scoring.matrix import Matrix, State, overall
+from stream_guard_contract.scoring.score import score
 
 import stream_guard as sg
 from stream_guard.errors import PolicyError
@@ -180,7 +180,7 @@ def run_overall(case: dict[str, Any]) -> LeftOut | None:
 def run_weights(case: dict[str, Any]) -> LeftOut | None:
     """Compare which weights are taken."""
     try:
-        Scoring.model_validate(case["weights"])
+        ScoringWeights.model_validate(case["weights"])
     except ValidationError:
         expect("accepted", False, case["accepted"])
     else:
@@ -195,7 +195,7 @@ def run_fault(case: dict[str, Any]) -> LeftOut | None:
     except ValidationError:
         return LeftOut("a mode that is not known does nothing there; here the contract is refused")
     got = distort(case["response"], fault)
-    if isinstance(got, Refused):
+    if isinstance(got, ErrorReply):
         expect("refused with", {"status": got.status, "body": got.body}, case["actual"])
     else:
         expect("answer", got, case["actual"])

@@ -1,0 +1,1 @@
+"""The agents that a run drives: Python callables and HTTP endpoints."""

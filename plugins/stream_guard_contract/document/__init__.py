@@ -1,0 +1,1 @@
+"""The contract file: its sections, its checks, and how it is loaded."""

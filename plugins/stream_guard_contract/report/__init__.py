@@ -1,0 +1,1 @@
+"""Reports about a matrix: table, Markdown, JSON, JUnit, SARIF, GitHub annotations and HTML."""

@@ -1,0 +1,1 @@
+"""One scenario while it runs: its session record, and wrapped Python tools and models."""

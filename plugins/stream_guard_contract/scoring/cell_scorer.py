@@ -1,0 +1,252 @@
+"""Turns the rule results of each session into the state of a cell, with the reason and the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from stream_guard.model import Finding, Turn
+from stream_guard.policy.wording import listed, printable, show
+from stream_guard.redaction import redact_text
+from stream_guard_contract.document.invariant_types import TYPES
+from stream_guard_contract.document.loading import Contract
+from stream_guard_contract.document.sections import Invariant
+from stream_guard_contract.recording.session_reader import RecordedSession, answer_text
+from stream_guard_contract.scoring.compiling import CompiledContract
+from stream_guard_contract.scoring.fault_exposure import FaultExposure
+from stream_guard_contract.scoring.matrix import Cell, State
+from stream_guard_contract.scoring.rule_run import SessionRuleResults
+
+_PERSONAL: Final = frozenset(("excludes_pii", "no_pii"))
+_MAIL: Final = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}")
+_DIGITS: Final = re.compile("[0-9]")
+_NEVER_CAME: Final = "no fault that it is about ever reached the agent"
+
+# Before Python 3.12 an enum member is slower to look up than a module name, and every cell does it.
+_PASS: Final = State.PASS
+_FAIL: Final = State.FAIL
+
+Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
+
+
+class _SessionOutcome(msgspec.Struct, frozen=True):
+    """What one session means for one invariant."""
+
+    outcome: Outcome
+    reason: str
+    session: RecordedSession | None = None
+    event_id: str = ""
+
+
+class _ScoredInvariant(msgspec.Struct, frozen=True):
+    """An invariant, with everything about it that is the same in every scenario."""
+
+    invariant: Invariant
+    weight: int
+    rules: tuple[int, ...]  # indexes in the policy
+    prompts: tuple[str, ...]
+    pass_reason: str
+    needs_answer: bool  # False for rule kinds, which can judge a session without an answer
+    is_inverted: bool
+
+
+class CellScorer:
+    """Decides the state of each cell, one scenario at a time."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        compiled: CompiledContract,
+        results: Mapping[str, SessionRuleResults],
+        baselines: frozenset[str],
+        baseline_scenario: str,
+    ) -> None:
+        self._invariants = [_scored(invariant, contract, compiled) for invariant in contract.invariants]
+        self._completes = compiled.completes
+        self._results = results
+        self._baselines = baselines
+        self._baseline_scenario = baseline_scenario
+        self._excerpts: dict[tuple[str, str], str] = {}  # by session and event
+
+    def cells(self, exposure: FaultExposure, recorded: Sequence[list[RecordedSession]]) -> list[Cell]:
+        """Return the cells of a scenario; ``recorded`` has for each invariant, by index, its sessions there."""
+        return [
+            self._decide(scored, exposure, sessions)
+            for scored, sessions in zip(self._invariants, recorded, strict=True)
+        ]
+
+    def _decide(self, scored: _ScoredInvariant, exposure: FaultExposure, sessions: list[RecordedSession]) -> Cell:
+        when = scored.invariant.when
+        applicable = sessions if when == "always" else [one for one in sessions if exposure.holds(when, one)]
+        if why := self._not_applicable(scored.invariant, exposure, sessions, applicable):
+            return self._cell(scored, exposure, State.NOT_APPLICABLE, _SessionOutcome(_PASS, why), 0)
+        exposed = (
+            applicable if when == "always" else [one for one in applicable if not exposure.is_unexposed(when, one)]
+        )
+        if applicable and not exposed:
+            unexposed = _SessionOutcome(_PASS, _NEVER_CAME, applicable[0], _answer_id(applicable[0]))
+            return self._cell(scored, exposure, State.NOT_EXERCISED, unexposed, 0)
+        outcomes = [self._judge(scored, session) for session in exposed]
+        outcomes += _missing(scored, sessions)
+        worst = outcomes[0] if len(outcomes) == 1 else _worst(outcomes)
+        if worst.outcome is _PASS and exposure.exercised(when) == "no":
+            unexercised = replace(worst, reason=f"it held, but {_NEVER_CAME}")
+            return self._cell(scored, exposure, State.NOT_EXERCISED, unexercised, len(exposed))
+        return self._cell(scored, exposure, worst.outcome, worst, len(exposed))
+
+    def _not_applicable(
+        self,
+        invariant: Invariant,
+        exposure: FaultExposure,
+        sessions: list[RecordedSession],
+        applicable: list[RecordedSession],
+    ) -> str:
+        """Return why the invariant does not apply in this scenario, or an empty text."""
+        if not applicable and (sessions or not exposure.holds(invariant.when)):
+            return f"when: {invariant.when}, and that is not so in this scenario"
+        auto = invariant.type == "behavior_unchanged" and invariant.baseline in (None, "auto")
+        if auto and self._baseline_scenario == exposure.scenario.name:
+            return "its answers are the baseline"
+        return ""
+
+    def _judge(self, scored: _ScoredInvariant, session: RecordedSession) -> _SessionOutcome:
+        """Return what one session means for the invariant."""
+        invariant, results = scored.invariant, self._results[session.session_id]
+        answer_id = _answer_id(session)
+        if session.answer is None and scored.needs_answer:
+            return _SessionOutcome(_FAIL, "the agent gave no answer", session, answer_id)
+        finding = results.found.get(self._completes)
+        if finding is not None and (scored.needs_answer or finding.at == "event"):
+            return _SessionOutcome(_FAIL, finding.detail, session, finding.event_id)
+        if invariant.type == "behavior_unchanged" and (why := self._no_baseline(invariant, session)):
+            return _SessionOutcome(State.INCONCLUSIVE, why, session, answer_id)
+        return _from_rules(scored, results, session, answer_id)
+
+    def _no_baseline(self, invariant: Invariant, session: RecordedSession) -> str:
+        if invariant.baseline not in (None, "auto") or session.labels.prompt in self._baselines:
+            return ""
+        return "there is no baseline to compare with: no session of calm weather was recorded for this prompt"
+
+    def _cell(
+        self,
+        scored: _ScoredInvariant,
+        exposure: FaultExposure,
+        state: State,
+        decided_by: _SessionOutcome,
+        sessions: int,
+    ) -> Cell:
+        session, invariant = decided_by.session, scored.invariant
+        return Cell(
+            invariant=invariant.id,
+            scenario=exposure.scenario.name,
+            severity=invariant.severity,
+            weight=scored.weight,
+            state=state,
+            reason=_safe(decided_by.reason),
+            excerpt=self._excerpt(session, decided_by.event_id, hide=state is _FAIL and invariant.type in _PERSONAL),
+            session_id="" if session is None else session.session_id,
+            event_id=decided_by.event_id,
+            sessions=sessions,
+        )
+
+    def _excerpt(self, session: RecordedSession | None, event_id: str, *, hide: bool) -> str:
+        """Return the agent's text at the event, redacted and cut."""
+        if session is None:
+            return ""
+        place = session.session_id, event_id
+        text = self._excerpts.get(place)
+        if text is None:  # all invariants of a scenario quote the same answers
+            turns = (one for one in session.events if one.event_id == event_id and isinstance(one, Turn))
+            at = next(turns, session.answer)
+            text = self._excerpts[place] = "" if at is None else _safe(answer_text(at))
+        # A report that repeats the numbers and addresses it complains of would be the next leak.
+        return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
+
+
+def _scored(invariant: Invariant, contract: Contract, compiled: CompiledContract) -> _ScoredInvariant:
+    return _ScoredInvariant(
+        invariant,
+        weight=invariant.weight,
+        rules=tuple(compiled.rules[invariant.id]),
+        prompts=contract.prompts(invariant),
+        pass_reason=f"{invariant.type} holds, negated" if invariant.negate else f"{invariant.type} holds",
+        needs_answer=invariant.type in TYPES,
+        is_inverted=invariant.id in compiled.inverted,
+    )
+
+
+def _from_rules(
+    scored: _ScoredInvariant, results: SessionRuleResults, session: RecordedSession, answer_id: str
+) -> _SessionOutcome:
+    """Return the outcome of the invariant's rules for a session with an answer."""
+    found = None
+    if results.found:
+        found = next((results.found[rule] for rule in scored.rules if rule in results.found), None)
+    if found is None and not results.unjudged.isdisjoint(scored.rules):
+        reason = "the recording leaves out what the invariant needs"
+        return _SessionOutcome(State.INCONCLUSIVE, reason, session, answer_id)
+    if scored.is_inverted:
+        if found is not None:
+            return _SessionOutcome(_PASS, f"negated, and {found.detail}", session, answer_id)
+        reason = f"the answer keeps {scored.invariant.type}, and the invariant is negated"
+        return _SessionOutcome(_FAIL, reason, session, answer_id)
+    if found is not None:
+        return _SessionOutcome(_FAIL, _why(scored.invariant, found), session, found.event_id)
+    return _SessionOutcome(_PASS, scored.pass_reason, session, answer_id)
+
+
+def _missing(scored: _ScoredInvariant, sessions: list[RecordedSession]) -> list[_SessionOutcome]:
+    """Return an inconclusive outcome where a prompt of the invariant has no recorded session."""
+    prompts = scored.prompts
+    if sessions and len(prompts) < 2:
+        return []  # the sessions count for the invariant, so they were asked its only prompt
+    recorded = {session.labels.prompt for session in sessions}
+    missing = [prompt for prompt in prompts if prompt not in recorded]
+    if missing:
+        reason = f"no session was recorded for the prompt {show(missing[0])}"
+        return [_SessionOutcome(State.INCONCLUSIVE, reason)]
+    return [] if sessions else [_SessionOutcome(State.INCONCLUSIVE, "no session was recorded for it")]
+
+
+def _worst(outcomes: list[_SessionOutcome]) -> _SessionOutcome:
+    """Return the first failure, else the first inconclusive outcome, else the first."""
+    failed = (one for one in outcomes if one.outcome is _FAIL)
+    unclear = (one for one in outcomes if one.outcome is State.INCONCLUSIVE)
+    return next(failed, None) or next(unclear, outcomes[0])
+
+
+def _why(invariant: Invariant, finding: Finding) -> str:
+    """Return the reason in the contract's own terms: the compiled rule has the pattern in another spelling."""
+    if finding.kind == "forbidden_text" and invariant.type in TYPES:
+        return f"{show(finding.evidence.get('found', ''))} occurs in the answer"
+    if finding.kind == "must_match_text" and invariant.type in TYPES:
+        if invariant.type == "regex":
+            return _unmatched(str(invariant.pattern))
+        texts = [invariant.value] if invariant.value is not None else invariant.values or invariant.patterns or []
+        return _lacking(tuple(map(str, texts)))
+    return finding.detail
+
+
+@lru_cache(maxsize=1024)
+def _unmatched(pattern: str) -> str:
+    return f"nothing in the answer matches {show(pattern)}"
+
+
+@lru_cache(maxsize=1024)
+def _lacking(texts: tuple[str, ...]) -> str:
+    return f"the answer has {'no' if len(texts) == 1 else 'none of'} {listed(texts, 'or')}"
+
+
+def _answer_id(session: RecordedSession) -> str:
+    return session.events[-1].event_id if session.answer is None else session.answer.event_id
+
+
+@lru_cache(maxsize=1024)
+def _safe(text: str) -> str:
+    """Return the text redacted and cut; cached, because many cells have the same reason."""
+    return printable(redact_text(text))
