@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 from stream_guard import Command, hookimpl
 
 if TYPE_CHECKING:
+    from stream_guard_diff.agentlog import agentlog_lines
     from stream_guard_diff.comparison import Diff, DiffReport, diff
-    from stream_guard_diff.gate import FailOn, trips
+    from stream_guard_diff.gate import FailOn
 
-__all__ = ["Diff", "DiffReport", "FailOn", "diff", "stream_guard_commands", "trips"]
+__all__ = ["Diff", "DiffReport", "FailOn", "agentlog_lines", "diff", "stream_guard_commands"]
 
 # Loaded when asked for: every process imports this module, few compare recordings.
 _LAZY: Final = {
     "Diff": "stream_guard_diff.comparison",
     "DiffReport": "stream_guard_diff.comparison",
     "FailOn": "stream_guard_diff.gate",
+    "agentlog_lines": "stream_guard_diff.agentlog",
     "diff": "stream_guard_diff.comparison",
-    "trips": "stream_guard_diff.gate",
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from stream_guard_diff.features import Features, Rows
+from stream_guard_diff.features import CostRows, Features
 
 GAP_OPEN: Final = 0.60
 GAP_EXTEND: Final = 0.15
@@ -33,7 +33,7 @@ CellCosts = Callable[[int, int, int], NDArray[np.float64]]
 Compare = Callable[[Features, Features], float]
 
 
-class Step(NamedTuple):
+class AlignedStep(NamedTuple):
     """One step through both sessions: a pair, a turn only the baseline has, or one only the candidate has."""
 
     old: int
@@ -51,7 +51,7 @@ class Step(NamedTuple):
         return self.kind == _INSERT
 
 
-def align(old: Sequence[Features], new: Sequence[Features], compare: Compare) -> list[Step]:
+def align(old: Sequence[Features], new: Sequence[Features], compare: Compare) -> list[AlignedStep]:
     """Return the steps through both sessions, in order.
 
     Small sessions are aligned as a whole, with exact costs. In longer ones, turns that are the same and
@@ -59,12 +59,12 @@ def align(old: Sequence[Features], new: Sequence[Features], compare: Compare) ->
     """
     if len(old) * len(new) <= EXACT_CELLS:
         return list(_exact(old, new, 0, 0, compare))
-    steps: list[Step] = []
+    steps: list[AlignedStep] = []
     at_old = at_new = 0
     for anchor_old, anchor_new in [*_anchors(old, new), (len(old), len(new))]:
         steps += _between(old[at_old:anchor_old], new[at_new:anchor_new], at_old, at_new, compare)
         if anchor_old < len(old):
-            steps.append(Step(anchor_old, anchor_new, _MATCH))
+            steps.append(AlignedStep(anchor_old, anchor_new, _MATCH))
         at_old, at_new = anchor_old + 1, anchor_new + 1
     return steps
 
@@ -111,42 +111,44 @@ def _longest_rise(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _between(
     old: Sequence[Features], new: Sequence[Features], at_old: int, at_new: int, compare: Compare
-) -> Iterator[Step]:
+) -> Iterator[AlignedStep]:
     if len(old) * len(new) <= EXACT_CELLS:
         return _exact(old, new, at_old, at_new, compare)
-    reach = abs(len(old) - len(new)) + max(100, isqrt(max(len(old), len(new))))
-    if 2 * reach + 1 > MAX_WIDTH:
+    half_width = abs(len(old) - len(new)) + max(100, isqrt(max(len(old), len(new))))
+    if 2 * half_width + 1 > MAX_WIDTH:
         return _by_shape(old, new, at_old, at_new)
-    return _walk(len(old), len(new), reach, Rows(old, new).costs, at_old, at_new)
+    return _walk(len(old), len(new), half_width, CostRows(old, new).costs, at_old, at_new)
 
 
 def _exact(
     old: Sequence[Features], new: Sequence[Features], at_old: int, at_new: int, compare: Compare
-) -> Iterator[Step]:
+) -> Iterator[AlignedStep]:
     def costs(row: int, start: int, stop: int) -> NDArray[np.float64]:
         return np.array([compare(old[row], new[column]) for column in range(start, stop)])
 
     return _walk(len(old), len(new), max(len(old), len(new)), costs, at_old, at_new)
 
 
-def _by_shape(old: Sequence[Features], new: Sequence[Features], at_old: int, at_new: int) -> Iterator[Step]:
-    """Align by tools and stop reasons alone: sides so unlike in length have no narrow band, and this needs none."""
-    operations = Levenshtein.opcodes([one.shape_key for one in old], [one.shape_key for one in new])
+def _by_shape(old: Sequence[Features], new: Sequence[Features], at_old: int, at_new: int) -> Iterator[AlignedStep]:
+    """Align by tools and stop reasons alone: it needs no band, and sides so unlike in length have no narrow one."""
+    operations = Levenshtein.opcodes([turn.shape_key for turn in old], [turn.shape_key for turn in new])
     for operation in operations:
         first, second = operation.src_start, operation.dest_start
         while first < operation.src_end and second < operation.dest_end:
-            yield Step(at_old + first, at_new + second, _MATCH)
+            yield AlignedStep(at_old + first, at_new + second, _MATCH)
             first, second = first + 1, second + 1
         for place in range(first, operation.src_end):
-            yield Step(at_old + place, at_new + second, _DELETE)
+            yield AlignedStep(at_old + place, at_new + second, _DELETE)
         for place in range(second, operation.dest_end):
-            yield Step(at_old + first, at_new + place, _INSERT)
+            yield AlignedStep(at_old + first, at_new + place, _INSERT)
 
 
-def _walk(rows: int, columns: int, reach: int, costs: CellCosts, at_old: int, at_new: int) -> Iterator[Step]:
-    """Yield the cheapest way through the cells no further than ``reach`` from the diagonal."""
-    marks = _fill(rows, columns, reach, costs)
-    steps: list[Step] = []
+def _walk(
+    rows: int, columns: int, half_width: int, costs: CellCosts, at_old: int, at_new: int
+) -> Iterator[AlignedStep]:
+    """Yield the cheapest way through the cells no further than ``half_width`` from the diagonal."""
+    marks = _fill(rows, columns, half_width, costs)
+    steps: list[AlignedStep] = []
     row, column = rows, columns
     state = -1
     while row or column:
@@ -163,18 +165,18 @@ def _walk(rows: int, columns: int, reach: int, costs: CellCosts, at_old: int, at
         else:
             row -= 1
             going_on = mark & _DELETE_GOES_ON
-        steps.append(Step(at_old + row, at_new + column, state))
+        steps.append(AlignedStep(at_old + row, at_new + column, state))
         state = state if going_on else -1
     return reversed(steps)
 
 
-def _fill(rows: int, columns: int, reach: int, costs: CellCosts) -> list[tuple[int, NDArray[np.uint8]]]:
+def _fill(rows: int, columns: int, half_width: int, costs: CellCosts) -> list[tuple[int, NDArray[np.uint8]]]:
     """Return, for each row, where its band starts and how each cell is best reached (one byte a cell)."""
     best = np.full(columns + 1, _FAR, dtype=np.int64)
     deleted = np.full(columns + 1, _FAR, dtype=np.int64)
     marks = []
     for row in range(rows + 1):
-        start, stop = max(0, row - reach), min(columns, row + reach) + 1
+        start, stop = max(0, row - half_width), min(columns, row + half_width) + 1
         deleted_now, matched, delete_goes_on = _arrive(row, start, stop, best, deleted, costs)
         inserted, insert_goes_on = _insert(np.minimum(matched, deleted_now), start, stop)
         total = np.minimum(np.minimum(matched, inserted), deleted_now)

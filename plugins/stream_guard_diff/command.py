@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -24,24 +23,18 @@ from stream_guard.commands import (
     write_report,
 )
 from stream_guard.reports import ReportForm
+from stream_guard_diff.gate import FailOn
 
 Prices = Mapping[str, Mapping[str, float]]
-
-
-class Gate(StrEnum):
-    """From which severity on a difference fails the gate."""
-
-    NONE = "none"
-    MINOR = "minor"
-    MODERATE = "moderate"
-    SEVERE = "severe"
 
 
 def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     baseline: Annotated[str, typer.Argument(help="The recording that is fine: a file or folder of sessions.")],
     candidate: Annotated[str, typer.Argument(help="The recording to compare with it.")],
     policy: Annotated[Path | None, typer.Option("--policy", "-p", help="Rules that both sides are held to.")] = None,
-    fail_on: Annotated[Gate, typer.Option(help="A change this severe, or more, makes the exit code 1.")] = Gate.SEVERE,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="A change this severe, or more, makes the exit code 1.")
+    ] = FailOn.SEVERE,
     form: Annotated[ReportForm, typer.Option("--format", help="How to print the report.")] = ReportForm.TABLE,
     reports: Reports = None,
     prices: Annotated[
@@ -58,7 +51,7 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Say what changed between two recordings; exit 1 when it is too much to merge, 4 when it cannot be told."""
     settings, registry = load_plugins(settings_file)
     require_extra("analysis", "numpy", "rapidfuzz", "rfc8785", "jinja2")
-    from stream_guard_diff import FailOn, diff, trips
+    from stream_guard_diff.comparison import diff
     from stream_guard_diff.report import write_diff
 
     rules = load_policy(policy, registry) if policy else None
@@ -67,15 +60,14 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     reader = RecordingReader(source_format, registry, settings)
     sides = [list(reader.read(side)) for side in (baseline, candidate)]
     compared = diff(sides[0], sides[1], axes=registry.axes, policy=rules, prices=table)
-    gate = FailOn(fail_on.value)
     names = {"baseline": Path(baseline).name, "candidate": Path(candidate).name}
     # Everything is written before the gate answers: a failed build without its reasons helps nobody.
     for kind, file in files:
-        write_report(file, write_diff(compared, kind, gate, policy=rules, **names))
-    print_text(write_diff(compared, form, gate, policy=rules, **names), newline=form is not ReportForm.TABLE)
+        write_report(file, write_diff(compared, kind, fail_on, policy=rules, **names))
+    print_text(write_diff(compared, form, fail_on, policy=rules, **names), newline=form is not ReportForm.TABLE)
     for line in reader.summary():
         typer.echo(line, err=True)
-    if trips(compared.report, gate):
+    if compared.report.trips(fail_on):
         raise typer.Exit(FINDINGS)
     unsure = _unsure(compared.report.unevaluable + compared.report.rule_errors, reader.unread, empty=not any(sides))
     if unsure and not allow_inconclusive:
@@ -97,9 +89,9 @@ def _read_prices(file: Path | None) -> Prices:
 
 
 def _unsure(unjudged: int, unread: int, *, empty: bool) -> str:
-    said: Sequence[str] = [
+    reasons: Sequence[str] = [
         *(["neither side holds an event"] if empty else []),
         *([f"{unread} records could not be read"] if unread else []),
         *([f"{unjudged} judgements of the policy could not be made"] if unjudged else []),
     ]
-    return ", ".join(said)
+    return ", ".join(reasons)

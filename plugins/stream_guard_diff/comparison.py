@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from stream_guard import (
-    Alert,
-    Counts,
-    DiffAxis,
-    Event,
-    Finding,
-    Policy,
-    RecordedTurn,
-    Recording,
-    Severity,
-    Sides,
-    evaluate,
-    make_alert,
-)
-from stream_guard_diff.alignment import Step
-from stream_guard_diff.divergence import Divergence, ranked, walk
+from stream_guard import Alert, Counts, DiffAxis, Event, Policy, RecordedTurn, Recording, Sides, make_alert
+from stream_guard_diff.alignment import AlignedStep
+from stream_guard_diff.divergence import Divergence, align_sessions, ranked
 from stream_guard_diff.fingerprint import session_fingerprints
+from stream_guard_diff.gate import ChangeLevel, FailOn, level_named, level_of_finding
 from stream_guard_diff.hotelling import Drift, hotelling
-from stream_guard_diff.regressions import compare
-from stream_guard_diff.statistics import AxisReport, Level, judge
+from stream_guard_diff.regressions import find_regressions
+from stream_guard_diff.statistics import AxisReport, judge
 from stream_guard_diff.turns import recordings_of
 
-LEVELS: Final = {
-    Severity.INFO: Level.MINOR,
-    Severity.WARNING: Level.MODERATE,
-    Severity.ERROR: Level.SEVERE,
-    Severity.CRITICAL: Level.SEVERE,
-}
 ENOUGH_SESSIONS: Final = 4  # on each side; under this, no way of dealing them out would be rare enough to mean anything
 DEALS: Final = 999
 
@@ -77,9 +58,23 @@ class DiffReport(msgspec.Struct, frozen=True, kw_only=True):
     rule_errors: int = 0
 
     @property
-    def level(self) -> Level:
-        """The severity, as something to compare with."""
-        return Level[self.severity.upper()]
+    def level(self) -> ChangeLevel:
+        """The severity, as a value to compare."""
+        return level_named(self.severity)
+
+    def trips(self, fail_on: FailOn) -> bool:
+        """Whether the worst of the axes and of the policy's regressions is at or over the gate."""
+        return fail_on.fails(self.level)
+
+    def reasons(self, fail_on: FailOn) -> list[str]:
+        """Return what trips the gate, in words: which axes, which rules."""
+        axes = [f"{axis.name} is {axis.severity}" for axis in self.axes if fail_on.fails(level_named(axis.severity))]
+        rules = {
+            alert.rule_id: alert.severity
+            for alert in self.regressions
+            if fail_on.fails(level_of_finding(alert.severity))
+        }
+        return axes + [f"rule {rule} ({severity}) is broken where it was not" for rule, severity in rules.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +83,13 @@ class Timeline:
 
     baseline: Recording
     candidate: Recording
-    steps: Sequence[Step]
+    steps: Sequence[AlignedStep]
     divergences: Sequence[Divergence]
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The report, and the recordings it speaks of."""
+    """The report, and the recordings that it compares."""
 
     report: DiffReport
     timelines: Sequence[Timeline]
@@ -117,25 +112,24 @@ def diff(
     sides = recordings_of(events[0]), recordings_of(events[1])
     pairs = pair_sessions(*sides)
     timelines = [_timeline(old, new) for old, new in pairs]
-    aligned: list[tuple[RecordedTurn, RecordedTurn]] = []
-    for one in timelines:
-        aligned += [(one.baseline.turns[step.old], one.candidate.turns[step.new]) for step in one.steps if step.is_pair]
-    compared = Sides(sessions=tuple(pairs), pairs=tuple(aligned), prices=prices or {})
-    judged = tuple(judge(axis(), axis().measure(compared)) for axis in axes.values())
+    compared = Sides(sessions=tuple(pairs), pairs=tuple(_paired_turns(timelines)), prices=prices or {})
+    judged = [judge(axis(), axis().measure(compared)) for axis in axes.values()]
     counts = Counts()
-    changed = _regressions(events, pairs, policy, counts)
-    levels = [Level[one.severity.upper()] for one in judged] + [LEVELS[one.severity] for one in changed["regressions"]]
-    divergences = [found for one in timelines for found in one.divergences]
+    changes = find_regressions(events, pairs, policy, counts)
     version = policy.version if policy else ""
+    regressions = tuple(make_alert(finding, version) for finding in changes.regressions)
+    levels = [level_named(axis.severity) for axis in judged]
+    levels += [level_of_finding(alert.severity) for alert in regressions]
+    divergences = [divergence for timeline in timelines for divergence in timeline.divergences]
     report = DiffReport(
-        severity=max(levels, default=Level.NONE).word,
-        axes=tuple(sorted(judged, key=lambda one: -Level[one.severity.upper()])),  # a reader begins at the top
+        severity=max(levels, default=ChangeLevel.NONE).word,
+        axes=tuple(sorted(judged, key=lambda axis: -level_named(axis.severity))),  # a reader begins at the top
         first_divergence=divergences[0] if divergences else None,
         divergences=tuple(ranked(divergences)),
         divergence_count=len(divergences),
         sessions=tuple(map(_session_report, timelines)),
-        regressions=tuple(make_alert(one, version) for one in changed["regressions"]),
-        fixes=tuple(make_alert(one, version) for one in changed["fixes"]),
+        regressions=regressions,
+        fixes=tuple(make_alert(finding, version) for finding in changes.fixes),
         policy_version=version,
         drift=_drift(sides),
         unevaluable=sum(counts.unevaluable.values()),
@@ -144,10 +138,17 @@ def diff(
     return Diff(report, timelines)
 
 
+def _paired_turns(timelines: Iterable[Timeline]) -> Iterator[tuple[RecordedTurn, RecordedTurn]]:
+    for timeline in timelines:
+        for step in timeline.steps:
+            if step.is_pair:
+                yield timeline.baseline.turns[step.old], timeline.candidate.turns[step.new]
+
+
 def pair_sessions(old: Sequence[Recording], new: Sequence[Recording]) -> list[tuple[Recording, Recording]]:
     """Return which sessions belong together; one without a partner is paired with an empty one."""
-    by_id = {one.session_id: one for one in new}
-    shared = {one.session_id for one in old} & set(by_id)
+    by_id = {recording.session_id: recording for recording in new}
+    shared = {recording.session_id for recording in old} & set(by_id)
     nothing = Recording(session_id="")
     if not shared:
         longest = max(len(old), len(new))
@@ -158,46 +159,25 @@ def pair_sessions(old: Sequence[Recording], new: Sequence[Recording]) -> list[tu
                 strict=True,
             )
         )
-    kept = [(one, by_id.get(one.session_id, nothing)) for one in old]
-    return kept + [(nothing, one) for one in new if one.session_id not in shared]
+    kept = [(recording, by_id.get(recording.session_id, nothing)) for recording in old]
+    return kept + [(nothing, recording) for recording in new if recording.session_id not in shared]
 
 
 def _timeline(old: Recording, new: Recording) -> Timeline:
-    steps, found = walk(old.turns, new.turns)
+    steps, divergences = align_sessions(old.turns, new.turns)
     name = new.session_id or old.session_id
-    return Timeline(old, new, steps, [msgspec.structs.replace(one, session_id=name) for one in found])
+    return Timeline(old, new, steps, [msgspec.structs.replace(found, session_id=name) for found in divergences])
 
 
-def _session_report(one: Timeline) -> SessionReport:
+def _session_report(timeline: Timeline) -> SessionReport:
     return SessionReport(
-        baseline=one.baseline.session_id,
-        candidate=one.candidate.session_id,
-        baseline_turns=len(one.baseline.turns),
-        candidate_turns=len(one.candidate.turns),
-        divergences=len(one.divergences),
-        first=one.divergences[0] if one.divergences else None,
+        baseline=timeline.baseline.session_id,
+        candidate=timeline.candidate.session_id,
+        baseline_turns=len(timeline.baseline.turns),
+        candidate_turns=len(timeline.candidate.turns),
+        divergences=len(timeline.divergences),
+        first=timeline.divergences[0] if timeline.divergences else None,
     )
-
-
-def _regressions(
-    events: tuple[list[Event], list[Event]],
-    pairs: Sequence[tuple[Recording, Recording]],
-    policy: Policy | None,
-    counts: Counts,
-) -> dict[str, Sequence[Finding]]:
-    """Hold both sides against the policy; rules in shadow mode are not asked to gate anything."""
-    if policy is None:
-        return {"regressions": (), "fixes": ()}
-    grouped = []
-    for number, side in enumerate(events):
-        partners = {pair[number].session_id: place for place, pair in enumerate(pairs) if pair[number].session_id}
-        findings: defaultdict[Hashable, list[Finding]] = defaultdict(list)
-        for finding in evaluate(side, policy, counts=counts):
-            if not finding.shadow:
-                findings[partners.get(finding.session_id, finding.session_id)].append(finding)
-        grouped.append(findings)
-    changed = compare(*grouped)
-    return {"regressions": changed.regressions, "fixes": changed.fixes}
 
 
 def _drift(sides: tuple[Sequence[Recording], Sequence[Recording]]) -> DriftReport | None:

@@ -1,4 +1,4 @@
-"""Where two sessions part, and how: in what they do, in how they decide, or only in their words."""
+"""Where two sessions diverge, and how: in what they do, in how they decide, or only in their words."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from stream_guard import RecordedTurn
-from stream_guard_diff.alignment import Step, align
-from stream_guard_diff.features import Features, Parting, part
+from stream_guard_diff.alignment import AlignedStep, align
+from stream_guard_diff.features import Features, TurnDifference, compare_turns
 
-NOISE: Final = 0.12  # turns that differ by no more than this, as measured on Shadow, do not part
-SAME_WORDS: Final = 0.80  # likeness from which on wording is left alone
-OTHER_WORDS: Final = 0.05  # likeness under which it is not the wording that changed but what is said
+NOISE: Final = 0.12  # turns that differ by no more than this, as measured on Shadow, do not diverge
+SAME_WORDS: Final = 0.80  # likeness from which on wording counts as the same
+OTHER_WORDS: Final = 0.05  # likeness under which the answer itself is another one
 TOP: Final = 5
 
 
@@ -30,7 +30,7 @@ RANK: Final = {kind: place for place, kind in enumerate(DivergenceKind)}
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where the sides part; of a turn that one side lacks, the other index is where it is missing."""
+    """One place where the sides diverge; of a turn that one side lacks, the other index is where it is missing."""
 
     kind: DivergenceKind
     axis: str
@@ -43,11 +43,13 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 def compare_cost(old: Features, new: Features) -> float:
     """Return what pairing two turns costs."""
-    return 0.0 if old.key == new.key else part(old, new).cost
+    return 0.0 if old.key == new.key else compare_turns(old, new).cost
 
 
-def walk(baseline: Sequence[RecordedTurn], candidate: Sequence[RecordedTurn]) -> tuple[list[Step], list[Divergence]]:
-    """Align two sessions once; return the steps, and every divergence in the order of the walk."""
+def align_sessions(
+    baseline: Sequence[RecordedTurn], candidate: Sequence[RecordedTurn]
+) -> tuple[list[AlignedStep], list[Divergence]]:
+    """Align two sessions once; return the steps, and every divergence in order."""
     old, new = [Features(turn) for turn in baseline], [Features(turn) for turn in candidate]
     steps = align(old, new, compare_cost)
     found: list[Divergence] = []
@@ -63,14 +65,14 @@ def walk(baseline: Sequence[RecordedTurn], candidate: Sequence[RecordedTurn]) ->
 
 def ranked(found: Sequence[Divergence], top: int = TOP) -> list[Divergence]:
     """Return the divergences that matter most: structure before decisions before style, then the surest."""
-    return sorted(found, key=lambda one: (RANK[one.kind], -one.confidence))[:top]
+    return sorted(found, key=lambda divergence: (RANK[divergence.kind], -divergence.confidence))[:top]
 
 
-def _gap(step: Step, old: Sequence[Features], new: Sequence[Features]) -> Divergence:
+def _gap(step: AlignedStep, old: Sequence[Features], new: Sequence[Features]) -> Divergence:
     if step.is_extra:
-        detail = f"the candidate has a turn more: {_say(new[step.new])}"
+        detail = f"the candidate has a turn more: {_describe(new[step.new])}"
     else:
-        detail = f"the candidate lacks a turn: {_say(old[step.old])}"
+        detail = f"the candidate lacks a turn: {_describe(old[step.old])}"
     return Divergence(
         kind=DivergenceKind.STRUCTURAL,
         axis="trajectory",
@@ -81,10 +83,10 @@ def _gap(step: Step, old: Sequence[Features], new: Sequence[Features]) -> Diverg
     )
 
 
-def classify(step: Step, old: Features, new: Features) -> Divergence | None:
-    """Return how the two turns of a step part, or None where they do not part enough to speak of."""
-    parting = part(old, new)
-    judged = _judge(parting, old, new)
+def classify(step: AlignedStep, old: Features, new: Features) -> Divergence | None:
+    """Return how the two turns of a step diverge, or None where the difference is noise."""
+    difference = compare_turns(old, new)
+    judged = _judge(difference, old, new)
     if judged is None:
         return None
     kind, axis, detail = judged
@@ -93,22 +95,22 @@ def classify(step: Step, old: Features, new: Features) -> Divergence | None:
         axis=axis,
         baseline_turn=step.old,
         candidate_turn=step.new,
-        confidence=min(1.0, max(0.0, (parting.cost - NOISE) / (1 - NOISE))),
+        confidence=min(1.0, max(0.0, (difference.cost - NOISE) / (1 - NOISE))),
         detail=detail,
     )
 
 
-def _judge(parting: Parting, old: Features, new: Features) -> tuple[DivergenceKind, str, str] | None:
-    if parting.structure:
+def _judge(difference: TurnDifference, old: Features, new: Features) -> tuple[DivergenceKind, str, str] | None:
+    if difference.structure:
         return DivergenceKind.STRUCTURAL, "trajectory", f"{_tools(old)} became {_tools(new)}"
-    if parting.stop:
-        said = f"stops with {new.stop or 'no reason'} instead of {old.stop or 'none'}"
-        return DivergenceKind.DECISION, "safety", said
-    if parting.refusal:
+    if difference.stop:
+        detail = f"stops with {new.stop or 'no reason'} instead of {old.stop or 'none'}"
+        return DivergenceKind.DECISION, "safety", detail
+    if difference.refusal:
         return DivergenceKind.DECISION, "safety", "now declines" if new.refused else "no longer declines"
-    if parting.arguments:
+    if difference.arguments:
         return DivergenceKind.DECISION, "trajectory", f"other arguments for {_tools(new)}"
-    return _judge_words(1.0 - parting.text)
+    return _judge_words(1.0 - difference.text)
 
 
 def _judge_words(alike: float) -> tuple[DivergenceKind, str, str] | None:
@@ -119,12 +121,12 @@ def _judge_words(alike: float) -> tuple[DivergenceKind, str, str] | None:
     return DivergenceKind.STYLE, "semantic", f"other words ({alike:.0%} of the wording is shared)"
 
 
-def _tools(one: Features) -> str:
-    if not one.shapes:
+def _tools(turn: Features) -> str:
+    if not turn.shapes:
         return "no call"
-    shown = ", ".join(shape[:80] for shape in one.shapes[:4])
-    return shown + (f" and {len(one.shapes) - 4} more" if len(one.shapes) > 4 else "")
+    shown = ", ".join(shape[:80] for shape in turn.shapes[:4])
+    return shown + (f" and {len(turn.shapes) - 4} more" if len(turn.shapes) > 4 else "")
 
 
-def _say(one: Features) -> str:
-    return _tools(one) if one.shapes else "text only"
+def _describe(turn: Features) -> str:
+    return _tools(turn) if turn.shapes else "text only"

@@ -80,7 +80,7 @@ def session_fingerprints(sides: Sequence[Sequence[Recording]]) -> tuple[tuple[st
                     counts[call.tool] = counts.get(call.tool, 0) + 1
     tools = sorted(counts, key=lambda tool: (-counts[tool], tool))[:MAX_TOOLS]
     names = (*TURN_DIMENSIONS, *SESSION_DIMENSIONS, *(f"calls:{tool}" for tool in tools))
-    rows = [np.array([_row(one, tools) for one in side]).reshape(len(side), len(names)) for side in sides]
+    rows = [np.array([_row(recording, tools) for recording in side]).reshape(len(side), len(names)) for side in sides]
     return names, rows
 
 

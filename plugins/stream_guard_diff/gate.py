@@ -1,11 +1,22 @@
-"""Whether a change may merge."""
+"""How severe a change is, and from which severity on it must not merge."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
-from stream_guard_diff.comparison import DiffReport
-from stream_guard_diff.statistics import Level
+
+class ChangeLevel(IntEnum):
+    """How severe a change is. The order is the meaning, and what --fail-on compares."""
+
+    NONE = 0
+    MINOR = 1
+    MODERATE = 2
+    SEVERE = 3
+
+    @property
+    def word(self) -> str:
+        """The name as it is written on the command line and in reports."""
+        return self.name.lower()
 
 
 class FailOn(StrEnum):
@@ -16,22 +27,16 @@ class FailOn(StrEnum):
     MODERATE = "moderate"
     SEVERE = "severe"
 
-
-def trips(report: DiffReport, fail_on: FailOn) -> bool:
-    """Whether the worst of the axes and of the policy's regressions is at or over the gate."""
-    return fail_on is not FailOn.NONE and report.level >= Level[fail_on.name]
-
-
-def reasons(report: DiffReport, fail_on: FailOn) -> list[str]:
-    """Return what trips the gate, in words: which axes, which rules."""
-    if fail_on is FailOn.NONE:
-        return []
-    bound = Level[fail_on.name]
-    said = [f"{axis.name} is {axis.severity}" for axis in report.axes if Level[axis.severity.upper()] >= bound]
-    rules = {alert.rule_id: alert.severity for alert in report.regressions if level_of(alert.severity) >= bound}
-    return said + [f"rule {rule} ({severity}) is broken where it was not" for rule, severity in rules.items()]
+    def fails(self, level: ChangeLevel) -> bool:
+        """Whether a change of this level is at or over the gate."""
+        return self is not FailOn.NONE and level >= ChangeLevel[self.name]
 
 
-def level_of(severity: str) -> Level:
+def level_named(word: str) -> ChangeLevel:
+    """Return the level that a report names, such as ``moderate``."""
+    return ChangeLevel[word.upper()]
+
+
+def level_of_finding(severity: str) -> ChangeLevel:
     """Return what a finding of this severity means to the gate; critical is never less than error."""
-    return {"info": Level.MINOR, "warning": Level.MODERATE}.get(severity, Level.SEVERE)
+    return {"info": ChangeLevel.MINOR, "warning": ChangeLevel.MODERATE}.get(severity, ChangeLevel.SEVERE)

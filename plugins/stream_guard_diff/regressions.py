@@ -1,25 +1,45 @@
-"""Which findings a candidate brings and which it clears, against a baseline."""
+"""Regressions and fixes: the findings of a policy that only one side has."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stream_guard import Finding
+from stream_guard import Counts, Event, Finding, Policy, Recording, evaluate
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PolicyChanges:
     """What only the candidate has, and what only the baseline had."""
 
-    regressions: tuple[Finding, ...]
-    fixes: tuple[Finding, ...]
+    regressions: tuple[Finding, ...] = ()
+    fixes: tuple[Finding, ...] = ()
+
+
+def find_regressions(
+    events: Sequence[Iterable[Event]],
+    pairs: Sequence[tuple[Recording, Recording]],
+    policy: Policy | None,
+    counts: Counts,
+) -> PolicyChanges:
+    """Hold both sides against the policy; rules in shadow mode do not count."""
+    if policy is None:
+        return PolicyChanges()
+    grouped = []
+    for number, side in enumerate(events):
+        partners = {pair[number].session_id: place for place, pair in enumerate(pairs) if pair[number].session_id}
+        findings: defaultdict[Hashable, list[Finding]] = defaultdict(list)
+        for finding in evaluate(side, policy, counts=counts):
+            if not finding.shadow:
+                findings[partners.get(finding.session_id, finding.session_id)].append(finding)
+        grouped.append(findings)
+    return compare(*grouped)
 
 
 def compare(
     baseline: Mapping[Hashable, Iterable[Finding]], candidate: Mapping[Hashable, Iterable[Finding]]
-) -> Comparison:
+) -> PolicyChanges:
     """Match the findings of two sides, session by session and rule by rule, as multisets.
 
     Words do not matter and neither does the turn: one call more is one regression, and a finding that
@@ -33,7 +53,7 @@ def compare(
             only_old, only_new = _unmatched(old[rule], new[rule])
             fixes += only_old
             regressions += only_new
-    return Comparison(tuple(regressions), tuple(fixes))
+    return PolicyChanges(tuple(regressions), tuple(fixes))
 
 
 def _by_rule(findings: Iterable[Finding]) -> defaultdict[str, list[Finding]]:
@@ -44,8 +64,8 @@ def _by_rule(findings: Iterable[Finding]) -> defaultdict[str, list[Finding]]:
 
 
 def _unmatched(old: list[Finding], new: list[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Drop what stands at the same turn on both sides, then as many of the rest as find a partner."""
-    places_old, places_new = Counter(one.index for one in old), Counter(one.index for one in new)
+    """Drop findings at the same turn of both sides, then pair the rest in order and drop the pairs."""
+    places_old, places_new = Counter(finding.index for finding in old), Counter(finding.index for finding in new)
     shared = places_old & places_new
     rest_old, rest_new = _without(old, shared), _without(new, shared)
     paired = min(len(rest_old), len(rest_new))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Final, Literal
 
 import msgspec
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_guard import AxisValues, DiffAxis
+from stream_guard_diff.gate import ChangeLevel, level_named
 
 RESAMPLES: Final = 1000
 MANY: Final = 2000  # pairs from which on an interval is so narrow that fewer resamples tell the same
@@ -21,22 +21,8 @@ NOTHING: Final = 1e-9
 _CELLS: Final = 2_000_000  # values of all resamples that are in memory at a time
 
 
-class Level(IntEnum):
-    """How severe a change is. The order is the meaning, and what --fail-on compares."""
-
-    NONE = 0
-    MINOR = 1
-    MODERATE = 2
-    SEVERE = 3
-
-    @property
-    def word(self) -> str:
-        """The name as it is written on the command line and in reports."""
-        return self.name.lower()
-
-
 class AxisReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one axis says, ready to be read."""
+    """The result of one axis."""
 
     name: str
     unit: str
@@ -62,15 +48,15 @@ def judge(axis: DiffAxis, values: AxisValues) -> AxisReport:
     low, high = interval(old, new, axis.statistic)
     per_turn = None
     if values.headline is not None:
-        # What the headline is over has no resamples; the interval stays that of the turns.
+        # The headline has no resamples; the interval stays that of the turns.
         per_turn, before, after = after - before, 0.0, values.headline
     delta = after - before
     direction = _direction(delta, axis.better)
-    level = Level.NONE
+    level = ChangeLevel.NONE
     if axis.scale != "own" and direction in ("worse", "changed"):
-        # Both numbers speak: what hides in the median of the turns shows in the whole, and the other way round.
+        # Both numbers count: a change in the median of the turns may not show in the whole, nor the reverse.
         level = severity(delta, before, low, high, axis.scale)
-    level = max(level, Level[values.at_least.upper()])
+    level = max(level, level_named(values.at_least))
     flags = ("low_power",) * (0 < len(old) < LOW_POWER) + ("ci_crosses_zero",) * (low < -NOTHING and high > NOTHING)
     return AxisReport(
         name=axis.name,
@@ -112,23 +98,23 @@ def interval(
     return float(low), float(high)
 
 
-def severity(delta: float, baseline: float, low: float, high: float, scale: Literal["relative", "rate"]) -> Level:
+def severity(delta: float, baseline: float, low: float, high: float, scale: Literal["relative", "rate"]) -> ChangeLevel:
     """Return how severe a difference is, by its size and by how sure it is."""
     size = abs(delta)
     if size < NOTHING:
-        return Level.NONE
+        return ChangeLevel.NONE
     uncertain = low < -NOTHING and high > NOTHING
     if scale == "rate":
         level = _step(size, (0.05, 0.15))
     else:
         if uncertain and size < 0.05 * abs(baseline):
-            return Level.NONE
-        level = Level.MINOR if abs(baseline) < NOTHING else _step(size / abs(baseline), (0.10, 0.30))
-    return Level.MINOR if uncertain and size < high - low else level
+            return ChangeLevel.NONE
+        level = ChangeLevel.MINOR if abs(baseline) < NOTHING else _step(size / abs(baseline), (0.10, 0.30))
+    return ChangeLevel.MINOR if uncertain and size < high - low else level
 
 
-def _step(size: float, bounds: Sequence[float]) -> Level:
-    return Level(1 + sum(size >= bound for bound in bounds))
+def _step(size: float, bounds: Sequence[float]) -> ChangeLevel:
+    return ChangeLevel(1 + sum(size >= bound for bound in bounds))
 
 
 def _direction(delta: float, better: str) -> Literal["same", "better", "worse", "changed"]:

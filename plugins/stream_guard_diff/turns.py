@@ -1,4 +1,4 @@
-"""Events become recordings: turns with their text, their calls and the tokens that calls are compared by."""
+"""Events as recordings: sessions of turns with their text, their calls, and the tokens that calls are compared by."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEAD: Final = 2000  # a refusal says so at once; the rest of a long answer is n
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenSession:
     """A session that is being read."""
 
     turns: list[RecordedTurn] = field(default_factory=list)
@@ -36,7 +36,7 @@ class _Open:
 
 def recordings_of(events: Iterable[Event]) -> list[Recording]:
     """Return the sessions of the events, in the order in which they began; they may be mixed."""
-    sessions: defaultdict[str, _Open] = defaultdict(_Open)
+    sessions: defaultdict[str, _OpenSession] = defaultdict(_OpenSession)
     for event in events:
         session = sessions[event.session_id]
         if isinstance(event, Turn):
@@ -49,12 +49,12 @@ def recordings_of(events: Iterable[Event]) -> list[Recording]:
             session.results += 1
             session.failed += event.status == "error"
     return [
-        Recording(session_id=name, turns=tuple(one.turns), results=one.results, failed_results=one.failed)
-        for name, one in sessions.items()
+        Recording(session_id=name, turns=tuple(session.turns), results=session.results, failed_results=session.failed)
+        for name, session in sessions.items()
     ]
 
 
-def _add_call(session: _Open, event: ToolCall) -> None:
+def _add_call(session: _OpenSession, event: ToolCall) -> None:
     """A call that no response announced is a turn of its own: sources that record only attempts have no others."""
     if event.call_id and event.call_id in session.announced:
         return

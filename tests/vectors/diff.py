@@ -8,7 +8,7 @@ from math import isclose
 from typing import Any
 
 import numpy as np
-from stream_guard_diff import Diff, FailOn, diff, trips
+from stream_guard_diff import Diff, FailOn, diff
 from stream_guard_diff.fingerprint import turn_fingerprint
 from stream_guard_diff.hotelling import hotelling, is_constant
 from stream_guard_diff.turns import read_turn
@@ -86,7 +86,7 @@ def run_gate(case: dict[str, Any]) -> LeftOut | None:
     exit_code = case.get("recommended_exit_code", wanted["exit_code"])
     word = "none" if case["fail_on"] == "never" else case["fail_on"]
     said = {axis.name: axis.severity for axis in report.axes if axis.severity != "none"}
-    if int(trips(report, FailOn(word))) != exit_code:
+    if int(report.trips(FailOn(word))) != exit_code:
         raise WrongAnswerError(f"exit code: expected {exit_code} for --fail-on {word}; {said or 'no axis speaks'}")
     if wanted.get("regressions") is not None:
         expect("regressions", len(report.regressions), wanted["regressions"])

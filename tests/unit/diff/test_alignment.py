@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_diff.alignment import GAP_EXTEND, GAP_OPEN, Step, align
+from stream_guard_diff.alignment import GAP_EXTEND, GAP_OPEN, AlignedStep, align
 from stream_guard_diff.divergence import compare_cost
 from stream_guard_diff.features import Features
 from stream_guard_diff.turns import read_turn
@@ -21,7 +21,7 @@ def features(*responses: dict[str, Any]) -> list[Features]:
     return [Features(read_turn(number, {}, response)) for number, response in enumerate(responses)]
 
 
-def cost_of(steps: list[Step], old: list[Features], new: list[Features]) -> float:
+def cost_of(steps: list[AlignedStep], old: list[Features], new: list[Features]) -> float:
     total = 0.0
     before = None
     for step in steps:

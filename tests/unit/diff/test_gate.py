@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stream_guard_diff import FailOn, trips
-from stream_guard_diff.gate import reasons
+from stream_guard_diff import FailOn
 
 from stream_guard.model import Event
 from stream_guard.policy.load import load_policy
@@ -26,9 +25,9 @@ BASE = session(*TEXTS)
 )
 def test_the_gate_trips(candidate: list[Event], why: str) -> None:
     report = compared(BASE, candidate).report
-    assert trips(report, FailOn.SEVERE)
-    assert f"{why} is severe" in reasons(report, FailOn.SEVERE)
-    assert not trips(report, FailOn.NONE)
+    assert report.trips(FailOn.SEVERE)
+    assert f"{why} is severe" in report.reasons(FailOn.SEVERE)
+    assert not report.trips(FailOn.NONE)
 
 
 def test_one_new_tool_among_hundreds_of_calls_is_severe() -> None:
@@ -40,15 +39,15 @@ def test_one_new_tool_among_hundreds_of_calls_is_severe() -> None:
 def test_halved_latency_passes_the_strictest_gate_and_is_called_better() -> None:
     quick = session(*(response | {"latency_ms": 50} for response in TEXTS))
     report = compared(BASE, quick).report
-    assert not trips(report, FailOn.MINOR)
+    assert not report.trips(FailOn.MINOR)
     assert next(axis for axis in report.axes if axis.name == "latency").direction == "better"
-    assert trips(compared(quick, BASE).report, FailOn.SEVERE)
+    assert compared(quick, BASE).report.trips(FailOn.SEVERE)
 
 
 def test_sessions_that_are_missing_count_as_dropped_turns() -> None:
     two = session(*TEXTS, name="a") + session(*TEXTS, name="b")
     report = compared(two, session(*TEXTS, name="b")).report
-    assert trips(report, FailOn.SEVERE)
+    assert report.trips(FailOn.SEVERE)
     assert [(one.baseline, one.candidate) for one in report.sessions] == [("a", ""), ("b", "b")]
 
 
@@ -68,8 +67,8 @@ def test_a_broken_rule_weighs_what_its_severity_says(severity: str, trip: str, r
     longer = session(*TEXTS, turn("eta"))
     report = compared(BASE, longer, policy).report
     assert [alert.rule_id for alert in report.regressions] == ["r"]
-    assert trips(report, FailOn(trip))
-    assert rest is None or not trips(report, FailOn(rest))
+    assert report.trips(FailOn(trip))
+    assert rest is None or not report.trips(FailOn(rest))
     fixed = compared(longer, BASE, policy).report
-    assert not trips(fixed, FailOn.MINOR)
+    assert not fixed.trips(FailOn.MINOR)
     assert len(fixed.fixes) == 1

@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 import pytest
 from stream_guard_diff.f_distribution import critical, power, upper_tail
+from stream_guard_diff.gate import ChangeLevel
 from stream_guard_diff.hotelling import hotelling
-from stream_guard_diff.statistics import Level, interval, severity
+from stream_guard_diff.statistics import interval, severity
 
 from stream_guard.model import Event
 from tests.unit.diff.sample import compared, session, turn
@@ -32,20 +33,20 @@ def test_few_pairs_say_so() -> None:
 @pytest.mark.parametrize(
     ("delta", "scale", "level"),
     [
-        (0.04, "rate", Level.MINOR),
-        (0.05, "rate", Level.MODERATE),
-        (0.15, "rate", Level.SEVERE),
-        (9.0, "relative", Level.MINOR),
-        (10.0, "relative", Level.MODERATE),
-        (30.0, "relative", Level.SEVERE),
+        (0.04, "rate", ChangeLevel.MINOR),
+        (0.05, "rate", ChangeLevel.MODERATE),
+        (0.15, "rate", ChangeLevel.SEVERE),
+        (9.0, "relative", ChangeLevel.MINOR),
+        (10.0, "relative", ChangeLevel.MODERATE),
+        (30.0, "relative", ChangeLevel.SEVERE),
     ],
 )
-def test_severity_steps_at_its_bounds(delta: float, scale: Literal["relative", "rate"], level: Level) -> None:
+def test_severity_steps_at_its_bounds(delta: float, scale: Literal["relative", "rate"], level: ChangeLevel) -> None:
     assert severity(delta, 100.0, delta, delta, scale) is level
 
 
 def test_an_unsure_difference_is_never_more_than_minor() -> None:
-    assert severity(40.0, 100.0, -30.0, 90.0, "relative") is Level.MINOR
+    assert severity(40.0, 100.0, -30.0, 90.0, "relative") is ChangeLevel.MINOR
 
 
 def test_the_f_distribution_agrees_with_its_tables() -> None:

@@ -1,10 +1,10 @@
-"""The summary every report begins with: what changed, and what the gate says about it."""
+"""The sentences that every report has: what changed, how sure that is, and what the gate says."""
 
 from __future__ import annotations
 
 from stream_guard.reports import number, visible
 from stream_guard_diff.comparison import DiffReport
-from stream_guard_diff.gate import FailOn, reasons, trips
+from stream_guard_diff.gate import FailOn
 from stream_guard_diff.statistics import AxisReport
 
 
@@ -12,11 +12,11 @@ def verdict(report: DiffReport, fail_on: FailOn) -> str:
     """Return one sentence: whether this may merge, and if not, why."""
     if fail_on is FailOn.NONE:
         return f"The worst change is {report.severity}; no gate was asked for (--fail-on none)."
-    if not trips(report, fail_on):
+    if not report.trips(fail_on):
         return f"May merge: the worst change is {report.severity}, and the gate is {fail_on}."
-    said = reasons(report, fail_on)
-    shown = "; ".join(map(visible, said[:4])) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")
-    return f"Must not merge: {shown}."
+    reasons = report.reasons(fail_on)
+    listed = "; ".join(map(visible, reasons[:4])) + (f"; and {len(reasons) - 4} more" if len(reasons) > 4 else "")
+    return f"Must not merge: {listed}."
 
 
 def change(axis: AxisReport) -> str:
@@ -31,22 +31,22 @@ def sureness(axis: AxisReport) -> str:
     """Return how sure the number is: the interval, and what to be careful about."""
     if not axis.pairs:
         return ""
-    said = [f"95 %: {number(axis.low)} to {number(axis.high)}" if axis.low != axis.high else f"n={axis.pairs}"]
+    parts = [f"95 %: {number(axis.low)} to {number(axis.high)}" if axis.low != axis.high else f"n={axis.pairs}"]
     if "low_power" in axis.flags:
-        said.append(f"only {axis.pairs} pair{'s' * (axis.pairs != 1)}: may be chance")
-    said += [flag.replace("_", " ") for flag in axis.flags if flag not in ("low_power", "ci_crosses_zero")]
-    return ", ".join(said)
+        parts.append(f"only {axis.pairs} pair{'s' * (axis.pairs != 1)}: may be chance")
+    parts += [flag.replace("_", " ") for flag in axis.flags if flag not in ("low_power", "ci_crosses_zero")]
+    return ", ".join(parts)
 
 
 def drift_sentence(report: DiffReport) -> str:
-    """Return what the test over all sessions says, or nothing where it was not made."""
+    """Return the result of the test over all sessions, or nothing where it was not made."""
     if report.drift is None:
         return ""
     test = report.drift.test
     moved = ", ".join(f"{visible(name)} {'+' if by > 0 else ''}{number(by)} sd" for name, by in report.drift.moved)
-    said = {
+    sentence = {
         "reject": "The sessions as a whole behave differently",
         "fail_to_reject": "The sessions as a whole behave alike",
         "underpowered": "Too few sessions to tell whether they behave differently as a whole",
     }[test.decision]
-    return f"{said} (p = {number(test.p_value)}, {test.n1} against {test.n2} sessions; moved most: {moved})."
+    return f"{sentence} (p = {number(test.p_value)}, {test.n1} against {test.n2} sessions; moved most: {moved})."

@@ -9,15 +9,14 @@ import msgspec
 from stream_guard import Place, Policy
 from stream_guard.reports import JUnitCase, JUnitSuite, Level, SarifResult, annotation, write_junit, write_sarif
 from stream_guard_diff.comparison import DiffReport
-from stream_guard_diff.gate import FailOn, level_of
-from stream_guard_diff.report_summary import change, verdict
-from stream_guard_diff.statistics import Level as Severity
+from stream_guard_diff.gate import ChangeLevel, FailOn, level_named, level_of_finding
+from stream_guard_diff.report.summary import change, verdict
 
-_LEVELS: Final[dict[Severity, Level]] = {
-    Severity.NONE: "none",
-    Severity.MINOR: "note",
-    Severity.MODERATE: "warning",
-    Severity.SEVERE: "error",
+_LEVELS: Final[dict[ChangeLevel, Level]] = {
+    ChangeLevel.NONE: "none",
+    ChangeLevel.MINOR: "note",
+    ChangeLevel.MODERATE: "warning",
+    ChangeLevel.SEVERE: "error",
 }
 
 
@@ -29,20 +28,14 @@ def to_json(report: DiffReport, fail_on: FailOn) -> str:
 
 def to_junit(report: DiffReport, fail_on: FailOn) -> str:
     """Return a test case for each axis and each broken rule; what trips the gate is a failure."""
-    bound = Severity.SEVERE + 1 if fail_on is FailOn.NONE else int(Severity[fail_on.name])
-    axes = [
-        JUnitCase(
-            axis.name,
-            f"{axis.severity}: {change(axis)} {axis.note}".strip()
-            if Severity[axis.severity.upper()] >= bound
-            else None,
-        )
-        for axis in report.axes
-    ]
-    rules = [
-        JUnitCase(f"{alert.rule_id} in {alert.session_id}", alert.detail if level_of(alert.severity) >= bound else None)
-        for alert in report.regressions
-    ]
+    axes = []
+    for axis in report.axes:
+        failure = f"{axis.severity}: {change(axis)} {axis.note}".strip()
+        axes.append(JUnitCase(axis.name, failure if fail_on.fails(level_named(axis.severity)) else None))
+    rules = []
+    for alert in report.regressions:
+        fails = fail_on.fails(level_of_finding(alert.severity))
+        rules.append(JUnitCase(f"{alert.rule_id} in {alert.session_id}", alert.detail if fails else None))
     suites = (JUnitSuite("diff.axes", "diff.axes", axes), JUnitSuite("diff.policy", "diff.policy", rules))
     return write_junit("stream-guard diff", suites)
 
@@ -53,7 +46,7 @@ def to_sarif(report: DiffReport, policy: Policy | None) -> str:
     results = [
         SarifResult(
             alert.rule_id,
-            _LEVELS[level_of(alert.severity)],
+            _LEVELS[level_of_finding(alert.severity)],
             f"{alert.detail} (session {alert.session_id}, turn {alert.index})",
             places.get(alert.rule_id),
             {"alertId": alert.alert_id},
@@ -63,7 +56,7 @@ def to_sarif(report: DiffReport, policy: Policy | None) -> str:
     results += [
         SarifResult(
             f"axis/{axis.name}",
-            _LEVELS[Severity[axis.severity.upper()]],
+            _LEVELS[level_named(axis.severity)],
             f"{axis.name}: {change(axis)} {axis.note}".strip(),
         )
         for axis in report.axes
@@ -78,12 +71,14 @@ def to_github(report: DiffReport, policy: Policy | None) -> str:
     lines = []
     for alert in report.regressions:
         text = f"{alert.detail} (session {alert.session_id}, turn {alert.index})"
-        lines.append(annotation(_LEVELS[level_of(alert.severity)], alert.rule_id, text, places.get(alert.rule_id)))
+        lines.append(
+            annotation(_LEVELS[level_of_finding(alert.severity)], alert.rule_id, text, places.get(alert.rule_id))
+        )
     for axis in report.axes:
-        severity = Severity[axis.severity.upper()]
-        if severity:
+        level = level_named(axis.severity)
+        if level:
             text = f"{axis.name} is {axis.severity}: {change(axis)} {axis.note}".strip()
-            lines.append(annotation(_LEVELS[severity], f"diff {axis.name}", text, None))
+            lines.append(annotation(_LEVELS[level], f"diff {axis.name}", text, None))
     return "\n".join(lines)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
-from rich.console import Console
-
 from stream_guard import Policy
 from stream_guard.reports import ReportForm
-from stream_guard_diff import Diff, FailOn
-from stream_guard_diff.report_html import to_html
-from stream_guard_diff.report_machines import to_github, to_json, to_junit, to_sarif
-from stream_guard_diff.report_markdown import to_markdown
-from stream_guard_diff.report_table import print_table
+from stream_guard_diff.comparison import Diff
+from stream_guard_diff.gate import FailOn
+from stream_guard_diff.report.machines import to_github, to_json, to_junit, to_sarif
+from stream_guard_diff.report.page import to_html
+from stream_guard_diff.report.readable import to_markdown, to_table
+
+__all__ = ["write_diff"]
 
 
 def write_diff(
@@ -26,11 +24,8 @@ def write_diff(
 ) -> str:
     """Return the diff in the given form; ``policy`` gives rules their place in SARIF and annotations."""
     report = diff.report
-    if form is ReportForm.TABLE:
-        written = StringIO()
-        print_table(report, fail_on, Console(file=written, width=120))
-        return written.getvalue()
     forms = {
+        ReportForm.TABLE: lambda: to_table(report, fail_on),
         ReportForm.JSON: lambda: to_json(report, fail_on),
         ReportForm.MARKDOWN: lambda: to_markdown(report, fail_on),
         ReportForm.JUNIT: lambda: to_junit(report, fail_on),
