@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from stream_guard.alerting.alerts import make_alert
     from stream_guard.guard.follow_up import FollowUp
     from stream_guard.observability.counts import Counts
+    from stream_guard.pipeline import open_table
     from stream_guard.policy.load import load_policy
     from stream_guard.policy.spec import Policy, RuleSpec
     from stream_guard.redaction import redact, redact_text
@@ -169,6 +170,7 @@ __all__ = [
     "load_policy",
     "load_settings",
     "make_alert",
+    "open_table",
     "parse_arguments",
     "parse_json",
     "read_json",
@@ -191,6 +193,7 @@ _LAZY: Final = {
     "load_policy": "stream_guard.policy.load",
     "load_settings": "stream_guard.settings",
     "make_alert": "stream_guard.alerting.alerts",
+    "open_table": "stream_guard.pipeline",
     "redact": "stream_guard.redaction",
     "redact_text": "stream_guard.redaction",
 }

@@ -11,9 +11,10 @@ import pluggy
 
 from stream_guard import hookspecs
 from stream_guard.errors import PluginError
-from stream_guard.language.similarity import Similarity
+from stream_guard.language.similarity import SIMILARITIES, Similarity
+from stream_guard.model import Json
 from stream_guard.ports import Command, Decoder, Dialect, DiffAxis, Sink
-from stream_guard.rule import RuleType
+from stream_guard.rule import Rule, RuleType
 from stream_guard.settings import PluginSettings
 
 
@@ -40,6 +41,14 @@ class Registry:
     similarities: Mapping[str, Similarity]
     commands: Mapping[str, Command]
     plugins: tuple[PluginInfo, ...] = field(default=())
+
+    def make_rule(self, kind: str, params: Json) -> Rule[Any, Any]:
+        """Return a rule of the kind; its parameters may name measures of plugins.
+
+        Raises KeyError for an unknown kind, and pydantic's ValidationError where the parameters are wrong.
+        """
+        rule_type = self.kinds[kind]
+        return rule_type(rule_type.params_type.model_validate(params, context={SIMILARITIES: self.similarities}))
 
 
 def build_registry(plugins: PluginSettings | None = None, *, extra: Iterable[object] = ()) -> Registry:

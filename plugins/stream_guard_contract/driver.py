@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from stream_guard.errors import SettingsError, StreamGuardError
+from stream_guard import SettingsError, StreamGuardError
 from stream_guard_contract.agents.agent import DrivenAgent
 from stream_guard_contract.agents.agent_thread import TimedOutError
 from stream_guard_contract.agents.python_agent import PythonAgent

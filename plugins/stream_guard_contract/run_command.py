@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from stream_guard.cli.progress import EVERY
+from stream_guard import Decoder, Event, SettingsError
 from stream_guard.commands import Reports, SettingsFile
-from stream_guard.errors import SettingsError
-from stream_guard.model import Event
-from stream_guard.ports import Decoder
 from stream_guard_contract.commands import (
     DEFAULT_FILE,
     AllowInconclusive,
@@ -34,6 +31,8 @@ if TYPE_CHECKING:
     from stream_guard_contract.document.loading import Contract
     from stream_guard_contract.document.sections import AgentSection
     from stream_guard_contract.driver import AgentSetup, PlannedSession
+
+_PROGRESS_SECONDS: Final = 10.0  # between two progress lines that are no bar
 
 
 def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -200,7 +199,7 @@ def progress(total: int) -> Iterator[Callable[[], None]]:
         nonlocal done, printed
         done += 1
         now = time.monotonic()
-        if now - printed >= EVERY:
+        if now - printed >= _PROGRESS_SECONDS:
             printed = now
             left = (total - done) * (now - began) / done
             typer.echo(f"{done} of {total} sessions, about {left:.0f} s left", err=True)

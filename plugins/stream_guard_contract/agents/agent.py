@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from stream_guard.errors import StreamGuardError
+from stream_guard import StreamGuardError
 
 STATEFUL: Final = (
     "Warning: No reset_endpoint configured. Contract matrix cells may share state. Results may be contaminated. "

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from stream_guard.errors import SettingsError
-from stream_guard.model import Json
+from stream_guard import Json, SettingsError
 from stream_guard_contract.recording.session_writer import as_text
 
 _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")

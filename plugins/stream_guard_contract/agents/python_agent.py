@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from stream_guard.errors import SettingsError
+from stream_guard import SettingsError
 from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, ResetError
 from stream_guard_contract.agents.agent_thread import AbandonedCallError, AgentThread, TimedOutError
 from stream_guard_contract.document.sections import AgentSection

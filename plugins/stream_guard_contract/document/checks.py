@@ -6,14 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from stream_guard.language.similarity import SIMILARITIES
-from stream_guard.model import Json
-from stream_guard.policy.codes import Code
-from stream_guard.policy.gates import Steps
-from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import did_you_mean, listed, show
-from stream_guard.registry import Registry
+from stream_guard import Json, Registry
+from stream_guard.documents import Code, ProblemReport, Steps, did_you_mean, listed, problems_of, show
 from stream_guard_contract.document.invariant_types import TYPE_FIELDS, TYPES
 from stream_guard_contract.document.patterns import has_doubled_backslashes, python_pattern
 from stream_guard_contract.document.sections import Invariant, Scenario
@@ -111,7 +105,7 @@ def _check_kind(invariant: Invariant, at: Steps, report: ProblemReport, registry
         message = f"a rule kind cannot be negated: that {kind.kind} is silent may mean that it was not asked"
         report.add((*at, "negate"), message, Code.NOT_ALLOWED)
     try:
-        kind(kind.params_type.model_validate(invariant.params, context={SIMILARITIES: registry.similarities}))
+        registry.make_rule(invariant.type, invariant.params)
     except ValidationError as error:
         report.add_flaws((*at, "params"), problems_of(error, invariant.params, kind.params_type, kind.kind))
     except Exception as error:  # noqa: BLE001 - a stranger's validator may raise anything; the check must go on

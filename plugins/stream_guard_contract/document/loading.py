@@ -9,16 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from stream_guard.errors import Place, PolicyError, Problem
-from stream_guard.model import Json
-from stream_guard.policy.codes import Code
-from stream_guard.policy.dialects import NativePolicy
-from stream_guard.policy.document import read_document
-from stream_guard.policy.gates import Steps
-from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import show
-from stream_guard.registry import Registry
+from stream_guard import Json, Place, PolicyError, Problem, Registry
+from stream_guard.documents import Code, NativePolicy, ProblemReport, Steps, problems_of, read_document, show
 from stream_guard_contract.document.checks import check_invariant, check_reach, check_scenario, check_unique
 from stream_guard_contract.document.sections import (
     AgentSection,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from stream_guard.language.patterns import Regex, literal
+from stream_guard import Regex, literal
 
 _END: Final = r"(?:\n?\z)"  # Python's `$`: at the end, or before a line break at the end
 # Python's classes are Unicode, RE2's only ASCII. The first translation is for outside brackets, the second for inside.

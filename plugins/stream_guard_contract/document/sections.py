@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from stream_guard.model import Json
+from stream_guard import Json
 
 WEIGHTS: Final = {"critical": 3, "high": 2, "medium": 1, "low": 1}
 """The weight of a cell in the score, by the severity of its invariant."""

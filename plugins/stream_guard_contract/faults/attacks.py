@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from stream_guard.model import Json
+from stream_guard import Json
 from stream_guard_contract.document.sections import ContextAttack
 
 Surface: TypeAlias = Literal["tool", "model", "prompt"]

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from stream_guard.errors import SettingsError
+from stream_guard import SettingsError
 from stream_guard_contract.http import llm_proxy, tool_proxy
 from stream_guard_contract.http.upstream import open_client
 from stream_guard_contract.scenario.scenario_run import ActiveRun

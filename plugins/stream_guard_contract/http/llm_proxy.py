@@ -15,8 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from stream_guard.language.arguments import parse_json
-from stream_guard.model import Json
+from stream_guard import Json, parse_json
 from stream_guard_contract.faults.effects import ErrorReply, distort, llm_delay
 from stream_guard_contract.faults.fault_plan import TriggeredModelFault
 from stream_guard_contract.http.tool_proxy import read_body

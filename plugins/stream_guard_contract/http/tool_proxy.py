@@ -14,8 +14,7 @@ import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from stream_guard.language.arguments import parse_json
-from stream_guard.model import Json
+from stream_guard import Json, parse_json
 from stream_guard_contract.faults.attacks import into_answer
 from stream_guard_contract.faults.effects import REPLACES_CALL, TOOL_PAYLOAD, malform, tool_delay, tool_error_reply
 from stream_guard_contract.faults.fault_plan import TriggeredToolFault

@@ -26,7 +26,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from stream_guard.model import Event, ToolResult, UserMessage
+from stream_guard import Event, ToolResult, UserMessage
 from stream_guard_contract.document.sections import ContextAttack, LlmFault, Scenario, ToolFault
 
 SCENARIO: Final = "scenario"

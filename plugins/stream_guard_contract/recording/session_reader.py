@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
+from stream_guard import Event, Json, ToolCall, ToolResult, Turn
 from stream_guard_contract.recording.labels import (
     ANSWER,
     ATTACKED,

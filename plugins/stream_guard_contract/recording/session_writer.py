@@ -9,10 +9,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from stream_guard.errors import SettingsError, SourceError
-from stream_guard.language.arguments import parse_json
-from stream_guard.model import Event, Json, ToolCall
-from stream_guard.ports import Decoder, Record
+from stream_guard import Decoder, Event, Json, Record, SettingsError, SourceError, ToolCall, parse_json
 
 MAX_TEXT: Final = 200_000  # characters of one text; a longer one is cut and marked
 _MAX_VALUE: Final = 1_000_000  # bytes of one JSON value

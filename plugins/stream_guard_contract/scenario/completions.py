@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.language.arguments import parse_arguments
-from stream_guard.model import Json
+from stream_guard import Json, parse_arguments
 from stream_guard_contract.document.sections import LlmFault
 from stream_guard_contract.faults.effects import ErrorReply, distort
 

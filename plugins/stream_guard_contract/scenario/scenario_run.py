@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from stream_guard.model import Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard import Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard_contract.faults.attacks import into_messages, into_text
 from stream_guard_contract.faults.fault_plan import FaultPlan, InjectedText, TriggeredModelFault, TriggeredToolFault
 from stream_guard_contract.recording.labels import (

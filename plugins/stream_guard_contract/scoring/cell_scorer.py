@@ -10,9 +10,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from stream_guard.model import Finding, Turn
-from stream_guard.policy.wording import listed, printable, show
-from stream_guard.redaction import redact_text
+from stream_guard import Finding, Turn, redact_text
+from stream_guard.documents import listed, printable, show
 from stream_guard_contract.document.invariant_types import TYPES
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.document.sections import Invariant

@@ -11,13 +11,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import ValidationError
 
-from stream_guard.language.conditions import Condition
-from stream_guard.language.similarity import SIMILARITIES
-from stream_guard.model import Json
-from stream_guard.policy.digest import LENGTH
-from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.registry import Registry
+from stream_guard import Condition, Json, Policy, Registry, RuleSpec, load_policy
 from stream_guard_contract.document.invariant_types import TYPES
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.document.patterns import any_of, python_pattern
@@ -28,6 +22,7 @@ THRESHOLD: Final = 0.75  # of similarity and behavior_unchanged, where the contr
 COMPLETES: Final = "completes"  # a rule that every contract gets: a failed answer fails every invariant
 
 RuleForm = dict[str, Json]
+_VERSION_LENGTH: Final = 16  # characters of the digest, as for policies
 _ANSWERS: Final = {"path": f"labels.{ROLE}", "op": "==", "value": ANSWER}
 _IS_ANSWER: Final = Condition(_ANSWERS)
 
@@ -77,15 +72,15 @@ def _policy(contract: Contract, forms: list[RuleForm], registry: Registry) -> Po
 
 def _version(forms: list[RuleForm]) -> str:
     """Return a digest of the rules; they are generated in one spelling, so they need no normalising first."""
-    return sha256(msgspec.json.encode(forms)).hexdigest()[:LENGTH]
+    return sha256(msgspec.json.encode(forms)).hexdigest()[:_VERSION_LENGTH]
 
 
 def _spec(form: RuleForm, registry: Registry) -> RuleSpec:
-    kind, params, when = registry.kinds[form["kind"]], form.get("params", {}), form["when"]
+    params, when = form.get("params", {}), form["when"]
     return RuleSpec(
         id=form["id"],
         slot=form["id"],
-        rule=kind(kind.params_type.model_validate(params, context={SIMILARITIES: registry.similarities})),
+        rule=registry.make_rule(form["kind"], params),
         params=params,
         when=_IS_ANSWER if when is _ANSWERS else Condition(when),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
-from stream_guard.model import ToolResult
+from stream_guard import ToolResult
 from stream_guard_contract.document.sections import Scenario, ToolFault, When
 from stream_guard_contract.recording.labels import FAULT_CATEGORIES, Fault, FaultId, declared_faults
 from stream_guard_contract.recording.session_reader import RecordedSession, calls_tools

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
-from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
+from stream_guard import Counts, Finding, Policy, open_table
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.recording.session_reader import RecordedSession
 from stream_guard_contract.scoring.compiling import CompiledContract

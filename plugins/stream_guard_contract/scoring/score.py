@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_guard.model import Event
-from stream_guard.policy.wording import printable, show
-from stream_guard.registry import Registry
+from stream_guard import Event, Registry
+from stream_guard.documents import printable, show
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.recording.session_reader import RecordedSession, read_sessions
 from stream_guard_contract.scoring.cell_scorer import CellScorer
