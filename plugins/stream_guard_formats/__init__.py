@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from stream_guard import hookimpl
-from stream_guard_formats.auto import READERS, AutoDecoder
+from stream_guard_formats.auto import DECODERS, AutoDecoder
 from stream_guard_formats.text_protocol import TextProtocolDecoder
 
 
@@ -14,7 +14,7 @@ from stream_guard_formats.text_protocol import TextProtocolDecoder
 def stream_guard_decoders() -> dict[str, type[Any]]:
     """Return the decoders of this pack, by format name; ``otlp-proto`` is there with the extra ``otlp``."""
     found: dict[str, type[Any]] = {
-        **READERS,
+        **DECODERS,
         "auto": AutoDecoder,
         "text-protocol": TextProtocolDecoder,
     }

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
 from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
-from stream_guard_formats.spans import Span, Telling
+from stream_guard_formats.spans import Span, SpanReader
 
 _SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent"}
 # What instrumentations put in front of a tool's name when they name its span.
@@ -16,7 +16,7 @@ _PREFIXES: Final = ("execute_tool ", "running tool: ")
 
 
 class LangfuseDecoder(JsonDecoder):
-    """Reads ``{"trace": ..., "observations": [...]}``; inputs and outputs in any convention it knows."""
+    """Reads ``{"trace": ..., "observations": [...]}``, with inputs and outputs in any known convention."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the trace's events in time order, or raise DecodeError."""
@@ -28,7 +28,7 @@ class LangfuseDecoder(JsonDecoder):
         labels = {"env": label(text_at(trace, "environment"))} if text_at(trace, "environment") else None
         conversation = Conversation(session_id, labels=labels)
         observations = objects_in(export, "observations", "observations")
-        return Telling(conversation).tell([_span(one) for one in observations])
+        return SpanReader(conversation).read([_span(observation) for observation in observations])
 
 
 def _span(observation: dict[str, Json]) -> Span:

@@ -1,4 +1,4 @@
-"""OpenInference traces as they are exported: one record for each trace, spans nested in spans."""
+"""Exports of OpenInference: one record for each trace, spans nested in spans."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.conventions import RawSpan, read_span, session_of
 from stream_guard_formats.conversation import Conversation, derived_session
-from stream_guard_formats.genai import Raw, read_span, session_of
 from stream_guard_formats.reading import object_at, objects_in, seconds, text_at
-from stream_guard_formats.spans import Telling
+from stream_guard_formats.spans import SpanReader
 
 _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?")
 
@@ -25,28 +25,28 @@ class OpenInferenceDecoder(JsonDecoder):
         if not isinstance(data, dict) or "spans" not in data:
             raise DecodeError('the record has no "spans"; a trace is an object with a list of them')
         raws = list(_walk(objects_in(data, "spans", "spans")))
-        named = next((found for raw in raws if (found := session_of(raw.attributes))), "")
-        traced = text_at(data, "trace_id") or next((raw.trace_id for raw in raws if raw.trace_id), "")
-        conversation = Conversation(named or traced or derived_session(record.value))
-        return Telling(conversation).tell([read_span(raw) for raw in raws])
+        session_id = next((name for raw in raws if (name := session_of(raw.attributes))), "")
+        trace_id = text_at(data, "trace_id") or next((raw.trace_id for raw in raws if raw.trace_id), "")
+        conversation = Conversation(session_id or trace_id or derived_session(record.value))
+        return SpanReader(conversation).read([read_span(raw) for raw in raws])
 
 
-def _walk(spans: list[dict[str, Json]]) -> Iterator[Raw]:
+def _walk(spans: list[dict[str, Json]]) -> Iterator[RawSpan]:
     left = list(reversed(spans))
     while left:
         span = left.pop()
-        yield _raw(span)
+        yield _raw_span(span)
         left += reversed(objects_in(span, "child_spans", "spans"))
 
 
-def _raw(span: dict[str, Json]) -> Raw:
+def _raw_span(span: dict[str, Json]) -> RawSpan:
     start = seconds(span.get("timestamp"))
     duration = _DURATION.fullmatch(text_at(span, "duration"))
     end = None
     if start is not None and duration:
         days, hours, minutes, rest = (float(part or 0) for part in duration.groups())
         end = start + days * 86400 + hours * 3600 + minutes * 60 + rest
-    return Raw(
+    return RawSpan(
         trace_id=text_at(span, "trace_id"),
         span_id=text_at(span, "span_id")[:200],
         parent_id=text_at(span, "parent_span_id")[:200],

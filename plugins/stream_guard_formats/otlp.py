@@ -1,4 +1,4 @@
-"""OTLP as JSON: exports of traces and of logs, with the GenAI attributes of any generation."""
+"""OTLP as JSON: exports of traces and of logs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.conventions import RawSpan
 from stream_guard_formats.conversation import MAX_ID
-from stream_guard_formats.genai import Raw
-from stream_guard_formats.otlp_stream import OtlpStream
+from stream_guard_formats.otlp_decoder import OtlpDecoder
+from stream_guard_formats.otlp_sessions import GEN_AI, GenAiLog, logged_spans
 from stream_guard_formats.reading import as_object, number_at, object_at, objects_in, text_at
-from stream_guard_formats.stories import LOGGED, LogLine, logged_spans
 
 _LATEST: Final = 253_402_300_800.0
 
 
-class OtlpJsonDecoder(OtlpStream, JsonDecoder):
+class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
     """Reads ``resourceSpans`` and ``resourceLogs``, one request or a file exporter's line to a record."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
@@ -27,8 +27,8 @@ class OtlpJsonDecoder(OtlpStream, JsonDecoder):
         traces, logs = object_at(export, "traces") or export, object_at(export, "logs") or export
         if "resourceSpans" not in traces and "resourceLogs" not in logs:
             raise DecodeError('the export has neither "resourceSpans" nor "resourceLogs"; metrics have no events')
-        told = list(logged_spans(_logs(logs)))
-        return self._stories.tell(list(_spans(traces)), told, _service(traces) or _service(logs))
+        logged = list(logged_spans(_gen_ai_logs(logs)))
+        return self._sessions.read(list(_spans(traces)), logged, _service(traces) or _service(logs))
 
 
 def _service(data: dict[str, Json]) -> str:
@@ -36,20 +36,20 @@ def _service(data: dict[str, Json]) -> str:
         *objects_in(data, "resourceSpans", "resources"),
         *objects_in(data, "resourceLogs", "resources"),
     ]
-    found = (text_at(attributes_of(object_at(one, "resource")), "service.name") for one in resources)
-    return next((name for name in found if name), "")
+    names = (text_at(attributes_of(object_at(resource, "resource")), "service.name") for resource in resources)
+    return next((name for name in names if name), "")
 
 
-def _spans(data: dict[str, Json]) -> Iterator[Raw]:
+def _spans(data: dict[str, Json]) -> Iterator[RawSpan]:
     for resource in objects_in(data, "resourceSpans", "resources"):
         for scope in objects_in(resource, "scopeSpans", "scopes"):
-            yield from (_span(span) for span in objects_in(scope, "spans", "spans"))
+            yield from (_raw_span(span) for span in objects_in(scope, "spans", "spans"))
 
 
-def _span(span: dict[str, Json]) -> Raw:
+def _raw_span(span: dict[str, Json]) -> RawSpan:
     status = object_at(span, "status").get("code")
     events = objects_in(span, "events", "events")
-    return Raw(
+    return RawSpan(
         trace_id=_id(span, "traceId", 16),
         span_id=_id(span, "spanId", 8),
         parent_id=_id(span, "parentSpanId", 8, needed=False),
@@ -62,21 +62,21 @@ def _span(span: dict[str, Json]) -> Raw:
     )
 
 
-def _logs(data: dict[str, Json]) -> Iterator[LogLine]:
+def _gen_ai_logs(data: dict[str, Json]) -> Iterator[GenAiLog]:
     for resource in objects_in(data, "resourceLogs", "resources"):
         for scope in objects_in(resource, "scopeLogs", "scopes"):
             for log in objects_in(scope, "logRecords", "log records"):
                 attributes = attributes_of(log)
                 name = text_at(log, "eventName") or text_at(attributes, "event.name")
-                if name.startswith(LOGGED):
+                if name.startswith(GEN_AI):
                     body = value_of(log.get("body"))
-                    said = attributes | (body if isinstance(body, dict) else {})
+                    fields = attributes | (body if isinstance(body, dict) else {})
                     time = nanoseconds(log.get("timeUnixNano")) or nanoseconds(log.get("observedTimeUnixNano"))
-                    yield LogLine(_id(log, "traceId", 16), _id(log, "spanId", 8), name, said, time)
+                    yield GenAiLog(_id(log, "traceId", 16), _id(log, "spanId", 8), name, fields, time)
 
 
 def attributes_of(holder: dict[str, Json]) -> dict[str, Json]:
-    """Return a list of keys and typed values as a plain object."""
+    """Return the attributes, a list of keys and typed values, as a plain object."""
     found: dict[str, Json] = {}
     for pair in objects_in(holder, "attributes", "attributes"):
         if isinstance(name := pair.get("key"), str):
@@ -85,7 +85,7 @@ def attributes_of(holder: dict[str, Json]) -> dict[str, Json]:
 
 
 def value_of(wrapped: Json) -> Json:
-    """Return what a typed value holds; 64-bit numbers are texts in OTLP's JSON."""
+    """Return the value inside a typed value. OTLP's JSON writes 64-bit numbers as texts."""
     if not isinstance(wrapped, dict):
         return wrapped
     if "intValue" in wrapped:
@@ -93,20 +93,20 @@ def value_of(wrapped: Json) -> Json:
         return None if number is None else int(number)
     if isinstance(array := wrapped.get("arrayValue"), dict):
         values = array.get("values")
-        return [value_of(one) for one in values] if isinstance(values, list) else []
+        return [value_of(value) for value in values] if isinstance(values, list) else []
     if isinstance(pairs := wrapped.get("kvlistValue"), dict):
         return attributes_of({"attributes": pairs.get("values")})
     return next((wrapped[name] for name in ("stringValue", "boolValue", "doubleValue") if name in wrapped), None)
 
 
 def nanoseconds(written: Json) -> float | None:
-    """Return nanoseconds since 1970 as seconds, or None where that is no time."""
+    """Return nanoseconds since 1970 as seconds, or None where the value is no time."""
     number = number_at({"at": written}, "at")
     return number / 1e9 if number and 0.0 < number / 1e9 < _LATEST else None
 
 
 def _id(holder: dict[str, Json], field: str, size: int, *, needed: bool = True) -> str:
-    """Return an id in hex, as OTLP's JSON has it; naive dumps of the binary form have base64."""
+    """Return an id in hex. OTLP's JSON writes hex; naive dumps of the binary form have base64."""
     found = holder.get(field)
     if isinstance(found, str) and found:
         if len(found) == size * 2:

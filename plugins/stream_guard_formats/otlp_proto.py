@@ -1,4 +1,4 @@
-"""OTLP in its binary form: exports of traces and of logs, as they stand in a topic that a collector writes to."""
+"""OTLP in its binary form: exports of traces and of logs, as a collector writes them to a topic."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from stream_guard import DecodeError, Event, Json, Record
-from stream_guard_formats.genai import Raw
+from stream_guard_formats.conventions import RawSpan
 from stream_guard_formats.otlp import nanoseconds
-from stream_guard_formats.otlp_stream import OtlpStream
+from stream_guard_formats.otlp_decoder import OtlpDecoder
+from stream_guard_formats.otlp_sessions import GEN_AI, GenAiLog, logged_spans
 from stream_guard_formats.reading import text_at
-from stream_guard_formats.stories import LOGGED, LogLine, logged_spans
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
-class OtlpProtoDecoder(OtlpStream):
-    """Reads one request to export traces, or one to export logs, to a record; the same as its JSON."""
+class OtlpProtoDecoder(OtlpDecoder):
+    """Reads one request to export traces, or one to export logs, to a record. Its JSON gives the same events."""
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events of the spans in time order, or raise DecodeError."""
@@ -30,8 +30,8 @@ class OtlpProtoDecoder(OtlpStream):
         traces, broken = _parse(ExportTraceServiceRequest, record.value)
         if traces is not None and all(_has_ids(span) for span in _spans(traces)):
             service = _service(traces.resource_spans)
-            return self._stories.tell([_raw(span) for span in _spans(traces)], (), service)
-        # The two requests are numbered alike, and read as the wrong one, spans lose their ids.
+            return self._sessions.read([_raw_span(span) for span in _spans(traces)], (), service)
+        # The fields of both requests have the same numbers. Logs that are parsed as traces give spans without ids.
         logs, _ = _parse(ExportLogsServiceRequest, record.value)
         if logs is None and broken:
             raise DecodeError(f"not an OTLP export in protobuf: {broken}; JSON is otlp-json")
@@ -40,8 +40,8 @@ class OtlpProtoDecoder(OtlpStream):
                 "a span or a log record has no trace id of 16 bytes or no span id of 8; without them it belongs to "
                 "nothing"
             )
-        told = [_log_line(log) for log in _log_records(logs) if _is_told(log)]
-        return self._stories.tell((), list(logged_spans(told)), _service(logs.resource_logs))
+        about_models = [_gen_ai_log(log) for log in _log_records(logs) if _is_gen_ai(log)]
+        return self._sessions.read((), list(logged_spans(about_models)), _service(logs.resource_logs))
 
 
 def _parse(kind: Any, value: bytes) -> tuple[Any, str]:
@@ -60,16 +60,16 @@ def _log_records(request: Any) -> Iterator[Any]:
 
 
 def _service(resources: Iterable[Any]) -> str:
-    found = (text_at(_attributes(one.resource.attributes), "service.name") for one in resources)
-    return next((name for name in found if name), "")
+    names = (text_at(_attributes(resource.resource.attributes), "service.name") for resource in resources)
+    return next((name for name in names if name), "")
 
 
 def _has_ids(holder: Any) -> bool:
     return len(holder.trace_id) == 16 and len(holder.span_id) == 8
 
 
-def _raw(span: Any) -> Raw:
-    return Raw(
+def _raw_span(span: Any) -> RawSpan:
+    return RawSpan(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),
@@ -83,24 +83,24 @@ def _raw(span: Any) -> Raw:
 
 
 def _is_whole(log: Any) -> bool:
-    """Whether it is a log record, which has a time, and one that belongs to a span if it tells of one."""
-    return bool(log.time_unix_nano or log.observed_time_unix_nano) and (_has_ids(log) or not _is_told(log))
+    """Whether a log record has a time and, if it is about a call to a model, the ids of its span."""
+    return bool(log.time_unix_nano or log.observed_time_unix_nano) and (_has_ids(log) or not _is_gen_ai(log))
 
 
-def _is_told(log: Any) -> bool:
-    return _name(log).startswith(LOGGED)
+def _is_gen_ai(log: Any) -> bool:
+    return _name(log).startswith(GEN_AI)
 
 
 def _name(log: Any) -> str:
-    named = log.event_name or next((one.value.string_value for one in log.attributes if one.key == "event.name"), "")
-    return str(named)
+    in_attributes = (pair.value.string_value for pair in log.attributes if pair.key == "event.name")
+    return str(log.event_name or next(in_attributes, ""))
 
 
-def _log_line(log: Any) -> LogLine:
+def _gen_ai_log(log: Any) -> GenAiLog:
     body = _value(log.body, 0)
-    said = _attributes(log.attributes) | (body if isinstance(body, dict) else {})
+    fields = _attributes(log.attributes) | (body if isinstance(body, dict) else {})
     time = nanoseconds(log.time_unix_nano) or nanoseconds(log.observed_time_unix_nano)
-    return LogLine(log.trace_id.hex(), log.span_id.hex(), _name(log), said, time)
+    return GenAiLog(log.trace_id.hex(), log.span_id.hex(), _name(log), fields, time)
 
 
 def _attributes(pairs: Iterable[Any], depth: int = 0) -> dict[str, Json]:
@@ -109,10 +109,10 @@ def _attributes(pairs: Iterable[Any], depth: int = 0) -> dict[str, Json]:
 
 def _value(wrapped: Any, depth: int) -> Json:
     sort = wrapped.WhichOneof("value")
-    if sort is None or sort == "bytes_value" or depth > _DEEPEST:
+    if sort is None or sort == "bytes_value" or depth > _MAX_DEPTH:
         return None
     if sort == "array_value":
-        return [_value(one, depth + 1) for one in wrapped.array_value.values]  # a field of protobuf's
+        return [_value(item, depth + 1) for item in wrapped.array_value.values]  # a field of protobuf's
     if sort == "kvlist_value":
         return _attributes(wrapped.kvlist_value.values, depth + 1)
     return getattr(wrapped, sort)

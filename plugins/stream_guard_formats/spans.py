@@ -1,4 +1,4 @@
-"""Spans of one trace become one conversation: in time order, and nothing told twice."""
+"""Spans of one trace become events of one conversation, in time order. A message that is sent again gives no event."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import msgspec
 
 from stream_guard import Event, Json
 from stream_guard_formats.conversation import Conversation, label, text_block, text_of
+from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory
+from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
 from stream_guard_formats.reading import digest
-from stream_guard_formats.said import Result, Said, read_said, unpack
 
 # A trace may announce any number of calls and answer none of them.
-_OPEN: Final = 256
-_DEEPEST: Final = 100
-# Messages of one conversation that are known when they are sent again; the oldest are forgotten.
-_MESSAGES: Final = 4096
+_MAX_OPEN_CALLS: Final = 256
+_MAX_AGENT_DEPTH: Final = 100
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Span(NamedTuple):
-    """What a span says, in whatever names it said it."""
+    """A span with its attributes interpreted, whatever convention they follow."""
 
     span_id: str
     parent_id: str = ""
@@ -40,201 +39,187 @@ class Span(NamedTuple):
     stop_reason: str = ""
 
 
-class Open(msgspec.Struct, array_like=True):
-    """A call that was announced and not answered."""
+class SpanReader:
+    """Reads the spans of one conversation.
 
-    call_id: str
-    tool: str
-    args: str  # a digest: they may be long, and are only compared
+    Every call to a model sends the whole history again. A message becomes an event when it is met for the first time.
+    Results are recognised by the id of their call, texts by how often they occurred, and answers also by their place.
+    A call to a model may have two spans, one around the other. Only the inner one becomes events.
 
-
-class Told(msgspec.Struct, array_like=True):
-    """What is known of a conversation: enough to tell nothing twice, however often it is sent."""
-
-    messages: dict[str, int] = {}  # how often each was told, by digest
-    ids: dict[str, int] = {}  # how often each event id was given
-    calls: dict[str, bool] = {}  # ids of calls that were announced
-    open: list[Open] = []
-    turns: dict[str, int] = {}  # by run
-
-    def bound(self) -> None:
-        """Forget the oldest of what is too much."""
-        for memory in (self.messages, self.ids, self.calls, self.turns):
-            for name in list(memory)[: max(0, len(memory) - _MESSAGES)]:
-                del memory[name]
-
-
-class Telling:
-    """Tells spans to a conversation.
-
-    Every call to a model sends the history again. A message is told when it is met for the first time: results by
-    the id of their call, texts by how often they occurred, answers also by their place. A span of a call to a model
-    around another such span is the same call, and only the inner one is told. ``told`` is what earlier spans of the
-    conversation told, and learns what these tell. ``known`` are spans of the same trace that were told before.
+    ``history`` holds what earlier spans of the conversation became, and is updated. ``known`` are spans of the same
+    trace that were read before; they only give the agents around new spans.
     """
 
-    def __init__(self, conversation: Conversation, told: Told | None = None, known: Sequence[Span] = ()) -> None:
+    def __init__(
+        self, conversation: Conversation, history: ConversationHistory | None = None, known: Sequence[Span] = ()
+    ) -> None:
         self._conversation = conversation
-        self._memory = told or Told()
-        conversation.count_ids(self._memory.ids)
+        self._history = history or ConversationHistory()
+        conversation.count_ids(self._history.ids)
         self._spans: dict[str, Span] = {span.span_id: span for span in known}
-        self._speaking: set[str] = set()  # agents that call a model themselves; the others only hold them together
-        self._said: dict[str, tuple[list[Said], list[Said]]] = {}  # of calls to a model: asked and answered
-        self._answers: dict[str, str] = {}  # what the model was told came of a call
-        self._known: dict[bytes, list[Said]] = {}  # messages that were read: each comes with every later call
+        self._calling_agents: set[str] = set()  # agents that call a model themselves; others only group them
+        self._messages: dict[str, tuple[list[Message], list[Message]]] = {}  # by model span: inputs and outputs
+        self._outputs: dict[str, str] = {}  # results that were sent to a model, by call id
+        self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
 
-    def tell(self, spans: Sequence[Span]) -> list[Event]:
-        """Return the events of the spans, sorted by time; what has no time stays behind what was before it."""
+    def read(self, spans: Sequence[Span]) -> list[Event]:
+        """Return the events of the spans, sorted by time. An event without a time stays behind the one before it."""
         self._spans |= {span.span_id: span for span in spans}
-        calls = [span for span in self._spans.values() if span.sort == "llm"]
-        self._speaking = {agents[0].span_id for span in calls if (agents := self._agents(span))}
-        around = {span.parent_id for span in calls}
+        model_calls = [span for span in self._spans.values() if span.sort == "llm"]
+        self._calling_agents = {agents[0].span_id for span in model_calls if (agents := self._agents_around(span))}
+        parents = {span.parent_id for span in model_calls}
         for span in spans:
             if span.sort == "llm":
-                asked, answered = self._read(span.inputs), read_said(span.outputs, "assistant")
-                self._said[span.span_id] = asked, answered
-                self._answers |= {one.call_id: one.output for said in asked for one in said.results if one.call_id}
+                inputs, outputs = self._read_inputs(span.inputs), read_messages(span.outputs, "assistant")
+                self._messages[span.span_id] = inputs, outputs
+                results = [result for message in inputs for result in message.results]
+                self._outputs |= {result.call_id: result.output for result in results if result.call_id}
         for span in sorted(spans, key=_place):
-            if span.sort == "llm" and span.span_id not in around:
-                self._model_call(span)
+            if span.sort == "llm" and span.span_id not in parents:
+                self._add_model_call(span)
             elif span.sort == "tool":
-                self._tool(span)
-            elif isinstance(span.outputs, str | dict | list) and _may_answer(span.outputs):
-                announced = self._memory.calls
-                known = [one for one in read_said(span.outputs) if any(r.call_id in announced for r in one.results)]
-                self._history(known, self._header(span, span.end), results_only=True)
-        self._memory.bound()
+                self._add_tool_call(span)
+            elif isinstance(span.outputs, str | dict | list) and _may_hold_result(span.outputs):
+                self._add_announced_results(span)
+        self._history.trim()
         return _by_time(self._conversation.events)
 
-    def _read(self, inputs: Json) -> list[Said]:
-        """Return the messages that went to the model; what was sent before is not read again."""
+    def _read_inputs(self, inputs: Json) -> list[Message]:
+        """Return the messages that went to the model. A message that was sent before is not parsed again."""
         value = unpack(inputs)
         if not isinstance(value, list):
-            return read_said(value, "user")
-        found: list[Said] = []
-        for message in value:
-            key = _encode(message)
-            said = self._known.get(key)
-            if said is None:
-                said = self._known[key] = read_said(message, "user", depth=1)
-            found += said
-        return found
+            return read_messages(value, "user")
+        messages: list[Message] = []
+        for item in value:
+            key = _encode(item)
+            parsed = self._parsed.get(key)
+            if parsed is None:
+                parsed = self._parsed[key] = read_messages(item, "user", depth=1)
+            messages += parsed
+        return messages
 
-    def _model_call(self, span: Span) -> None:
-        asked, answered = self._said[span.span_id]
-        self._history(asked, self._header(span, span.start))
-        said = [one for one in answered if one.role == "assistant"]
-        content: list[Json] = [text_block(one.text) for one in said if one.text]
-        content += [call for one in said for call in one.calls]
+    def _add_model_call(self, span: Span) -> None:
+        inputs, outputs = self._messages[span.span_id]
+        self._add_messages(inputs, self._header(span, span.start))
+        answers = [message for message in outputs if message.role == "assistant"]
+        content: list[Json] = [text_block(message.text) for message in answers if message.text]
+        content += [call for message in answers for call in message.calls]
         extra: dict[str, Json] = {"stop_reason": span.stop_reason or None, "usage": span.usage}
         if span.start is not None and span.end is not None:
             extra["latency_ms"] = (span.end - span.start) * 1000
         header = self._header(span, span.start)
         if span.model:
             header["labels"] = {**self._conversation.labels, "model": label(span.model)}
-        # A span without any messages comes from a source that is told not to capture them.
-        header["captured"] = bool(asked or answered)
-        key = _key(content) if content else f"t{span.span_id}"
-        self._turn(key, content, extra, header)
-        self._history([one for one in answered if one.results], header, results_only=True)
+        # A span without any messages comes from a source that is configured not to capture them.
+        header["captured"] = bool(inputs or outputs)
+        key = _turn_key(content) if content else f"t{span.span_id}"
+        self._add_turn(key, content, extra, header)
+        self._add_messages([message for message in outputs if message.results], header, results_only=True)
 
-    def _turn(self, key: str, content: list[Json], extra: dict[str, Json], header: dict[str, Any]) -> None:
-        self._note(key)
+    def _add_turn(self, key: str, content: list[Json], extra: dict[str, Json], header: dict[str, Any]) -> None:
+        history = self._history
+        history.add_message(key)
         run = header.get("run_id", "")
-        self._memory.turns[run] = self._memory.turns.get(run, 0) + 1
+        history.turns[run] = history.turns.get(run, 0) + 1
         self._conversation.turn(key, content, extra=extra, **header)
         calls = [block for block in content if block["type"] == "tool_use"]
-        self._memory.open += [Open(block["id"], block["name"], _digest(block["input"])) for block in calls]
-        del self._memory.open[:-_OPEN]
-        self._memory.calls |= {block["id"]: True for block in calls}
+        history.open += [AnnouncedCall(block["id"], block["name"], _args_digest(block["input"])) for block in calls]
+        del history.open[:-_MAX_OPEN_CALLS]
+        history.calls |= {block["id"]: True for block in calls}
 
-    def _note(self, key: str) -> None:
-        name = digest(key.encode("utf-8", "surrogatepass"))
-        self._memory.messages[name] = self._memory.messages.get(name, 0) + 1
-
-    def _times(self, key: str) -> int:
-        return self._memory.messages.get(digest(key.encode("utf-8", "surrogatepass")), 0)
-
-    def _history(self, messages: Sequence[Said], header: dict[str, Any], *, results_only: bool = False) -> None:
+    def _add_messages(self, messages: Sequence[Message], header: dict[str, Any], *, results_only: bool = False) -> None:
+        """Add the messages, or only the results in them, that did not become events before."""
         met: Counter[str] = Counter()
         turns = 0
         for message in messages:
             for result in message.results:
                 key = f"r{result.call_id or result.tool}"
                 met[key] += 1
-                if met[key] > self._times(key):
-                    self._result(result, key, header)
+                if met[key] > self._history.count_of(key):
+                    self._add_result(result, key, header)
             if results_only or message.role not in ("user", "assistant") or not (message.text or message.calls):
                 continue
             content: list[Json] = [text_block(message.text)] if message.text else []
             content += message.calls
-            key = f"u{message.text}" if message.role == "user" else _key(content)
+            key = f"u{message.text}" if message.role == "user" else _turn_key(content)
             met[key] += 1
             turns += message.role == "assistant"
-            # Some exports cut what they send again: an answer is then known by its place, not by its text.
-            placed = message.role == "assistant" and turns <= self._memory.turns.get(header.get("run_id", ""), 0)
-            if met[key] <= self._times(key) or placed or (message.calls and self._knows(message)):
+            # Some exports cut messages that they send again: an answer is then recognised by its place.
+            placed = message.role == "assistant" and turns <= self._history.turns.get(header.get("run_id", ""), 0)
+            if met[key] <= self._history.count_of(key) or placed or (message.calls and self._announced_all(message)):
                 continue
             if message.role == "user":
-                self._note(key)
-                if not header.get("run_id"):  # a sub-agent is told what to do by its parent: no person spoke
+                self._history.add_message(key)
+                if not header.get("run_id"):  # a sub-agent's parent writes in the user's role: no person spoke
                     self._conversation.user(key, message.text, **header)
             else:
-                self._turn(key, content, {}, dict(header))
+                self._add_turn(key, content, {}, dict(header))
 
-    def _knows(self, message: Said) -> bool:
-        return all(call["id"] and call["id"] in self._memory.calls for call in message.calls)
+    def _announced_all(self, message: Message) -> bool:
+        return all(call["id"] and call["id"] in self._history.calls for call in message.calls)
 
-    def _result(self, result: Result, key: str, header: dict[str, Any]) -> None:
-        waiting = self._memory.open
-        call = next((one for one in reversed(waiting) if result.call_id and one.call_id == result.call_id), None)
-        if not result.call_id:
-            call = next((one for one in waiting if one.tool == result.tool), None)
+    def _add_announced_results(self, span: Span) -> None:
+        """Add the results of announced calls from the outputs of a span that is neither a model's nor a tool's."""
+        announced = self._history.calls
+        messages = [
+            message
+            for message in read_messages(span.outputs)
+            if any(result.call_id in announced for result in message.results)
+        ]
+        self._add_messages(messages, self._header(span, span.end), results_only=True)
+
+    def _add_result(self, result: CallResult, key: str, header: dict[str, Any]) -> None:
+        waiting = self._history.open
+        if result.call_id:
+            call = next((call for call in reversed(waiting) if call.call_id == result.call_id), None)
+        else:
+            call = next((call for call in waiting if call.tool == result.tool), None)
             if call is None:
-                return  # it was answered already, or nobody asked
-        self._note(key)
+                return  # the call has its result already, or was never announced
+        self._history.add_message(key)
         if call is not None:
             waiting.remove(call)
         status: Literal["ok", "error"] = "error" if result.failed else "ok"
         call_id = result.call_id or (call.call_id if call else "")
         self._conversation.result(key, call_id, result.output, status=status, tool=result.tool, **header)
 
-    def _tool(self, span: Span) -> None:
+    def _add_tool_call(self, span: Span) -> None:
         args = unpack(span.inputs)
-        call = self._announced(span, args)
+        call = self._announced_call(span, args)
         call_id = span.call_id or (call.call_id if call else span.span_id)
         if call is None:
             block = {"id": call_id, "name": span.name, "input": {} if args is None else args}
             header = self._header(span, span.start) | {"captured": span.inputs is not None}
             self._conversation.call([span.span_id], block, **header)
-        elif call in self._memory.open:
-            self._memory.open.remove(call)
+        elif call in self._history.open:
+            self._history.open.remove(call)
         key = f"r{call_id or span.name}"
-        self._note(key)
-        text, failed = _outcome(span.outputs)
+        self._history.add_message(key)
+        output, failed = _tool_output(span.outputs)
         captured = span.outputs is not None
-        if not captured and call_id in self._answers:  # the span leaves it out, the next call to the model has it
-            text, captured = self._answers[call_id], True
+        if not captured and call_id in self._outputs:  # the span leaves the result out, the next model call has it
+            output, captured = self._outputs[call_id], True
         header = self._header(span, span.end) | {"captured": captured}
         if span.start is not None and span.end is not None:
             header["latency_ms"] = (span.end - span.start) * 1000
         status: Literal["ok", "error"] = "error" if failed or span.failed else "ok"
-        self._conversation.result(key, call_id, text, status=status, tool=span.name, **header)
+        self._conversation.result(key, call_id, output, status=status, tool=span.name, **header)
 
-    def _announced(self, span: Span, args: Json) -> Open | None:
-        """Return the open call that the span carries out: by its id, or else by the tool, best with these arguments."""
-        waiting = self._memory.open
+    def _announced_call(self, span: Span, args: Json) -> AnnouncedCall | None:
+        """Return the open call of a tool's span: by its id, else by its tool, best with equal arguments."""
+        waiting = self._history.open
         if span.call_id:
-            return next((one for one in reversed(waiting) if one.call_id == span.call_id), None)
-        named = [one for one in waiting if one.tool == span.name]
-        wanted = _digest(args) if len(named) > 1 else ""
-        return next((one for one in named if one.args == wanted), named[0] if named else None)
+            return next((call for call in reversed(waiting) if call.call_id == span.call_id), None)
+        candidates = [call for call in waiting if call.tool == span.name]
+        digest_of_args = _args_digest(args) if len(candidates) > 1 else ""
+        equal = (call for call in candidates if call.args == digest_of_args)
+        return next(equal, candidates[0] if candidates else None)
 
-    def _agents(self, span: Span) -> list[Span]:
+    def _agents_around(self, span: Span) -> list[Span]:
         """Return the agents around a span, the nearest first."""
         agents: list[Span] = []
         above, passed = self._spans.get(span.parent_id), {span.span_id}
-        while above is not None and above.span_id not in passed and len(passed) < _DEEPEST:
+        while above is not None and above.span_id not in passed and len(passed) < _MAX_AGENT_DEPTH:
             passed.add(above.span_id)
             if above.sort == "agent":
                 agents.append(above)
@@ -242,8 +227,8 @@ class Telling:
         return agents
 
     def _header(self, span: Span, time: float | None) -> dict[str, Any]:
-        """Return whose events these are; an agent inside another is a run of its own."""
-        agents = [agent for agent in self._agents(span) if agent.span_id in self._speaking]
+        """Return the time and the agent of a span's events. An agent inside another has a run of its own."""
+        agents = [agent for agent in self._agents_around(span) if agent.span_id in self._calling_agents]
         header: dict[str, Any] = {"time": time}
         if agents:
             header["agent"] = agents[0].name[:200]
@@ -254,33 +239,34 @@ class Telling:
 
 
 def _place(span: Span) -> tuple[float, bool, float, str]:
-    """Return where a span belongs; what a model announced comes before what was done at the same moment."""
+    """Return the sort key of a span. At the same moment, calls to a model come first: they announce the others."""
     return span.start or 0.0, span.sort != "llm", span.end or 0.0, span.span_id
 
 
-def _outcome(outputs: Json) -> tuple[Json, bool]:
-    """Return what a tool's span says came of it, and whether a message in it says that it failed."""
+def _tool_output(outputs: Json) -> tuple[Json, bool]:
+    """Return the result in a tool's span, and whether a message in it says that the call failed."""
     output = unpack(outputs)
-    answers = [result for said in read_said(output) for result in said.results] if _may_answer(output) else []
-    if answers:
-        return answers[0].output, answers[0].failed
+    messages = read_messages(output) if _may_hold_result(output) else []
+    results = [result for message in messages for result in message.results]
+    if results:
+        return results[0].output, results[0].failed
     if isinstance(output, dict) and isinstance(output.get("content"), list):
         return text_of(output["content"]), output.get("isError") is True
     return output if isinstance(output, str) else outputs, False
 
 
-def _digest(args: Json) -> str:
+def _args_digest(args: Json) -> str:
     return digest(msgspec.json.encode(args, order="sorted"))
 
 
-def _key(content: list[Json]) -> str:
-    """Return what makes a turn the same when it is sent again: arguments may be written in another way."""
+def _turn_key(content: list[Json]) -> str:
+    """Return a key that stays the same when a turn is sent again, even with its arguments written differently."""
     parts = [block.get("text") or block.get("id") or [block["name"], block["input"]] for block in content]
     return "t" + msgspec.json.encode(parts).decode()
 
 
-def _may_answer(output: Json) -> bool:
-    """Whether a value may hold a message with a result; cheap, because most do not."""
+def _may_hold_result(output: Json) -> bool:
+    """Whether a value may hold a message with a result. This is cheap, because most values do not."""
     if isinstance(output, str):
         return '"tool_call_id"' in output
     if isinstance(output, dict):

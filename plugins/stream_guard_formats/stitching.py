@@ -1,197 +1,192 @@
-"""Spans wait for the one that says whose they are, and are then told to the right session, once."""
+"""Spans wait until their session is known. Which session a trace has, any of its spans may say, in any record."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from stream_guard import Event
+from stream_guard import Event, Memory
+from stream_guard_formats.conventions import RawSpan, read_span, session_of
 from stream_guard_formats.conversation import Conversation, check_session_id
-from stream_guard_formats.genai import Raw, read_span, session_of
-from stream_guard_formats.spans import Span, Telling, Told
-from stream_guard_formats.stories import has_content, join_logs, labels_of
+from stream_guard_formats.conversation_history import ConversationHistory
+from stream_guard_formats.otlp_sessions import has_content, join_logs, labels_of
+from stream_guard_formats.spans import Span, SpanReader
 
+# Names of rows: the clock, and a letter in front of a trace's or a conversation's id.
+_CLOCK: Final = "now"
 _TRACE: Final = "t"
 _CONVERSATION: Final = "c"
-_CLOCK: Final = "now"
-# Of each sort; whoever has been silent longest is forgotten.
-_MOST: Final = 20_000
-# What one trace may keep waiting, and what is remembered of the spans that were told.
-_HELD: Final = 1_000
-_HELD_BYTES: Final = 1 << 20
-_KNOWN: Final = 2_000
+# Rows of traces, and of conversations; those that were unused longest are dropped.
+_MAX_ROWS: Final = 20_000
+# What may wait in one trace, and how many spans that were read are remembered.
+_MAX_WAITING: Final = 1_000
+_MAX_WAITING_BYTES: Final = 1 << 20
+_MAX_READ: Final = 2_000
 
 
-class Memory(Protocol):
-    """Where rows are kept that must outlive the process."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return what was put last, or None."""
-
-    def put(self, name: str, blob: bytes, at: float) -> None:
-        """Keep the bytes; ``at`` orders the rows when they are listed."""
-
-    def drop(self, name: str) -> None:
-        """Forget the row."""
-
-    def rows(self) -> Iterator[str]:
-        """Yield the names of all rows, in the order of ``at``."""
-
-
-class _Known(msgspec.Struct, array_like=True):
-    """What the telling of later spans needs of one that was told."""
+class _ReadSpan(msgspec.Struct, array_like=True):
+    """What later spans of a trace need of a span that became events. It is stored: the order of the fields stays."""
 
     parent_id: str
     sort: str
     name: str
-    filled: bool  # it said what went in or came out
+    has_content: bool  # it had inputs or outputs
 
 
-class _Trace(msgspec.Struct, array_like=True):
-    """One trace: whose it is, and what waits to be told."""
+class _TraceRow(msgspec.Struct, array_like=True):
+    """One trace: its session, and the spans that wait. It is stored: the order of the fields stays."""
 
-    session_id: str = ""  # empty while nobody has said it
-    due: float | None = None  # when waiting is over; None: nothing waits, or nothing has a time
+    session_id: str = ""  # empty until it is known
+    due: float | None = None  # when the wait is over; None: nothing waits, or nothing has a time
     service: str = ""
-    spans: list[Raw] = []
-    logs: list[Raw] = []
-    known: dict[str, _Known] = {}
+    spans: list[RawSpan] = []
+    logged: list[RawSpan] = []  # spans made of log records
+    read: dict[str, _ReadSpan] = {}  # by span id
 
 
 # As JSON: attributes may hold numbers of any size, for which msgpack has no room.
 _encode_trace = msgspec.json.Encoder().encode
-_decode_trace = msgspec.json.Decoder(_Trace).decode
-_encode_told = msgspec.msgpack.Encoder().encode
-_decode_told = msgspec.msgpack.Decoder(Told).decode
+_decode_trace = msgspec.json.Decoder(_TraceRow).decode
+_encode_history = msgspec.msgpack.Encoder().encode
+_decode_history = msgspec.msgpack.Decoder(ConversationHistory).decode
 
 
 class Stitcher:
-    """Tells spans to the conversation of their trace, whichever record names it.
+    """Turns spans into events of their session, as soon as the session of their trace is known.
 
-    A span of a trace that nobody has named waits. It is told when a span of its trace names the conversation, when
-    the root of the trace is there, which ends last, or when the clock of the spans has moved on by ``wait`` seconds;
-    in the last two cases the trace is a session of its own, and stays one. What waits, what was told and the clock
-    are rows of ``memory``, so a process that is taken up again goes on as if it had not stopped.
+    Spans of a trace wait until one of these happens:
+
+    - A span of the trace names the conversation. The conversation is the session.
+    - The root span of the trace is there. It ends last, so the trace names no conversation, and is a session itself.
+    - The clock of the spans has advanced by ``wait`` seconds. The trace is a session itself.
+
+    The session of a trace does not change afterwards. Waiting spans, histories and the clock are rows of ``memory``:
+    a process that is restarted continues where it stopped.
     """
 
     def __init__(self, memory: Memory, wait: float) -> None:
         self._memory = memory
         self._wait = wait
         self._clock = float(memory.get(_CLOCK) or "-inf")
-        self._silence = 0.0  # since the last record
+        self._silence = 0.0  # seconds since the last record
         self._used: dict[str, OrderedDict[str, None]] = {_TRACE: OrderedDict(), _CONVERSATION: OrderedDict()}
         self._due: list[tuple[float, str]] = []
         for name in memory.rows():
             if name != _CLOCK:
                 self._used[name[0]][name] = None
-                if name[0] == _TRACE and (due := self._trace(name[1:]).due) is not None:
+                if name[0] == _TRACE and (due := self._load_trace(name[1:]).due) is not None:
                     heappush(self._due, (due, name[1:]))
 
-    def tell(self, spans: Sequence[Raw], logs: Sequence[Raw], service: str) -> list[Event]:
-        """Take in an export and return the events that can be told now, or raise DecodeError and take in nothing."""
-        for raw in (*spans, *logs):  # now: what is refused later would be blamed on another record
+    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str) -> list[Event]:
+        """Add an export, and return the events of all spans whose wait is over.
+
+        Raise DecodeError, and add nothing, if a session could not have the id that a span gives it.
+        """
+        for raw in (*spans, *logged):  # checked now: refused later, another record would be the dead letter
             check_session_id(session_of(raw.attributes) or raw.trace_id)
             check_session_id(raw.trace_id)
         events: list[Event] = []
-        for trace_id, (its_spans, its_logs) in _by_trace(spans, logs).items():
-            events += self._take(trace_id, its_spans, its_logs, service)
+        for trace_id, (its_spans, its_logged) in _by_trace(spans, logged).items():
+            events += self._add(trace_id, its_spans, its_logged, service)
         self._silence = 0.0
-        latest = max((time for raw in (*spans, *logs) if (time := raw.end or raw.start) is not None), default=-inf)
+        latest = max((time for raw in (*spans, *logged) if (time := raw.end or raw.start) is not None), default=-inf)
         if latest > self._clock:
             self._clock = latest
             self._memory.put(_CLOCK, repr(latest).encode(), latest)
-        return events + self._release(self._clock) + self._forget()
+        return events + self._read_due(self._clock) + self._drop_oldest()
 
     def elapse(self, seconds: float) -> list[Event]:
-        """Return what has waited long enough after so many more seconds without a record."""
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
         self._silence += seconds
-        return self._release(self._clock + self._silence)
+        return self._read_due(self._clock + self._silence)
 
     def finish(self) -> list[Event]:
-        """Return all that waits: nothing more will come."""
-        return self._release(inf)
+        """Return the events of all spans that wait. No further record will come."""
+        return self._read_due(inf)
 
-    def _take(self, trace_id: str, spans: list[Raw], logs: list[Raw], service: str) -> list[Event]:
-        trace = self._trace(trace_id)
+    def _add(self, trace_id: str, spans: list[RawSpan], logged: list[RawSpan], service: str) -> list[Event]:
+        """Add spans to a trace. Return the events of the trace if its session is known now."""
+        trace = self._load_trace(trace_id)
         trace.service = trace.service or service
         waiting = {raw.span_id for raw in trace.spans}
-        trace.spans += [raw for raw in spans if raw.span_id not in waiting and _is_news(raw, trace)]
-        trace.logs += [raw for raw in logs if _is_news(raw, trace)]
+        trace.spans += [raw for raw in spans if raw.span_id not in waiting and _is_new(raw, trace)]
+        trace.logged += [raw for raw in logged if _is_new(raw, trace)]
         if not trace.session_id:
-            named = (session_of(raw.attributes) for raw in (*trace.spans, *trace.logs))
-            trace.session_id = next((name for name in named if name), "")
-        over = len(trace.spans) + len(trace.logs) > _HELD or any(not raw.parent_id for raw in spans)
-        if trace.session_id or over:
-            return self._settle(trace_id, trace)
-        if trace.due is None and (trace.spans or trace.logs):
-            times = (raw.end or raw.start for raw in (*trace.spans, *trace.logs))
+            names = (session_of(raw.attributes) for raw in (*trace.spans, *trace.logged))
+            trace.session_id = next((name for name in names if name), "")
+        has_root = any(not raw.parent_id for raw in spans)
+        if trace.session_id or has_root or len(trace.spans) + len(trace.logged) > _MAX_WAITING:
+            return self._read_trace(trace_id, trace)
+        if trace.due is None and (trace.spans or trace.logged):
+            times = (raw.end or raw.start for raw in (*trace.spans, *trace.logged))
             first = next((time for time in times if time is not None), self._clock)
             if first > -inf:
                 trace.due = first + self._wait
                 heappush(self._due, (trace.due, trace_id))
         blob = _encode_trace(trace)
-        if len(blob) > _HELD_BYTES:
-            return self._settle(trace_id, trace)
+        if len(blob) > _MAX_WAITING_BYTES:
+            return self._read_trace(trace_id, trace)
         self._put(_TRACE, trace_id, blob)
         return []
 
-    def _release(self, now: float) -> list[Event]:
-        """Tell the traces whose time is over, and with ``inf`` all of them."""
+    def _read_due(self, now: float) -> list[Event]:
+        """Return the events of the traces whose wait is over; with ``inf``, of all traces."""
         events: list[Event] = []
         while self._due and self._due[0][0] <= now:
             due, trace_id = heappop(self._due)
-            trace = self._trace(trace_id)
-            if trace.due == due:  # else it was told since
-                events += self._settle(trace_id, trace)
+            trace = self._load_trace(trace_id)
+            if trace.due == due:  # else its spans were read since
+                events += self._read_trace(trace_id, trace)
         if now == inf:
             for name in [*self._used[_TRACE]]:
-                trace = self._trace(name[1:])
-                if trace.spans or trace.logs:  # spans without any time wait for no clock
-                    events += self._settle(name[1:], trace)
+                trace = self._load_trace(name[1:])
+                if trace.spans or trace.logged:  # spans without any time are never due
+                    events += self._read_trace(name[1:], trace)
         return events
 
-    def _settle(self, trace_id: str, trace: _Trace) -> list[Event]:
-        """Tell what waits in a trace; whose it is does not change any more."""
+    def _read_trace(self, trace_id: str, trace: _TraceRow) -> list[Event]:
+        """Return the events of the spans that wait in a trace. Its session does not change any more."""
         trace.session_id = trace.session_id or trace_id
-        whole = [raw for raw in join_logs(trace.spans, trace.logs) if _is_news(raw, trace)]
-        spans = [read_span(raw) for raw in whole]
+        new = [raw for raw in join_logs(trace.spans, trace.logged) if _is_new(raw, trace)]
+        spans = [read_span(raw) for raw in new]
         known = [
-            Span(span_id, parent_id=one.parent_id, sort=one.sort, name=one.name)  # type: ignore[arg-type]  # as written
-            for span_id, one in trace.known.items()
+            Span(span_id, parent_id=span.parent_id, sort=span.sort, name=span.name)  # type: ignore[arg-type]  # as stored
+            for span_id, span in trace.read.items()
         ]
         blob = self._memory.get(_CONVERSATION + trace.session_id)
-        told = Told() if blob is None else _decode_told(blob)
+        history = ConversationHistory() if blob is None else _decode_history(blob)
         conversation = Conversation(trace.session_id, labels=labels_of(trace.service))
-        events = Telling(conversation, told, known).tell(spans)
-        for raw, span in zip(whole, spans, strict=True):
-            trace.known[raw.span_id] = _Known(span.parent_id, span.sort, span.name[:200], filled=_is_filled(span))
-        for span_id in list(trace.known)[: max(0, len(trace.known) - _KNOWN)]:
-            del trace.known[span_id]
-        trace.spans, trace.logs, trace.due = [], [], None
+        events = SpanReader(conversation, history, known).read(spans)
+        for span in spans:
+            filled = span.inputs is not None or span.outputs is not None
+            trace.read[span.span_id] = _ReadSpan(span.parent_id, span.sort, span.name[:200], has_content=filled)
+        for span_id in list(trace.read)[: max(0, len(trace.read) - _MAX_READ)]:
+            del trace.read[span_id]
+        trace.spans, trace.logged, trace.due = [], [], None
         self._put(_TRACE, trace_id, _encode_trace(trace))
-        self._put(_CONVERSATION, trace.session_id, _encode_told(told))
+        self._put(_CONVERSATION, trace.session_id, _encode_history(history))
         return events
 
-    def _forget(self) -> list[Event]:
-        """Let go of what has been silent longest where there is too much; what waits in it is told first."""
+    def _drop_oldest(self) -> list[Event]:
+        """Drop the rows that were unused longest where there are too many. Return the events that waited in them."""
         events: list[Event] = []
         for sort, used in self._used.items():
-            while len(used) > _MOST:
+            while len(used) > _MAX_ROWS:
                 name = next(iter(used))
-                if sort == _TRACE and ((trace := self._trace(name[1:])).spans or trace.logs):
-                    events += self._settle(name[1:], trace)
+                if sort == _TRACE and ((trace := self._load_trace(name[1:])).spans or trace.logged):
+                    events += self._read_trace(name[1:], trace)
                 used.pop(name, None)
                 self._memory.drop(name)
         return events
 
-    def _trace(self, trace_id: str) -> _Trace:
+    def _load_trace(self, trace_id: str) -> _TraceRow:
         blob = self._memory.get(_TRACE + trace_id)
-        return _Trace() if blob is None else _decode_trace(blob)
+        return _TraceRow() if blob is None else _decode_trace(blob)
 
     def _put(self, sort: str, name: str, blob: bytes) -> None:
         self._memory.put(sort + name, blob, self._clock if self._clock > -inf else 0.0)
@@ -200,20 +195,16 @@ class Stitcher:
         used.move_to_end(sort + name)
 
 
-def _by_trace(spans: Iterable[Raw], logs: Iterable[Raw]) -> dict[str, tuple[list[Raw], list[Raw]]]:
-    found: dict[str, tuple[list[Raw], list[Raw]]] = {}
+def _by_trace(spans: Iterable[RawSpan], logged: Iterable[RawSpan]) -> dict[str, tuple[list[RawSpan], list[RawSpan]]]:
+    found: dict[str, tuple[list[RawSpan], list[RawSpan]]] = {}
     for raw in spans:
         found.setdefault(raw.trace_id, ([], []))[0].append(raw)
-    for raw in logs:
+    for raw in logged:
         found.setdefault(raw.trace_id, ([], []))[1].append(raw)
     return found
 
 
-def _is_filled(span: Span) -> bool:
-    return span.inputs is not None or span.outputs is not None
-
-
-def _is_news(raw: Raw, trace: _Trace) -> bool:
-    """Whether a span was not told yet, or was told without the content that it has now."""
-    known = trace.known.get(raw.span_id)
-    return known is None or (not known.filled and has_content(raw))
+def _is_new(raw: RawSpan, trace: _TraceRow) -> bool:
+    """Whether a span was not read yet, or was read without the content that it has now."""
+    known = trace.read.get(raw.span_id)
+    return known is None or (not known.has_content and has_content(raw))

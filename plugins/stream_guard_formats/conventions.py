@@ -1,4 +1,4 @@
-"""Attributes of spans, in the names of three GenAI generations, of OpenInference and of the Vercel AI SDK."""
+"""Attributes of spans under every known naming convention: three of GenAI, OpenInference, and the Vercel AI SDK."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from stream_guard import Json
+from stream_guard_formats.messages import unpack
 from stream_guard_formats.reading import number_at, object_at, text_at
-from stream_guard_formats.said import unpack
 from stream_guard_formats.spans import Span
 
-# Who names the conversation, best first. The id of the trace is what is left when nobody does.
+# Attributes that name the conversation, best first. Without any of them the id of the trace is used.
 SESSION_NAMES: Final = (
     "session_id",
     "gen_ai.conversation.id",
@@ -38,7 +38,7 @@ _SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {
     "ai.streamText.doStream": "llm",
     "ai.toolCall": "tool",
 }
-_SORTED_BY: Final = (
+_SORT_NAMES: Final = (
     "openinference.span.kind",
     "gen_ai.operation.name",
     "traceloop.span.kind",
@@ -58,8 +58,8 @@ _USAGE: Final = {
 }
 
 
-class Raw(NamedTuple):
-    """A span as it was sent, whatever the encoding."""
+class RawSpan(NamedTuple):
+    """A span as it was sent, in either encoding of OTLP. Its attributes are not interpreted yet."""
 
     trace_id: str
     span_id: str
@@ -72,8 +72,8 @@ class Raw(NamedTuple):
     events: tuple[tuple[str, dict[str, Json]], ...] = ()
 
 
-def read_span(raw: Raw) -> Span:
-    """Return what the span says."""
+def read_span(raw: RawSpan) -> Span:
+    """Return the span with its attributes interpreted."""
     attributes = raw.attributes
     sort = sort_of(attributes)
     if sort == "llm":
@@ -99,39 +99,41 @@ def read_span(raw: Raw) -> Span:
 
 
 def sort_of(attributes: dict[str, Json]) -> Literal["llm", "tool", "agent", "other"]:
-    """Return what a span is about."""
-    for name in _SORTED_BY:
-        found = attributes.get(name)
-        if isinstance(found, str) and found in _SORTS:
-            return _SORTS[found]
+    """Return whether a span is a call to a model, a call of a tool, an agent, or something else."""
+    for name in _SORT_NAMES:
+        value = attributes.get(name)
+        if isinstance(value, str) and value in _SORTS:
+            return _SORTS[value]
     return "other"
 
 
 def session_of(attributes: dict[str, Json]) -> str:
-    """Return the conversation that a span names, empty where it names none."""
+    """Return the id of the conversation that a span names, or an empty text."""
     return text_at(attributes, *SESSION_NAMES)
 
 
-def _messages(raw: Raw) -> tuple[Json, Json]:
-    """Return what went to the model and what came back, from wherever this generation of names keeps it."""
+def _messages(raw: RawSpan) -> tuple[Json, Json]:
+    """Return the messages to the model and its answer, from the attributes or the events that hold them."""
     attributes = raw.attributes
     inputs = (
-        _first(attributes, _INPUTS) or nested(attributes, "llm.input_messages.") or nested(attributes, "gen_ai.prompt.")
+        _first(attributes, _INPUTS)
+        or unflatten(attributes, "llm.input_messages.")
+        or unflatten(attributes, "gen_ai.prompt.")
     )
     outputs = (
         _first(attributes, _OUTPUTS)
-        or nested(attributes, "llm.output_messages.")
-        or nested(attributes, "gen_ai.completion.")
+        or unflatten(attributes, "llm.output_messages.")
+        or unflatten(attributes, "gen_ai.completion.")
     )
     if calls := attributes.get("ai.response.toolCalls"):
         outputs = [outputs, unpack(calls)]
     if raw.events and inputs is None and outputs is None:
-        inputs, outputs = messages_of(raw.events)
+        inputs, outputs = messages_in_events(raw.events)
     return inputs or None, outputs or None
 
 
-def messages_of(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[list[Json] | None, list[Json] | None]:
-    """Return what went to the model and what came back, where each message is an event of its own."""
+def messages_in_events(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[list[Json] | None, list[Json] | None]:
+    """Return the messages to the model and its answer, where each message is an event of the span or a log record."""
     inputs: list[Json] = []
     outputs: list[Json] = []
     for name, body in events:
@@ -143,8 +145,8 @@ def messages_of(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[list[Jso
     return inputs or None, outputs or None
 
 
-def nested(attributes: Mapping[str, Json], prefix: str) -> list[Json]:
-    """Return the list that was flattened into attributes with this prefix: ``prefix0.a.b``, ``prefix1.a.b``."""
+def unflatten(attributes: Mapping[str, Json], prefix: str) -> list[Json]:
+    """Return the list of messages that was flattened into ``prefix0.a.b``, ``prefix1.a.b`` and so on."""
     root: dict[str, Json] = {}
     for name, value in attributes.items():
         if name.startswith(prefix):
@@ -154,23 +156,26 @@ def nested(attributes: Mapping[str, Json], prefix: str) -> list[Json]:
                 below = inner.setdefault(step, {})
                 inner = below if isinstance(below, dict) else {}
             inner[last] = value
-    return [_message(one) for one in _items(root)]
+    return [_unwrap_message(item) for item in _items(root)]
 
 
-def _message(found: Json) -> Json:
-    """Return a message without the names that flattening put around its pieces."""
-    message = found.get("message", found) if isinstance(found, dict) else found
+def _unwrap_message(item: Json) -> Json:
+    """Return a message without the wrappers that flattening puts around its parts."""
+    message = item.get("message", item) if isinstance(item, dict) else item
     if not isinstance(message, dict):
         return message
     message = dict(message)
     if isinstance(contents := message.pop("contents", None), dict):
-        message["content"] = [object_at(one, "message_content") for one in _items(contents) if isinstance(one, dict)]
+        message["content"] = [object_at(part, "message_content") for part in _items(contents) if isinstance(part, dict)]
     if isinstance(calls := message.get("tool_calls"), dict):
-        message["tool_calls"] = [object_at(one, "tool_call") or one for one in _items(calls) if isinstance(one, dict)]
+        message["tool_calls"] = [
+            object_at(call, "tool_call") or call for call in _items(calls) if isinstance(call, dict)
+        ]
     return message
 
 
 def _items(numbered: dict[str, Json]) -> list[Json]:
+    """Return the values whose keys are numbers, in their order."""
     numbers = sorted(int(name) for name in numbered if name.isascii() and name.isdigit() and len(name) < 10)
     return [numbered[str(number)] for number in numbers if str(number) in numbered]
 
@@ -182,7 +187,7 @@ def _first(attributes: dict[str, Json], names: Iterable[str]) -> Json:
 def _usage(attributes: dict[str, Json]) -> dict[str, int] | None:
     found: dict[str, int] = {}
     for field, names in _USAGE.items():
-        number = next((one for name in names if (one := number_at(attributes, name)) is not None), None)
+        number = next((value for name in names if (value := number_at(attributes, name)) is not None), None)
         if number is not None:
             found[field] = int(number)
     return found or None
@@ -190,5 +195,5 @@ def _usage(attributes: dict[str, Json]) -> dict[str, int] | None:
 
 def _stop_reason(attributes: dict[str, Json]) -> str:
     reasons = attributes.get("gen_ai.response.finish_reasons", attributes.get("ai.response.finishReason"))
-    found = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    return found[:100] if isinstance(found, str) else ""
+    first = reasons[0] if isinstance(reasons, list) and reasons else reasons
+    return first[:100] if isinstance(first, str) else ""

@@ -1,4 +1,4 @@
-"""Step telemetry: one record for each episode, with the tools that each step used inside it."""
+"""Step telemetry: one record for each episode, with the tools that each step used."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from stream_guard_formats.reading import number_at, objects_in, text_at
 from stream_guard_formats.transcripts import open_run
 
 
-class StepsDecoder(JsonDecoder):
-    """Reads ``{"episode_id": ..., "steps": [...]}``: a step is a turn, and knows what came of its calls."""
+class StepTelemetryDecoder(JsonDecoder):
+    """Reads ``{"episode_id": ..., "steps": [...]}``. A step is a turn, with the results of its calls."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the episode's events in order, its end with them, or raise DecodeError."""
@@ -30,9 +30,9 @@ class StepsDecoder(JsonDecoder):
         conversation = Conversation(session_id)
         task = ""
         for number, step in enumerate(opened.messages):
-            if (asked := text_of(step.get("task"))) and asked != task:
-                task = asked
-                conversation.user([number, asked], asked)
+            if (new_task := text_of(step.get("task"))) and new_task != task:
+                task = new_task
+                conversation.user([number, task], task)
             self._step(conversation, number, step)
         if conversation.events:
             conversation.end()
@@ -43,10 +43,10 @@ class StepsDecoder(JsonDecoder):
         content: list[Json] = [text_block(text)] if text else []
         used = objects_in(step, "tool_events", "tool events")
         # Ids are often empty here; without one, two calls of a tool in one step could swap their results.
-        ids = [identifier(one.get("id")) or f"{number}.{place}" for place, one in enumerate(used)]
+        ids = [identifier(use.get("id")) or f"{number}.{place}" for place, use in enumerate(used)]
         content += [
-            tool_use(call_id, one.get("name"), one.get("args"), strict_keys=self.strict_keys)
-            for call_id, one in zip(ids, used, strict=True)
+            tool_use(call_id, use.get("name"), use.get("args"), strict_keys=self.strict_keys)
+            for call_id, use in zip(ids, used, strict=True)
         ]
         tokens = number_at(step, "output_tokens")
         extra = {
@@ -55,17 +55,17 @@ class StepsDecoder(JsonDecoder):
         }
         labels = {"model": label(model)} if (model := text_at(step, "model")) else {}
         conversation.turn([number, content], content, extra=extra, labels=labels)
-        for call_id, one in zip(ids, used, strict=True):
+        for call_id, use in zip(ids, used, strict=True):
             conversation.result(
                 [number, call_id],
                 call_id,
-                one.get("result"),
-                status="error" if one.get("is_error") is True else "ok",
-                tool=text_at(one, "name"),
-                latency_ms=_milliseconds(one),
+                use.get("result"),
+                status="error" if use.get("is_error") is True else "ok",
+                tool=text_at(use, "name"),
+                latency_ms=_milliseconds(use),
             )
 
 
 def _milliseconds(holder: dict[str, Json]) -> float | None:
-    found = number_at(holder, "latency_s")
-    return None if found is None else found * 1000
+    latency = number_at(holder, "latency_s")
+    return None if latency is None else latency * 1000

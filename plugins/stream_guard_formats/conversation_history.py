@@ -1,0 +1,49 @@
+"""What has become events of a conversation so far, so that a message that is sent again gives no event."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from stream_guard_formats.reading import digest
+
+# Messages of one conversation that are recognised when they are sent again; the oldest are dropped.
+_MAX_MESSAGES: Final = 4096
+
+
+class AnnouncedCall(msgspec.Struct, array_like=True):
+    """A tool call that a model announced and that has no result yet."""
+
+    call_id: str
+    tool: str
+    args: str  # a digest: arguments may be long, and are only compared
+
+
+class ConversationHistory(msgspec.Struct, array_like=True):
+    """What has become events of a conversation so far. It is stored, so the order of the fields stays as it is."""
+
+    messages: dict[str, int] = {}  # how often each message became an event, by digest
+    ids: dict[str, int] = {}  # how often each event id was given
+    calls: dict[str, bool] = {}  # ids of calls that were announced
+    open: list[AnnouncedCall] = []
+    turns: dict[str, int] = {}  # by run
+
+    def add_message(self, key: str) -> None:
+        """Count a message that becomes an event."""
+        name = _digest(key)
+        self.messages[name] = self.messages.get(name, 0) + 1
+
+    def count_of(self, key: str) -> int:
+        """Return how often a message became an event."""
+        return self.messages.get(_digest(key), 0)
+
+    def trim(self) -> None:
+        """Drop the oldest entries of each table that is too large."""
+        for table in (self.messages, self.ids, self.calls, self.turns):
+            for name in list(table)[: max(0, len(table) - _MAX_MESSAGES)]:
+                del table[name]
+
+
+def _digest(key: str) -> str:
+    return digest(key.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,43 @@
+"""The base of the OTLP decoders, for both encodings: spans may wait until their session is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Final, Self
+
+from stream_guard import Decoder, Event, Memory
+from stream_guard_formats.otlp_sessions import OtlpSessions
+from stream_guard_formats.stitching import Stitcher
+
+WAIT: Final = 60.0  # seconds of event time that spans wait for the one that names their conversation
+
+
+class OtlpDecoder(Decoder):
+    """Turns every export into events at once. A copy with a memory lets spans wait until their session is known."""
+
+    lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
+
+    def __init__(self, *, strict_keys: bool = True, wait: float = WAIT) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._wait = wait
+        self._sessions: OtlpSessions | Stitcher = OtlpSessions()
+
+    @classmethod
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder for the settings under ``decode``."""
+        return cls(strict_keys=settings.decode.strict_keys, wait=settings.decode.trace_wait)
+
+    def remember(self, memory: Memory) -> Self:
+        """Return a copy that lets spans wait, and keeps them in ``memory``."""
+        holding = copy(self)
+        holding._sessions = Stitcher(memory, self._wait)  # noqa: SLF001  # of its own class
+        return holding
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
+        return self._sessions.elapse(seconds)
+
+    def finish(self) -> Sequence[Event]:
+        """Return the events of all spans that wait. No further record will come."""
+        return self._sessions.finish()
