@@ -1,9 +1,8 @@
 """Conditions over events: what ``when``, ``unless`` and triggers are made of, compiled once.
 
-A leaf is ``{path, op, value}``. Leaves over the turn (request, response) or over the last user
-message must still hold an answer when the tool call they gate arrives later, perhaps after a
-restart. So the engine tests them once, when the turn or the message passes, and remembers which
-were true: ``memory`` below is that set of tags. All other leaves are tested on the event itself.
+A leaf is ``{path, op, value}``. A leaf over the turn (request, response) or over the last user message may gate a
+tool call that comes later, perhaps after a restart. So the engine tests such leaves once, at the turn or the message,
+and stores the tags of those that held: ``memory`` below is that set. All other leaves are tested on the event itself.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _holds(find: Find, op: str, wanted: Json) -> Holds:
 
 
 def _test_of_event(path: Path, op: str, wanted: Json, holds: Holds) -> Test:
-    """Return the test of a leaf over the event itself; gates over agents and labels are asked at every event."""
+    """Return the test of a leaf over the event itself, with shortcuts for agents and labels."""
     if op == "==" and type(wanted) is str:
         if path.text == "agent":
             return lambda event, _memory: event.agent == wanted
@@ -52,7 +51,7 @@ def _test_of_event(path: Path, op: str, wanted: Json, holds: Holds) -> Test:
 
 
 class Leaf:
-    """One ``{path, op, value}``; a missing path never matches, whatever the operator."""
+    """One ``{path, op, value}``. A missing path matches only ``exists: false``."""
 
     __slots__ = ("holds", "path", "tag", "test")
 
@@ -60,7 +59,7 @@ class Leaf:
         self.path = Path(path)
         canonical = json.dumps([path, op, value], sort_keys=True)
         self.tag = tag = crc32(canonical.encode())
-        # Whether it is true of an event, without any memory.
+        # Whether it is true of an event alone.
         self.holds: Holds = _holds(self.path.find, op, value)
         # Whether it is true now: of the event, or of the turn or message it belongs to.
         self.test: Test = (
@@ -71,7 +70,7 @@ class Leaf:
 
 
 class Condition:
-    """A tree of leaves. ``test`` answers with the engine's memory, ``holds`` for one event alone."""
+    """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone."""
 
     __slots__ = ("holds", "leaves", "source", "test")
 
@@ -81,7 +80,7 @@ class Condition:
         tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
         alone = _compile(tree, _ask_event_alone)
-        # Whether it is true of one event alone: for triggers, which look at one turn.
+        # For triggers, which look at one turn.
         self.holds: Holds = self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())
 
     def __repr__(self) -> str:
@@ -186,7 +185,7 @@ def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
         return tests[0]
 
     def all_hold(event: Event, memory: Set[int]) -> bool:
-        for test in tests:  # noqa: SIM110  # a loop is quicker than all(), and gates are asked at every event
+        for test in tests:  # noqa: SIM110  # a loop is faster than all(), and gates run at every event
             if not test(event, memory):
                 return False
         return True

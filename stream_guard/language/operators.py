@@ -1,4 +1,4 @@
-"""The operators of conditions; each refuses, at load, a value it could never be true for."""
+"""The operators of conditions. Each refuses, at load, a value for which it can never be true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths: from an event to a value, and what it means for two values to be equal."""
+"""Paths from an event to a value, and equality of JSON values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
     return value
 
 
-_DEEP: Final = 100  # levels that are compared by recursion, which is quicker; below them it is a loop
+_DEEP: Final = 100  # levels that are compared by recursion, which is faster than a loop
 
 
 def json_equal(one: Json, other: Json, _level: int = 0) -> bool:
@@ -81,7 +81,7 @@ def _lists_equal(one: list[Json], other: list[Json], level: int) -> bool:
 
 
 def _deep_equal(one: Json, other: Json) -> bool:
-    """Compare what may be nested without end: compiled code has no limit to recursion and would crash."""
+    """Compare deeply nested values in a loop: compiled code has no recursion limit and would crash."""
     waiting = [(one, other)]
     for left, right in waiting:  # grows while it is walked
         if isinstance(left, dict):
@@ -150,12 +150,12 @@ ROOTS: Final[dict[str, tuple[When, Find]]] = {
 }
 
 
-# Sources that leave content out (the default of OpenTelemetry) still tell these of a turn.
-_ALWAYS_TOLD: Final = frozenset(("model", "stop_reason", "usage", "latency_ms"))
+# Fields of a turn that sources send even when they leave content out (the default of OpenTelemetry).
+_ALWAYS_CAPTURED: Final = frozenset(("model", "stop_reason", "usage", "latency_ms"))
 
 
 def _finder(root: str, steps: tuple[str, ...]) -> Find:
-    """Return the quickest way to the value: rules ask for the same few paths at every event."""
+    """Return the fastest lookup of the path: rules read the same few paths at every event."""
     if root == "labels" and len(steps) == 1:
         label = steps[0]
         return lambda event: event.labels.get(label, MISSING)
@@ -209,10 +209,10 @@ class Path:
 
     @property
     def reads_content(self) -> bool:
-        """Whether the path leads into what was said or passed, which a source may leave out."""
+        """Whether the path leads into content, which a source may leave out."""
         root, steps = self.text.partition(".")[0], self.steps
         if root in {"request", "response"}:
-            return not steps or steps[0] not in _ALWAYS_TOLD
+            return not steps or steps[0] not in _ALWAYS_CAPTURED
         if root == "tool":
             return steps[:1] != ("name",) and steps[:2] not in {("result", "status"), ("result", "latency_ms")}
         return root == "user"

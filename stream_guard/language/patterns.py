@@ -37,7 +37,7 @@ def _options() -> Any:
 
 @lru_cache(maxsize=128)
 def _compile(pattern: str) -> Any:
-    """Return the compiled pattern; the package keeps as many, but is slow to find out that it has one."""
+    """Return the compiled pattern. The package has a cache too, but a slow one."""
     return re2.compile(pattern, _options())
 
 
@@ -58,13 +58,13 @@ class Regex:
         """Return the first piece of ``text`` that matches, or None."""
         try:
             match = self._compiled.search(text)
-        except UnicodeEncodeError:  # a lone surrogate, which only in-process callers can hand over
+        except UnicodeEncodeError:  # a lone surrogate, which only in-process callers can pass
             match = self._compiled.search(text.encode("utf-8", "replace").decode())
         return None if match is None else str(match.group())
 
     def occurs_in(self, text: str) -> bool:
-        """Whether ``text`` has a piece that matches; quicker than ``search``, which says which."""
-        # As bytes: the package counts characters of a str at every call, only to say where a match stands.
+        """Whether a piece of ``text`` matches; faster than ``search``."""
+        # As bytes: for a str, the package counts characters at every call to find the position of a match.
         return self._compiled.search(text.encode("utf-8", "replace")) is not None
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class TextSet:
 
 @lru_cache(maxsize=32)
 def _compile_set(patterns: tuple[str, ...]) -> Any:
-    """Return the compiled set; it never changes, and the rules of one policy are arranged more than once."""
+    """Return the compiled set, cached: the rules of one policy are arranged more than once."""
     made = re2.Set.SearchSet(_options())
     for pattern in patterns:
         made.Add(pattern)
@@ -134,14 +134,14 @@ def literal(text: str) -> str:
 
 
 class ToolPattern:
-    """Which tools a rule speaks of: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``)."""
+    """Which tools a rule is about: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``)."""
 
     __slots__ = ("_globs", "_memo", "expanded", "names", "text")
 
     def __init__(self, patterns: str | Iterable[str], classes: Mapping[str, Sequence[str]] | None = None) -> None:
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
         self.text = "|".join(listed)
-        self.expanded = tuple(_expand(listed, classes or {}, ()))  # without classes: patterns can be joined
+        self.expanded = tuple(_expand(listed, classes or {}, ()))  # classes are replaced by their members
         self.names = frozenset(name for name in self.expanded if not _GLOB & set(name))
         globs = [name for name in self.expanded if _GLOB & set(name)]
         self._globs = [Regex(f"(?s)^(?:{_glob_to_regex(glob)})$") for glob in globs]
@@ -153,7 +153,7 @@ class ToolPattern:
         return None if self._globs else self.names
 
     def matches(self, tool: str) -> bool:
-        """Whether the tool is meant."""
+        """Whether the pattern matches the tool."""
         if tool in self.names:
             return True
         if not self._globs:

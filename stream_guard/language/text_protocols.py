@@ -1,4 +1,4 @@
-"""How an agent writes its calls into its text, said in patterns: for agents that have no other way to call tools."""
+"""Patterns that find tool calls in the text of agents that have no other way to call tools."""
 
 from __future__ import annotations
 

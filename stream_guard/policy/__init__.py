@@ -1,1 +1,1 @@
-"""Policy files become rules: every error at load, all at once, with its place."""
+"""Load policy files into rules, and report every problem at once, with its place in the file."""

@@ -1,4 +1,4 @@
-"""The agents a policy knows: who is above whom, what each may try, and which rules govern its attempts."""
+"""The agents of a policy: their hierarchy, the tools each may try, and the rules that govern their attempts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class PolicyAgent:
 
     parent: str = ""  # the agent above it, empty for a root
     operations: frozenset[str] | None = None  # the tools it may try; None: any
-    execution_mode: ExecutionMode | None = None  # in `request` nobody is there to review a paused attempt
+    execution_mode: ExecutionMode | None = None  # in `request` mode nobody reviews a paused attempt
 
 
 class Agents:
-    """All agents of a policy. A policy without any governs every agent alike."""
+    """All agents of a policy. A policy without agents governs every agent alike."""
 
     __slots__ = ("_agents",)
 
@@ -43,7 +43,7 @@ class Agents:
         yield from self._agents.items()
 
     def named(self, agent: str) -> str | None:
-        """Return the name under which the policy knows an event's agent: with its version, or for all of them."""
+        """Return the declared name of an event's agent: with its version, or without it; None when it is unknown."""
         if agent in self._agents:
             return agent
         name = agent.partition("@")[0]
@@ -65,13 +65,13 @@ class Agents:
         return tools is None or not isinstance(event, _OF_A_TOOL) or event.tool in tools
 
     def governs(self, owner: str) -> Callable[[Event], bool]:
-        """Return whether the rules of ``owner`` are asked about an event.
+        """Return the test of whether the rules of ``owner`` apply to an event.
 
-        They are when the event is the owner's own or that of an agent below it, in the policy or by the event's
-        own account of its ancestors, and the agent that acts may try the tool.
+        They apply when the event's agent is the owner or below it, and may try the tool. An agent is below the
+        owner in the policy, or by the ``agent_path`` of the event.
         """
         reach = {name for name in self._agents if owner in self.lineage(name)}
-        # Only exact names: what an agent calls itself in a stream must not grow anything here.
+        # Only declared names: names that agents invent must not grow this.
         quick = {name: self._agents[name].operations for name in reach}
 
         def governed(event: Event) -> bool:
@@ -85,11 +85,11 @@ class Agents:
         return governed
 
     def tools_below(self, owner: str) -> frozenset[str] | None:
-        """Return what the agent and those below it may try, or None when that is anything."""
+        """Return the tools that the agent and those below it may try; None when one of them may try any."""
         lists = [agent.operations for name, agent in self._agents.items() if owner in self.lineage(name)]
         listed = [tools for tools in lists if tools is not None]
         return frozenset().union(*listed) if len(listed) == len(lists) else None
 
     def effective_order(self, owner: str) -> int:
-        """Return a number by which rules are put in order: the policy's own, then the root's, down to the agent's."""
+        """Return the sort key of a rule by its owner: the policy's own first, then the root's, down to the agent's."""
         return len(self.lineage(owner)) if owner in self._agents else 0

@@ -1,4 +1,4 @@
-"""One rule as it was written becomes a RuleSpec, or a list of everything that is wrong with it."""
+"""Build a RuleSpec from one rule as written, or report everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from stream_guard.rule import Params, RuleType
 
 @dataclass(frozen=True, slots=True)
 class RuleBuilder:
-    """Builds the rules of one policy; everything wrong goes to the report."""
+    """Builds the rules of one policy, and adds their problems to the report."""
 
     registry: Registry
     report: ProblemReport
-    context: dict[str, Any]  # what the validators of parameters may ask for
+    context: dict[str, Any]  # passed to the validators of parameters
     slots: Mapping[int, str]  # by number, for rules that share their id with another
 
     def build(self, number: int, raw: Json) -> RuleSpec | None:
@@ -39,14 +39,14 @@ class RuleBuilder:
         if not isinstance(raw, dict):
             self.report.add(at, f"a rule is a mapping with id, kind and params, not {show(raw)}", Code.WRONG_TYPE)
             return None
-        rule_id = self._shown_id(number, raw)
+        rule_id = self._rule_id(number, raw)
         written = self._without_empty(number, raw, rule_id)
         form, is_whole = self._form(number, written, rule_id)
         kind = self._kind(number, written, rule_id)
         if kind is None:
             return None
         params = self._params(number, written, kind, rule_id)
-        if not self._sound(number, form, kind, rule_id) or params is None or not is_whole:
+        if not self._can_fire(number, form, kind, rule_id) or params is None or not is_whole:
             return None
         if "id" not in written:
             message = f"the rule has no id and is called {show(rule_id)}; give it one, its alerts are known by it"
@@ -60,21 +60,21 @@ class RuleBuilder:
                 self.report.add(("rules", number, key), message, Code.WRONG_TYPE, rule_id=rule_id, on_key=True)
         return {key: value for key, value in raw.items() if value is not None}
 
-    def _shown_id(self, number: int, raw: dict[str, Json]) -> str:
-        """What to call the rule in messages and, when it has no id, from then on."""
-        given = raw.get("id")
-        if isinstance(given, str) and given.strip() and given.isprintable() and len(given) <= MAX_ID:
-            return given
+    def _rule_id(self, number: int, raw: dict[str, Json]) -> str:
+        """Return the rule's id, or ``rule-NUMBER`` when it has none that can be used."""
+        rule_id = raw.get("id")
+        if isinstance(rule_id, str) and rule_id.strip() and rule_id.isprintable() and len(rule_id) <= MAX_ID:
+            return rule_id
         return f"rule-{number}"
 
     def _form(self, number: int, written: dict[str, Json], rule_id: str) -> tuple[RuleForm, bool]:
-        """Return what could be read of the rule, and whether that is all of it."""
+        """Return the form with the valid keys of the rule, and whether all keys are valid."""
         try:
             return RuleForm.model_validate(written), True
         except ValidationError as error:
             found = problems_of(error, written, RuleForm, "a rule")
         self.report.add_flaws(("rules", number), found, rule_id)
-        # What is right is still judged as a whole: all problems at once.
+        # The valid keys are checked further, so that all problems are reported at once.
         bad = {flaw.at[0] for flaw in found if flaw.at}
         sound = {key: value for key, value in written.items() if key not in bad}
         try:
@@ -105,7 +105,7 @@ class RuleBuilder:
         except ValidationError as error:
             self.report.add_flaws(at, problems_of(error, raw, kind.params_type, kind.kind), rule_id)
             return None
-        except Exception as error:  # noqa: BLE001 - a stranger's validator may raise anything; lint must go on
+        except Exception as error:  # noqa: BLE001 - a plugin's validator may raise anything; lint must go on
             self._kind_failed(at, kind, error, rule_id)
             return None
         dead = list(_dead_ends(params, raw))
@@ -117,8 +117,8 @@ class RuleBuilder:
         message = f"kind {kind.kind} failed on these parameters: {what}; report it to its author"
         self.report.add(at, message, Code.KIND_FAILED, rule_id=rule_id)
 
-    def _sound(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
-        """Whether the rule, each part of which is right, can fire at all."""
+    def _can_fire(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
+        """Whether the rule can fire at all; each of its keys is valid on its own."""
         found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind)]
         self.report.add_flaws(("rules", number), found, rule_id)
         return not found
@@ -161,7 +161,7 @@ def _on_error(then: Action | None) -> OnError:
 
 
 def _dead_ends(params: Params, raw: dict[str, Json]) -> Iterator[Flaw]:
-    """Yield the paths among the parameters that no event can have."""
+    """Yield the paths among the parameters that no event has a value at."""
     for field, names in spellings(type(params)).items():
         value, name = getattr(params, field), next((name for name in names if name in raw), field)
         if isinstance(value, Path) and (why := dead_end(value)):

@@ -19,7 +19,7 @@ def to_yaml(policy: Policy) -> str:
 
 
 def to_native(policy: Policy) -> dict[str, Json]:
-    """Return the native form as data, without what is the default anyway."""
+    """Return the native form as data, without default values."""
     sessions: dict[str, Json] = {}
     if policy.idle != DEFAULT_IDLE:
         sessions["idle"] = policy.idle
@@ -36,7 +36,7 @@ def to_native(policy: Policy) -> dict[str, Json]:
 
 
 def _agent(agent: PolicyAgent) -> dict[str, Json]:
-    # An empty list of operations says something: nothing may be tried.
+    # An empty list of operations is kept: it means that nothing may be tried.
     operations = {} if agent.operations is None else {"operations": sorted(agent.operations)}
     return {**_without_defaults({"parent": agent.parent, "execution_mode": agent.execution_mode}), **operations}
 
@@ -66,7 +66,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
 
 
 def _params(rule: RuleSpec) -> dict[str, Json]:
-    """The parameters as written, each under its first name."""
+    """Return the parameters as written, each under its first name."""
     first = {name: names[0] for names in spellings(rule.rule.params_type).values() for name in names}
     return {first.get(name, name): value for name, value in rule.params.items()}
 

@@ -1,4 +1,4 @@
-"""Which dialect a policy file is written in, and what it says in the native form."""
+"""Find the dialect of a policy file, and translate the file into the native form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_guard.policy.wording import listed, show
 from stream_guard.ports import Dialect
 from stream_guard.registry import Registry
 
-# What a dialect may say about a rule beside the native form; in a file these are unknown keys like any other.
+# Keys that a dialect may add to a translated rule or agent; in a policy file they are unknown keys.
 _ORIGIN: Final = "_from"
 _SLOT: Final = "_slot"
 _FLAT: Final = "_flat"
@@ -23,17 +23,17 @@ _FLAT: Final = "_flat"
 
 @dataclass(frozen=True, slots=True)
 class NativePolicy:
-    """A policy in the native form, not yet checked, and what its dialect said besides."""
+    """A policy in the native form, not yet checked, and where its rules and agents stand in the file."""
 
     form: Json
     problems: Sequence[Problem] = ()
     origins: Mapping[int, Steps] = field(default_factory=dict)  # by rule: where it stands in the file
-    slots: Mapping[int, str] = field(default_factory=dict)  # by rule: what keeps it apart from one of the same id
+    slots: Mapping[int, str] = field(default_factory=dict)  # by rule: its slot, where rules share an id
     flat: Set[int] = frozenset()  # rules whose parameters stand beside their id, not under a key of their own
     agent_origins: Mapping[str, Steps] = field(default_factory=dict)  # by agent: where it stands in the file
 
     def source(self, path: Steps) -> Steps:
-        """Return where the file has what stands at a path of the native form."""
+        """Return the path in the file for a path in the native form."""
         match path:
             case ("rules", int(number), *rest) if number in self.origins:
                 below = rest[1:] if number in self.flat and rest[:1] == ["params"] else rest
@@ -45,7 +45,7 @@ class NativePolicy:
 
 
 def to_native(document: PolicyDocument, registry: Registry) -> NativePolicy:
-    """Let the dialect that knows the file translate it; a file nobody claims is taken for the native form."""
+    """Translate the file with the dialect that recognises it; without one, take it for the native form."""
     claims = {name: dialect() for name, dialect in registry.dialects.items()}
     claims = {name: dialect for name, dialect in claims.items() if _recognises(name, dialect, document)}
     if len(claims) > 1:
@@ -73,22 +73,22 @@ def _translate(name: str, dialect: Dialect, document: PolicyDocument) -> NativeP
     rules, agents = form.get("rules"), form.get("agents")
     agent_origins: dict[str, Steps] = {}
     if isinstance(agents, dict):
-        agent_origins = {agent: tuple(said[_ORIGIN]) for agent, said in agents.items() if _ORIGIN in said}
-        form = {**form, "agents": {agent: _without_said(said) for agent, said in agents.items()}}
+        agent_origins = {name: tuple(agent[_ORIGIN]) for name, agent in agents.items() if _ORIGIN in agent}
+        form = {**form, "agents": {name: _without_origin_keys(agent) for name, agent in agents.items()}}
     if not isinstance(rules, list):
         return NativePolicy(form, problems, agent_origins=agent_origins)
-    said = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, dict)]
+    numbered = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, dict)]
     return NativePolicy(
-        {**form, "rules": [_without_said(rule) for rule in rules]},
+        {**form, "rules": [_without_origin_keys(rule) for rule in rules]},
         problems,
-        {number: tuple(rule[_ORIGIN]) for number, rule in said if _ORIGIN in rule},
-        {number: str(rule[_SLOT]) for number, rule in said if _SLOT in rule},
-        {number for number, rule in said if rule.get(_FLAT)},
+        {number: tuple(rule[_ORIGIN]) for number, rule in numbered if _ORIGIN in rule},
+        {number: str(rule[_SLOT]) for number, rule in numbered if _SLOT in rule},
+        {number for number, rule in numbered if rule.get(_FLAT)},
         agent_origins,
     )
 
 
-def _without_said(rule: Json) -> Json:
+def _without_origin_keys(rule: Json) -> Json:
     if not isinstance(rule, dict):
         return rule
     return {key: value for key, value in rule.items() if key not in (_ORIGIN, _SLOT, _FLAT)}

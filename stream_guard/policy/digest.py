@@ -61,15 +61,15 @@ def _agent(agent: PolicyAgent) -> dict[str, Json]:
 
 
 def _params(rule: RuleSpec) -> Json:
-    """The checked parameters, read back: another spelling, or a default written out, decides nothing."""
+    """Return the checked parameters: another spelling, or a default written out, makes no difference."""
     try:
         return rule.rule.params.model_dump(mode="json")
-    except Exception:  # noqa: BLE001 - a stranger's type may not know how; then what was written must do
+    except Exception:  # noqa: BLE001 - a plugin's type may not support this; then take what was written
         return dict(rule.params)
 
 
 def _plain(value: Json) -> Json:
-    """The value with 5.0 written as 5: JSON has one sort of number."""
+    """Return the value with 5.0 as 5: JSON has one sort of number."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

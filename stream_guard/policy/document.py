@@ -1,4 +1,4 @@
-"""Read a policy file, YAML or JSON, into plain data with places; whatever is wrong becomes a problem."""
+"""Read a policy file, YAML or JSON, into plain data with the place of every value."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_BYTES: Final = 4 * 2**20
 def read_document(source: Path | str | bytes, file: str = "") -> PolicyDocument:
     """Return the file (a Path) or the text (anything else) as a document.
 
-    Problems after which reading could go on are in its ``problems``; where it could not, PolicyError is
-    raised with all that were found.
+    Its ``problems`` are those after which reading could continue. Where it could not, PolicyError is raised
+    with all problems found.
     """
     if isinstance(source, Path):
         file = file or str(source)
@@ -38,7 +38,7 @@ def read_document(source: Path | str | bytes, file: str = "") -> PolicyDocument:
 
 
 def _parse_flow_style(text: str, file: str, not_json: PolicyError) -> PolicyDocument:
-    """YAML may start with the same brackets; a file that is neither is told what it looks like."""
+    """Parse YAML that starts with a bracket, as JSON does; for a file that is neither, raise JSON's error."""
     try:
         return _parse(text, file, is_json=False)
     except PolicyError as error:

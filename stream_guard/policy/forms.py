@@ -97,7 +97,7 @@ Lateness: TypeAlias = Annotated[
 
 
 class FormBase(BaseModel):
-    """What a part of a policy file may hold; unknown keys are refused."""
+    """Base of all forms: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a condition: every mistake in it, not the first, and gates that could never open."""
+"""Find every mistake in a condition, and gates that can never open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Steps: TypeAlias = tuple[str | int, ...]
 
 
 class Flaw(NamedTuple):
-    """One mistake inside a condition, and the way to it."""
+    """A mistake inside a value, with the path to it from that value."""
 
     at: Steps
     message: str
@@ -27,7 +27,7 @@ class Flaw(NamedTuple):
 
 
 def flaws(source: Json, at: Steps = ()) -> Iterator[Flaw]:
-    """Yield everything that is wrong with a condition as it was written."""
+    """Yield every mistake in a condition as written."""
     if isinstance(source, list):
         for number, item in enumerate(source):
             yield from flaws(item, (*at, number))
@@ -61,11 +61,11 @@ def _leaf_flaws(source: Json, at: Steps) -> Iterator[Flaw]:
     known = list(_known_flaws(source, at))
     yield from known
     if not unknown and not known:
-        yield from _rest(source, at)
+        yield from _remaining_flaws(source, at)
 
 
 def _known_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
-    """The path and the operator, each judged alone."""
+    """Yield the mistakes in the path and in the operator."""
     path, op = source.get("path"), source.get("op")
     if isinstance(path, str):
         try:
@@ -101,8 +101,8 @@ _ROOT_NAMES: Final = (
 )
 
 
-def _rest(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
-    """What is missing, and a value that does not suit its operator."""
+def _remaining_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
+    """Yield missing keys, and a value that does not fit its operator."""
     try:
         Condition(source)
     except ConditionError as error:
@@ -112,19 +112,19 @@ def _rest(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
 
 
 def never_holds(source: Json) -> str:
-    """Return why a sound condition can never be true, or nothing when it may be."""
+    """Return why a valid condition can never be true, or an empty text when it can."""
     if _constant(source) is False:
         return "it is never true: an empty any_of holds for nothing, and `not` of an empty list neither"
     return _contradiction(list(_certain_leaves(source)))
 
 
 def always_holds(source: Json) -> bool:
-    """Whether a sound condition is true of everything."""
+    """Whether a valid condition is true at every event."""
     return _constant(source) is True
 
 
 def _constant(source: Json) -> bool | None:
-    """True or False when no event matters, else None."""
+    """Return True or False when the condition does not depend on the event, else None."""
     if isinstance(source, list):
         values = [_constant(item) for item in source]
         return False if False in values else (True if all(value is True for value in values) else None)
@@ -142,7 +142,7 @@ def _constant(source: Json) -> bool | None:
 
 
 def events_holding(source: Json) -> Events:
-    """Return the events at which a sound condition can be true, going by its paths alone."""
+    """Return the events at which a valid condition can be true, by its paths alone."""
     if isinstance(source, list):
         return ALL_EVENTS.intersection(*map(events_holding, source))
     group = next((key for key in GROUPS if key in source), None)
@@ -169,7 +169,7 @@ def _certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
 
 
 def _contradiction(leaves: list[dict[str, Json]]) -> str:
-    """Two leaves on one path that exclude each other; turn, message and event are each one value at a time."""
+    """Return which two leaves on one path exclude each other, or an empty text."""
     for number, one in enumerate(leaves[:50]):
         for other in leaves[number + 1 : 50]:
             if one["path"] == other["path"] and (_excludes(one, other) or _excludes(other, one)):

@@ -1,4 +1,4 @@
-"""JSON text becomes a tree with places. Strict (RFC 8259), whatever its whitespace, and without recursion."""
+"""Parse JSON text into a tree with places, strictly (RFC 8259) and without recursion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_json(text: str, builder: Builder) -> None:
 
 
 class _JsonParser:
-    """Walks the tokens once. ``_after`` is what stood last: a value, a comma, a colon, or an opening bracket."""
+    """Walks the tokens once. ``_after`` is the last token: a value, a comma, a colon, an opening bracket."""
 
     def __init__(self, text: str, builder: Builder) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Load policy files: recognise the dialect, check everything, and return rules or every problem at once."""
+"""Load policy files: find the dialect, check everything, and return the policy or all problems at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from stream_guard.errors import PolicyError, Problem
 from stream_guard.language.patterns import TOOL_CLASSES
 from stream_guard.language.similarity import SIMILARITIES
 from stream_guard.model import Json
-from stream_guard.policy.agent_checks import check_agents, warn_of_unlisted
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.build import RuleBuilder
-from stream_guard.policy.classes import check_classes
+from stream_guard.policy.checks import check_agents, check_classes, warn_of_unlisted
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import to_native
 from stream_guard.policy.digest import version_of
@@ -41,10 +40,10 @@ def load_policy(
 ) -> Policy:
     """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
 
-    ``file`` is what problems call it; ``folder`` is where the files that rules name are looked for, by
-    default the policy file's own. ``lateness`` is how late events may come where the policy does not
-    say: some formats are never in order. Raises PolicyError with everything that is wrong, in file order;
-    warnings are in the policy.
+    ``file`` is the name that problems give. ``folder`` is where files that rules name are looked for, by default
+    the folder of the policy file. ``lateness`` is how late events may come if the policy does not say, because the
+    events of some formats are never in order. Raises PolicyError with all problems in file order; warnings are in
+    the policy.
     """
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
@@ -62,13 +61,13 @@ def load_policy(
     }
     builder = RuleBuilder(registry, report, context, native.slots)
     specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
-    _check_together(rules, native.slots, report)
+    _check_ids(rules, native.slots, report)
     agents = check_agents(form.agents, rules, report)
     if report.failed:
         raise PolicyError(report.in_order())
     warn_of_unlisted(specs, agents, native.origins, report)
-    said = "max_out_of_orderness" in form.sessions.model_fields_set
-    late = form.sessions.max_out_of_orderness if said else lateness
+    is_set = "max_out_of_orderness" in form.sessions.model_fields_set
+    late = form.sessions.max_out_of_orderness if is_set else lateness
     return _policy(form, specs, agents, report, file=document.file, late=late)
 
 
@@ -87,7 +86,7 @@ def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
 
 
 def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, list[Json]]:
-    """Check all but the rules; return the form with what could be read, and the rules as written."""
+    """Check all but the rules. Return the form with its valid keys, and the rules as written."""
     if not isinstance(native, dict):
         looks_like_a_name = isinstance(native, str) and native.endswith(SUFFIXES)
         advice = "; this is a text, pass a Path to read a file" if looks_like_a_name else ""
@@ -104,7 +103,7 @@ def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, 
     except ValidationError as error:
         if "rules" not in native or "rules" in written:
             report.add_flaws((), problems_of(error, written, PolicyForm, "a policy"))
-        # The rules are judged even so: all problems at once.
+        # The rules are checked anyway, so that all problems are reported at once.
         form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written), agents=_readable_agents(written))
     if rules == []:
         report.add(("rules",), "the policy has no rules, so it finds nothing", Code.NO_RULES, warning=True)
@@ -112,7 +111,7 @@ def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, 
 
 
 def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:
-    """The tool classes of a form that is broken elsewhere, so that rules which use them are not blamed."""
+    """Return the readable tool classes of a broken form, so that rules that use them are not reported."""
     classes = written.get("tool_classes")
     if not isinstance(classes, dict):
         return {}
@@ -125,7 +124,7 @@ def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:
 
 
 def _readable_agents(written: dict[str, Json]) -> dict[str, AgentForm]:
-    """The agents of a form that is broken elsewhere, so that rules which belong to them are not blamed."""
+    """Return the readable agents of a broken form, so that rules that belong to them are not reported."""
     agents = written.get("agents")
     readable: dict[str, AgentForm] = {}
     for name, raw in agents.items() if isinstance(agents, dict) else ():
@@ -136,8 +135,8 @@ def _readable_agents(written: dict[str, Json]) -> dict[str, AgentForm]:
     return readable
 
 
-def _check_together(rules: list[Json], slots: Mapping[int, str], report: ProblemReport) -> None:
-    """Two rules of one id would share their memory and their alerts; a dialect that allows it gives them slots."""
+def _check_ids(rules: list[Json], slots: Mapping[int, str], report: ProblemReport) -> None:
+    """Report rules that share an id, and so states and alerts. A dialect that allows it gives them slots."""
     first: dict[str, int] = {}
     for number, rule in enumerate(rules):
         if not isinstance(rule, dict):

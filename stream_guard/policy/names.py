@@ -28,7 +28,7 @@ def _spellings(name: str, field: FieldInfo, *, by_name: bool) -> tuple[str, ...]
 
 
 class AllSpellings(GenerateJsonSchema):
-    """Describes a model with every key it takes; pydantic itself shows either the names or the aliases."""
+    """Makes the schema of a model with every key it takes; pydantic's own has either the names or the aliases."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Add the other spellings of each field beside the first."""

@@ -1,4 +1,4 @@
-"""The tree a policy file is read into: plain data, and for every piece of it the line and column."""
+"""The tree that a policy file is read into: plain data, with the line and column of every value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mark: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class Node:
-    """A value with its place; ``weight`` counts the nodes it stands for, aliases written out."""
+    """A value with its place; ``weight`` counts its nodes, with aliases expanded."""
 
     mark: Mark
     value: Json
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(slots=True)
 class PolicyDocument:
-    """A policy file as data that remembers where each piece of it stood."""
+    """A policy file as data, with the place of every value."""
 
     file: str
     root: Node
@@ -73,7 +73,7 @@ class PolicyDocument:
 
 
 class ParseStopped(Exception):  # noqa: N818 - not an error of its own: it carries one out of a parser
-    """Nothing more can be read; ``problem`` says why."""
+    """Reading cannot continue; ``problem`` says why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -90,7 +90,7 @@ class _OpenContainer:
 
 
 class Builder:
-    """Puts values together into a tree, in the order a parser meets them, without recursion."""
+    """Builds the tree from values in the order of the file, without recursion."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -107,23 +107,23 @@ class Builder:
         return bool(self._open) and isinstance(self._open[-1].node.children, dict) and self._open[-1].key is None
 
     def report(self, mark: Mark, message: str, code: Code) -> None:
-        """Note a problem after which reading can go on."""
+        """Add a problem after which reading can continue."""
         self.problems.append(self._problem(mark, message, code))
 
     def lose(self, mark: Mark, message: str, code: Code) -> None:
-        """Note that the value here cannot be read; it will be null, and nobody shall complain of that again."""
+        """Add the problem of a value that cannot be read. It becomes null, and gets no further problem."""
         self.report(mark, message, code)
         self.lost.add(Place(self.file, *mark))
 
     def stop(self, mark: Mark, message: str, code: Code) -> ParseStopped:
-        """Return the exception to raise when reading cannot go on."""
+        """Return the exception to raise when reading cannot continue."""
         return ParseStopped(self._problem(mark, message, code))
 
     def _problem(self, mark: Mark, message: str, code: Code) -> Problem:
         return Problem(Place(self.file, *mark), printable(message), code.value)
 
     def begin(self, node: Node) -> None:
-        """Open a mapping or a list; what comes next goes into it."""
+        """Open a mapping or a list; the next values go into it."""
         if len(self._open) >= MAX_DEPTH:
             raise self.stop(
                 node.mark, f"nested more than {MAX_DEPTH} levels deep; a policy never needs that", Code.TOO_BIG
@@ -147,7 +147,7 @@ class Builder:
         self._put(node)
 
     def repeat(self, node: Node, mark: Mark) -> None:
-        """Add what stands elsewhere in the file once more, in the place of an alias."""
+        """Add the node that an alias refers to."""
         self._aliased += node.weight
         if self._aliased > MAX_ALIASED:
             message = f"the aliases of this file stand for more than {MAX_ALIASED:,} values; write fewer"
@@ -155,7 +155,7 @@ class Builder:
         self._put(node)
 
     def finish(self) -> PolicyDocument:
-        """Return the document; there is one, or the parser has stopped before."""
+        """Return the document; raises ParseStopped when the file is empty."""
         if self.root is None:
             raise self.stop(
                 (1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY
@@ -214,7 +214,7 @@ class Builder:
 
 
 class _Merge:
-    """The type of ``MERGE``: a key that is no key."""
+    """The type of ``MERGE``, which marks a merge key."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Which events a path can have a value in: a rule that waits for another event would never fire."""
+"""Which events can have a value at a path. A rule that looks only at other events would never fire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RESULT_FIELDS: Final = ("status", "output", "latency_ms")
 
 
 def dead_end(path: Path) -> str:
-    """Return why the path can never have a value, or nothing when it can."""
+    """Return why the path can never have a value, or an empty text when it can."""
     root, steps = path.text.split(".")[0], path.steps
     if not steps:
         return ""

@@ -1,4 +1,4 @@
-"""Everything that is wrong with one policy, gathered while it is loaded and put in file order."""
+"""Collect the problems of one policy while it is loaded, in file order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stream_guard.policy.wording import printable
 
 
 class ProblemReport:
-    """Collects problems by their path in the native form and knows where that stands in the file."""
+    """Collects problems by their path in the native form, and finds their places in the file."""
 
     def __init__(self, document: PolicyDocument, already: Iterable[Problem], native: NativePolicy) -> None:
         self._document = document
         self._already = list(already)
         self._problems: list[Problem] = []
-        self._native = native  # knows where a dialect took things from
+        self._native = native  # maps paths of the native form to paths in the file
 
     def place(self, path: Steps, *, on_key: bool = False) -> Place:
         """Return the place of a value of the native form, or of its key."""
@@ -38,20 +38,20 @@ class ProblemReport:
     def add(
         self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False
     ) -> None:
-        """Note a problem."""
+        """Add a problem."""
         if self.place(path) in self._document.lost:
-            return  # it could not even be read, and was reported then
+            return  # the value could not be read, and has its problem already
         place = self.place(path, on_key=on_key)
         self._problems.append(Problem(place, printable(message), code.value, rule_id, warning))
 
     def add_flaws(self, path: Steps, flaws: Iterable[Flaw], rule_id: str = "") -> None:
-        """Note what is wrong inside the value at the path."""
+        """Add the flaws inside the value at the path."""
         for flaw in flaws:
             self.add((*path, *flaw.at), flaw.message, flaw.code, rule_id=rule_id, on_key=flaw.on_key)
 
     @property
     def failed(self) -> bool:
-        """Whether something is wrong that is more than a warning."""
+        """Whether there is a problem that is more than a warning."""
         return any(not problem.warning for problem in (*self._already, *self._problems))
 
     def in_order(self) -> list[Problem]:

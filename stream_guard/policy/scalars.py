@@ -1,4 +1,4 @@
-"""What a single value in a policy file may be: the YAML 1.2 core schema, limited to what JSON can say."""
+"""Single values of a policy file: the YAML 1.2 core schema, limited to the values of JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def resolve_plain(text: str, mark: Mark, builder: Builder) -> str | float | bool
 
 
 def finite(text: str, mark: Mark, builder: Builder) -> float | None:
-    """Return the number; one that no event could carry is a problem."""
+    """Return the number; one beyond 64 bits, or not finite, is a problem."""
     if _INTEGER.fullmatch(text):
         # Python refuses to read very long digits; they are out of range in any case.
         return _in_range(int(text) if len(text) < 40 else _LARGEST, mark, builder)

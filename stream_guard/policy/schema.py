@@ -1,4 +1,4 @@
-"""The JSON Schema of the native form, for editors: which keys there are, what each kind takes, and why."""
+"""The JSON Schema of the native form, for editors: its keys, and the parameters of each kind, described."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _rule(kinds: Mapping[str, RuleType], definitions: dict[str, JsonSchemaValue]
 
 
 def _branch(name: str, kind: RuleType, definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
-    """What holds for a rule of one kind."""
+    """Return the part of the schema for rules of one kind."""
     try:
         described = describe(kind.params_type)
-    except Exception:  # noqa: BLE001 - a stranger's type may have no schema; the other kinds still have theirs
+    except Exception:  # noqa: BLE001 - a plugin's type may have no schema; the other kinds still have theirs
         described = {"type": "object"}
     params = _adopt(described, name, definitions)
     definitions[f"params.{name}"] = {**params, "description": _summary(kind)}
@@ -63,12 +63,12 @@ def _branch(name: str, kind: RuleType, definitions: dict[str, JsonSchemaValue]) 
 
 
 def _summary(kind: RuleType) -> str:
-    """The first line of the kind's docstring."""
+    """Return the first line of the kind's docstring."""
     return (kind.__doc__ or kind.kind).strip().partition("\n")[0]
 
 
 def _adopt(schema: JsonSchemaValue, owner: str, definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
-    """Return a copy whose own definitions have moved up, under names that say whose they are."""
+    """Return a copy whose definitions are moved to ``definitions``, under the name of their owner."""
     copied: JsonSchemaValue = _rewrite(deepcopy(schema), owner)
     for name, definition in copied.pop("$defs", {}).items():
         definitions[f"{owner}.{name}"] = definition

@@ -1,4 +1,4 @@
-"""What a loaded policy is: rules with everything the engine adds to a kind."""
+"""A loaded policy: its rules, each a kind with parameters and what the engine adds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RuleSpec:
     """One rule of a policy: a kind with parameters, and what belongs to the engine."""
 
     id: str
-    slot: str  # the id, made unique where a dialect lets two rules share one; state and alert ids hang on it
+    slot: str  # the id, made unique where a dialect lets two rules share one; names states and alert ids
     rule: Rule[Any, Any]
     params: Mapping[str, Json] = field(default_factory=dict)  # as written, for digests and reports
     severity: Severity = Severity.ERROR
@@ -32,13 +32,13 @@ class RuleSpec:
     unless: Condition | None = None
     scope: Scope = Scope.TRACE
     key: tuple[str, ...] = SESSION_KEY
-    agent: str = ""  # whose rule it is: asked about this agent and those below it; empty: about all
+    agent: str = ""  # the agent that owns it: it applies to that agent and those below; empty: to all
     then: Action | None = None
     reason: str = ""
     shadow: bool = False
     on_error: OnError = "open"
     cooldown: float | None = None
-    hold: float | None = None  # written `for`: it must keep hitting this long before it counts
+    hold: float | None = None  # written `for`: it must hit without a break for this long
     tags: tuple[str, ...] = ()
     tests: Sequence[Mapping[str, Json]] = ()
     place: Place = Place()
@@ -54,7 +54,7 @@ class Policy:
     """A set of rules that is in force together."""
 
     rules: tuple[RuleSpec, ...]
-    version: str  # a digest of all that decides: the same rules have the same version, whatever the file
+    version: str  # a digest of the rules and session settings, independent of the file's form
     name: str = ""
     idle: float = DEFAULT_IDLE  # seconds of event time after which a silent session is over
     max_out_of_orderness: float = 0.0  # seconds an event may be late and still be put in its place

@@ -1,4 +1,4 @@
-"""What pydantic says about a form or about parameters, in plain words and at its place in the file."""
+"""Translate the errors of pydantic into plain words, each with its path in the data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _QUOTED: Final = re.compile(r"'([^']*)'")
 
 
 class _Fault(NamedTuple):
-    """An error of pydantic's with its way through the data; ``branch`` names the union member it comes from."""
+    """A pydantic error with its path in the data; ``branch`` names the union member it comes from."""
 
     error: ErrorDetails
     at: Steps
@@ -64,9 +64,9 @@ class _Fault(NamedTuple):
 
 
 def problems_of(error: ValidationError, raw: Json, model: type[BaseModel], owner: str) -> list[Flaw]:
-    """Return what is wrong with ``raw``, which ``model`` refused; ``owner`` is what takes the keys."""
+    """Return the flaws of ``raw``, which ``model`` refused; messages name ``owner`` as what takes the keys."""
     errors = error.errors(include_url=False)
-    # A hostile file can be wrong a million times; nobody reads that far.
+    # A hostile file can have a million mistakes.
     faults = [_locate(item, raw) for item in errors[:MAX_PROBLEMS]]
     found: list[Flaw] = []
     for fault in _settle_unions(faults):
@@ -92,7 +92,7 @@ def _locate(error: ErrorDetails, raw: Json) -> _Fault:
 
 
 def _settle_unions(faults: Sequence[_Fault]) -> Iterator[_Fault | Flaw]:
-    """Where every member of a union complains, let the one that fits best speak for all."""
+    """Where every member of a union fails, keep the errors of the one that fits best."""
     seen: set[Steps] = set()
     for fault in faults:
         if fault.union_at is None:
@@ -123,7 +123,7 @@ def _best_branch(branches: list[list[_Fault]], at: Steps) -> Iterable[_Fault | F
 
 
 def _name(at: Steps) -> str:
-    """What a value is called: its key, or its place in a list."""
+    """Return the name of a value: its key, or its place in a list."""
     if at and isinstance(at[-1], int):
         key = next((step for step in reversed(at) if isinstance(step, str)), None)
         return f"item {at[-1] + 1} of {show(key)}" if key else f"item {at[-1] + 1}"
@@ -157,7 +157,7 @@ def _value_at(raw: Json, at: Steps) -> Json:
 
 
 def _value_flaw(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
-    """A value of the right or the wrong type that will not do."""
+    """Return the flaw of a value: its type, its size, or what the validator says."""
     kind, name, value = fault.error["type"], _name(fault.at), fault.error["input"]
     if kind in _WANTS:
         return Flaw(fault.at, f"{name} must be {_WANTS[kind]}, not {show(value)}", Code.WRONG_TYPE)
@@ -221,6 +221,6 @@ def _wrong_tag(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
 
 
 def _without_echoes(found: list[Flaw]) -> list[Flaw]:
-    """Drop "needs X" where a misspelt X is listed already: one slip is one problem."""
+    """Drop "needs X" where a misspelt X is reported: one mistake is one problem."""
     meant = {(flaw.at[:-1], flaw.word) for flaw in found if flaw.code == Code.UNKNOWN_KEY}
     return [flaw for flaw in found if flaw.code != Code.MISSING_KEY or (flaw.at, flaw.word) not in meant]

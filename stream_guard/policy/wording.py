@@ -1,4 +1,4 @@
-"""How problems are worded: values shown safely and briefly, and what the writer may have meant."""
+"""Words for messages: values that are short and safe to print, and the nearest known word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN: Final = 60
 
 
 def show(value: Json) -> str:
-    """Return the value as it may be printed: on one line, cut, and with nothing a terminal would obey."""
+    """Return the value for a message: on one line, cut, and without control characters."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def show(value: Json) -> str:
 
 
 def printable(text: str, most: int = 1000) -> str:
-    """Return the text on one line, cut, and without characters that a terminal would obey."""
+    """Return the text on one line, cut, and without control characters."""
     cut = text if len(text) <= most else f"{text[:most]}..."
     return cut if cut.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 

@@ -1,4 +1,4 @@
-"""Plain data becomes YAML that people can edit and that reads back as the same data."""
+"""Write plain data as YAML that people can edit and that reads back as the same data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OLD_BOOLEANS: Final = frozenset(("yes", "no", "on", "off"))
 
 
 def write_yaml(data: Json) -> str:
-    """Return the YAML of a mapping or list; what fits on a line is written on one, as people do."""
+    """Return the YAML of a mapping or list; a short value is written on one line."""
     return "\n".join(_block(data, 0)) + "\n"
 
 
@@ -43,7 +43,7 @@ def _entry(name: str, item: Json, indent: int) -> Iterator[str]:
 
 
 def _item(item: Json, indent: int) -> Iterator[str]:
-    """A list item: its first line carries the dash."""
+    """Yield the lines of a list item; the first one has the dash."""
     if _on_one_line(item, indent + 2, is_top=indent <= 2 and isinstance(item, dict)):
         yield f"{' ' * indent}- {_flow(item)}"
         return

@@ -1,4 +1,4 @@
-"""YAML 1.2 text becomes a tree with places; no tag ever constructs anything, and nothing recurses."""
+"""Parse YAML 1.2 text into a tree with places, without recursion; no tag constructs an object."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def parse_yaml(text: str, builder: Builder) -> None:
     except ReaderError as error:
         raise _reader_error(error, text, builder) from None
     except (YAMLError, ValueError, OverflowError) as error:
-        # An escape beyond Unicode makes the parser raise what it does not mean to.
+        # An escape beyond Unicode makes the parser raise other exceptions than its own.
         why = str(error).partition("\n")[0] or type(error).__name__
         raise builder.stop(parser.mark, f"not YAML behind this place: {show(why)}", Code.SYNTAX) from None
 
 
 class _YamlParser:
-    """Turns the parser's events into nodes, resolving anchors and plain scalars itself."""
+    """Turns the events of ruamel's parser into nodes; resolves anchors and plain scalars itself."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
-        self._anchors: dict[str, Node | None] = {}  # None while what the anchor names is still open
+        self._anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
         self._names: list[str | None] = []
         self._documents = 0
         self.mark: Mark = (1, 1)  # of the latest event
 
     def take(self, event: Any) -> None:
-        """Add what the event says."""
+        """Add one event of the parser."""
         mark = self.mark = (event.start_mark.line + 1, event.start_mark.column + 1)
         match event:
             case ScalarEvent():

@@ -1,4 +1,4 @@
-"""Everything a process can be told, section by section."""
+"""The settings of a process, section by section."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Section(BaseModel):
 
 
 def _split(value: Any) -> Any:
-    """Let a list be written with commas, as people do in environment variables; JSON is fine too."""
+    """Split a list that is written with commas, as in environment variables; read one that is written as JSON."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -211,7 +211,7 @@ class WorkerSettings(Section):
 
 
 class Settings(BaseSettings):
-    """Everything a process can be told."""
+    """All settings of a process."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
