@@ -1,5 +1,6 @@
-"""The worker: Faust brings the partitions and recovers their states, and everything else is the core's.
+"""The worker: it evaluates Kafka topics together with the other workers of its group.
 
-Faust keeps the group, the assignment and the changelog. Its agents are not used: the batches that were
-fetched go straight to the judge, one at a time, so that nothing waits in a queue that could be emptied.
+Everything that knows Faust or aiokafka is in ``worker.kafka``. Faust provides the group, the assignment and the
+recovery of the changelog. Its agents are not used: fetched batches go straight to the stages, one at a time, so that no
+record waits in a queue that a rebalance would empty.
 """

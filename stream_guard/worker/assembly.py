@@ -1,4 +1,4 @@
-"""What a worker is made of, and how its parts stand together: which topic is passed on, and which is judged."""
+"""The assembly of a worker: its parts, and the stage of each topic."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
@@ -15,22 +16,21 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, HoldingDecoder, Sink
 from stream_guard.settings import Settings
-from stream_guard.worker.batches import BatchProcessor, Make, PartitionFold, Rows
+from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CrossSessionSender
-from stream_guard.worker.delivery import Delivery
+from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
-from stream_guard.worker.kafka.outbox import Outbox
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.rows import KEY_STATES
-from stream_guard.worker.stages import Stage, Stages
+from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
 from stream_guard.worker.store import PartitionStore
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What a worker is made of, beside Kafka itself."""
+    """The parts of a worker, without Kafka."""
 
     engine: Engine
     decoder: Decoder
@@ -38,16 +38,16 @@ class WorkerParts:
     dead_letters: DeadLetters
     settings: Settings
     health: Health
-    observe: Callable[[float, int], None]  # told how many seconds each batch took, and how many records it had
-    beat: Callable[[], None] = lambda: None  # called as often as the worker looks after itself
-    reload: Callable[[], Policy | None] = lambda: None  # asked now and then for a policy to go on with
-    adopted: Callable[[Policy], None] = lambda _: None  # told before such a policy judges
+    observe: Callable[[float, int], None]  # called for each durable batch, with its seconds and its records
+    beat: Callable[[], None] = lambda: None  # called at every check of the run loop
+    reload: Callable[[], Policy | None] = lambda: None  # called at every check; returns a changed policy
+    adopted: Callable[[Policy], None] = lambda _: None  # called before a changed policy is used
 
 
 def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None:
-    """Raise SettingsError for rules that look across sessions whose events wait before they are judged.
+    """Raise SettingsError for cross-session rules where events wait before they are evaluated.
 
-    What is sent to such rules is known by where it came from, and an event that waits comes from no one place.
+    A message to such a rule is identified by the record of its event, and an event that waits has no single record.
     """
     waits = engine.policy.max_out_of_orderness > 0 or (
         isinstance(decoder, HoldingDecoder) and not settings.worker.rekey
@@ -63,7 +63,7 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
 
 
 def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Policy) -> None:
-    """Raise SettingsError for a policy that workers cannot change to while they run."""
+    """Raise SettingsError for a policy that needs a restart of all workers."""
     new = Engine(policy, Counts(), mode="stream")
     refuse_waiting(new, settings, decoder)
     if new.cross_session and not old.cross_session:
@@ -73,24 +73,25 @@ def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Pol
         )
 
 
-def build_stages(parts: WorkerParts, rows: Rows, producer: Any, topics: Sequence[str], partitions: int) -> Stages:
-    """Return what becomes of each topic: those that are given, and those that workers pass records on through."""
+def build_stages(
+    parts: WorkerParts,
+    rows: StateTable,
+    open_outbox: Callable[[str], Outbox],
+    topics: Sequence[str],
+    partitions: int,
+) -> TopicRouter:
+    """Return the stages of the given topics, and of those through which workers pass records to each other."""
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
-    delivery = Delivery(parts.sinks, parts.dead_letters, parts.engine.counts)
+    delivery = BatchDelivery(Delivery(parts.sinks, parts.engine.counts), parts.dead_letters)
+    stages: dict[str, TopicStage] = {}
+    evaluated, make = list(topics), session_partitions(parts, parts.decoder, Partition)
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
-        rekeyer: Stage = Rekeyer(
-            decoder,
-            delivery,
-            Outbox(producer, f"{group}-rekeyed"),
-            partitions=partitions,
-            counts=parts.engine.counts,
-        )
-        stages = dict.fromkeys(topics, rekeyer)
-        judged, make = [f"{group}-rekeyed"], partition_maker(parts, decoder, RekeyedPartition)
-    else:
-        stages, judged, make = {}, list(topics), partition_maker(parts, parts.decoder, Partition)
+        outbox = open_outbox(f"{group}-rekeyed")
+        rekeyer = Rekeyer(decoder, delivery, outbox, partitions=partitions, counts=parts.engine.counts)
+        stages |= dict.fromkeys(topics, rekeyer)
+        evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition)
     options: dict[str, Any] = {
         "engine": parts.engine,
         "delivery": delivery,
@@ -99,28 +100,30 @@ def build_stages(parts: WorkerParts, rows: Rows, producer: Any, topics: Sequence
         "observe": parts.observe,
     }
     if not parts.engine.cross_session:
-        return Stages(stages | dict.fromkeys(judged, BatchProcessor(make=make, **options)))
-    outbox = Outbox(producer, f"{group}-spanning")
-    judge = CrossSessionSender(outbox, width=partitions, make=make, **options)
-    receiving = BatchProcessor(make=key_state_maker(parts, partitions), **options)
-    return Stages({**stages, **dict.fromkeys(judged, judge), outbox.topic: receiving})
+        return TopicRouter(stages | dict.fromkeys(evaluated, BatchProcessor(make=make, **options)))
+    outbox = open_outbox(f"{group}-spanning")
+    sender = CrossSessionSender(outbox, receivers=partitions, make=make, **options)
+    receiver = BatchProcessor(make=key_partitions(parts, partitions), **options)
+    return TopicRouter({**stages, **dict.fromkeys(evaluated, sender), outbox.topic: receiver})
 
 
-def partition_maker(parts: WorkerParts, decoder: Decoder, kind: type[Partition]) -> Make:
-    """Return what makes partitions of sessions."""
+def session_partitions(parts: WorkerParts, decoder: Decoder, kind: type[Partition]) -> PartitionFactory[Partition]:
+    """Return the factory of partitions of sessions."""
     limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> PartitionFold:
+    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> Partition:
         return kind(PartitionStore(number, rows), engine, decoder, dead_letters, limits, now=time.time)
 
     return make
 
 
-def key_state_maker(parts: WorkerParts, senders: int) -> Make:
-    """Return what makes partitions of key states that span sessions."""
+def key_partitions(parts: WorkerParts, senders: int) -> PartitionFactory[ReceivingPartition]:
+    """Return the factory of partitions of key states, for rules that look across sessions."""
     limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> PartitionFold:
+    def make(
+        number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
+    ) -> ReceivingPartition:
         return ReceivingPartition(
             PartitionStore(number, rows, KEY_STATES), engine, dead_letters, limits, senders=senders
         )

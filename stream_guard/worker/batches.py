@@ -1,8 +1,8 @@
-"""The judge: fetched records in; alerts out and acknowledged, then states written, then offsets let go.
+"""Batches: fetched records in, then alerts, dead letters, states and offsets out, in this order.
 
-The order is the promise. A state on the broker proves that its alerts are out; an offset that is committed
-proves that the states are written. A crash in between repeats alerts with the same ids and loses nothing.
-While the broker is waited for, the next batch is judged already; it is sealed when the one before is safe.
+The order is the guarantee. A state on the broker proves that its alerts were acknowledged. A committed offset proves
+that the states were acknowledged. A crash in between repeats alerts with the same ids and loses nothing. While a batch
+waits for the broker, the next batch is evaluated; its snapshot is taken when the batch before is durable.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.decoding.reader import DeadLetterSink
@@ -19,59 +19,61 @@ from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
-from stream_guard.worker.delivery import Delivery, PendingDeadLetters
-from stream_guard.worker.fetched_records import Batch, TopicPartition
-from stream_guard.worker.store import Change
+from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
+from stream_guard.worker.store import RowChange
 
-_SLICE: Final = 250  # records judged in one go; in between, answers of the broker are heard
+_SLICE: Final = 250  # records folded at a time; in between, the loop handles the broker's responses
 
 _logger = logging.getLogger(__name__)
 
 
-class Rows(Protocol):
-    """The worker's table: what was recovered, and the way to change it."""
+class StateTable(Protocol):
+    """The worker's table of rows, backed by the changelog topic."""
 
     def recovered(self) -> Mapping[bytes, bytes]:
-        """Return the rows as they are now."""
+        """Return the current rows of all partitions."""
 
-    async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
-        """Write changes, by partition and in their order; return when the broker has acknowledged all."""
+    async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
+        """Write the changes of each partition in their order; return when the broker has acknowledged all."""
 
 
 class PartitionFold(Protocol):
-    """One partition of what a judge judges."""
+    """The state of one partition, and the fold over its records."""
 
     foreign_keys: int
 
     def next_offset(self, topic: str) -> int | None:
-        """Return the offset that must come next, or None when nothing of the topic was ever judged."""
+        """Return the next offset to fold, or None when the partition has no record of the topic yet."""
 
     def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
-        """Judge records in the order of their offsets; what was judged before is passed over."""
+        """Fold records in the order of their offsets; skip those that are in the state already."""
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
-        """Let it age by the wall clock when nothing comes; True when that changed something."""
+        """Advance the clock of an idle partition by wall time; return whether the state changed."""
 
-    def seal(self) -> list[Change]:
-        """Return what has to be written so that everything judged so far is safe."""
-
-
-Make: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionFold]
-"""Makes a partition from its number, the rows of the table, the engine that judges, and who takes what it cannot."""
+    def snapshot(self) -> list[RowChange]:
+        """Return the row changes that make everything folded so far durable."""
 
 
-class BatchProcessor:
-    """Holds the assigned partitions and takes batches: one is judged while the one before is settled."""
+PartitionT = TypeVar("PartitionT", bound=PartitionFold)
+
+PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionT]
+"""Makes a partition from its number, the rows of the table, the engine, and the receiver of its dead letters."""
+
+
+class BatchProcessor(Generic[PartitionT]):
+    """Folds batches into the assigned partitions: one batch is evaluated while the batch before becomes durable."""
 
     def __init__(
         self,
         *,
         engine: Engine,
-        delivery: Delivery,
-        rows: Rows,
+        delivery: BatchDelivery,
+        rows: StateTable,
         settings: Settings,
         observe: Callable[[float, int], None],
-        make: Make,
+        make: PartitionFactory[PartitionT],
     ) -> None:
         self._engine = engine
         self._delivery = delivery
@@ -79,98 +81,97 @@ class BatchProcessor:
         self._settings = settings
         self._observe = observe
         self._make = make
-        self._partitions: dict[int, PartitionFold] = {}
-        self._buried = PendingDeadLetters()
-        self._settling: asyncio.Future[None] | None = None
+        self._partitions: dict[int, PartitionT] = {}
+        self._dead_letters = PendingDeadLetters()
+        self._in_flight: asyncio.Future[None] | None = None
         self._warned = False
         self.counts = engine.counts
 
     def use(self, engine: Engine) -> None:
-        """Judge by another policy from the next batch on; states of rules that did not change are kept.
+        """Evaluate another policy from the next batch on. The states of unchanged rules are kept.
 
-        Whoever calls this has awaited ``finish``.
+        The caller has awaited ``flush``.
         """
-        self.forget()
+        self.drop_partitions()
         self._engine = engine
 
-    def forget(self) -> None:
-        """Let go of all partitions: what they hold is in the table already, once ``finish`` has been awaited."""
+    def drop_partitions(self) -> None:
+        """Drop all partitions. Their rows are in the table: the caller has awaited ``flush``."""
         self._partitions.clear()
         self.counts.sessions = 0
 
-    def open(self, number: int) -> PartitionFold:
-        """Return a partition, made from its rows when it is not at hand."""
+    def open(self, number: int) -> PartitionT:
+        """Return a partition; make it from its rows when it is not in memory."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._make(number, self._rows.recovered(), self._engine, self._buried)
+            partition = self._make(number, self._rows.recovered(), self._engine, self._dead_letters)
             self._partitions[number] = partition
         return partition
 
-    def next_offset(self, place: TopicPartition) -> int | None:
-        """Return the offset that must come next, or None when nothing of the partition was ever judged."""
-        return self.open(place.partition).next_offset(place.topic)
+    def next_offset(self, source: TopicPartition) -> int | None:
+        """Return the next offset to process, or None when the partition has no record of the topic yet."""
+        return self.open(source.partition).next_offset(source.topic)
 
-    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
-        """Judge records and begin to settle them; ``settled`` is called when alerts, letters and states are safe.
+    async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
+        """Evaluate a batch and start to write its results; call ``on_durable`` when all of them are acknowledged.
 
-        Returns as soon as the batch before is settled. What went wrong there is raised here, or by ``finish``.
+        Returns when the batch before is durable. An error of that batch is raised here, or by ``flush``.
         """
         began, found = time.perf_counter(), list[Finding]()
-        touched: dict[int, PartitionFold] = {}
-        for place, records in batch.items():
-            partition = touched[place.partition] = self.open(place.partition)
+        touched: dict[int, PartitionT] = {}
+        for source, records in batch.items():
+            partition = touched[source.partition] = self.open(source.partition)
             for start in range(0, len(records), _SLICE):
-                partition.fold(place.topic, records[start : start + _SLICE], found)
+                partition.fold(source.topic, records[start : start + _SLICE], found)
                 await asyncio.sleep(0)
 
         def done() -> None:
-            settled(batch)
+            on_durable(batch)
             self._observe(time.perf_counter() - began, sum(map(len, batch.values())))
 
-        await self._seal(touched, found, done)
+        await self._start_writing(touched, found, done)
         self._warn_of_foreign_keys(touched)
 
-    async def tick(self, numbers: Sequence[int]) -> None:
-        """Let partitions age on which everything has been judged and nothing comes."""
-        await self.finish()
+    async def tick(self, partitions: Sequence[int]) -> None:
+        """Advance the clocks of idle partitions and write what changed."""
+        await self.flush()
         found: list[Finding] = []
         changed = {
             number: partition
-            for number, partition in ((number, self.open(number)) for number in numbers)
+            for number, partition in ((number, self.open(number)) for number in partitions)
             if partition.tick(self._settings.worker.idle_grace, found)
         }
         if changed:
-            await self._seal(changed, found, lambda: None)
+            await self._start_writing(changed, found, lambda: None)
 
-    async def finish(self) -> None:
-        """Wait until everything that was judged is settled; raise what kept it from being so."""
-        if self._settling is not None:
-            await asyncio.shield(self._settling)
+    async def flush(self) -> None:
+        """Wait until every processed batch is durable; raise the error that prevented it."""
+        if self._in_flight is not None:
+            await asyncio.shield(self._in_flight)
 
-    async def _seal(
-        self, touched: Mapping[int, PartitionFold], found: Sequence[Finding], done: Callable[[], None]
+    async def _start_writing(
+        self, touched: Mapping[int, PartitionT], found: Sequence[Finding], done: Callable[[], None]
     ) -> None:
-        await self.finish()  # a partition's rows must be in the table before the next ones are made
-        version = self._engine.policy.version
-        alerts = alerts_of(found, version)
-        send_ahead = self._gather(touched)
-        changes = {number: partition.seal() for number, partition in touched.items()}
-        buried = self._buried.take()
+        await self.flush()  # the next snapshot needs the rows of the last one in the table
+        alerts = alerts_of(found, self._engine.policy.version)
+        send_messages = self._take_messages(touched)
+        changes = {number: partition.snapshot() for number, partition in touched.items()}
+        dead_letters = self._dead_letters.take()
 
-        async def settle() -> None:
-            await send_ahead()
-            await self._delivery.send(alerts, buried)
+        async def write() -> None:
+            await send_messages()
+            await self._delivery.send(alerts, dead_letters)
             await self._rows.write(changes)
             done()
 
-        self._settling = asyncio.ensure_future(settle())
+        self._in_flight = asyncio.ensure_future(write())
 
-    def _gather(self, touched: Mapping[int, PartitionFold]) -> Callable[[], Awaitable[None]]:
-        """Return what has to be done before anything else of a batch is; looked at before partitions are sealed."""
+    def _take_messages(self, touched: Mapping[int, PartitionT]) -> Callable[[], Awaitable[None]]:
+        """Return the first write of a batch: its messages to other partitions. Called before the snapshots."""
         del touched
-        return _nothing
+        return _send_nothing
 
-    def _warn_of_foreign_keys(self, touched: Mapping[int, PartitionFold]) -> None:
+    def _warn_of_foreign_keys(self, touched: Mapping[int, PartitionT]) -> None:
         foreign = sum(partition.foreign_keys for partition in touched.values())
         if foreign and not self._warned:
             self._warned = True
@@ -181,5 +182,5 @@ class BatchProcessor:
             )
 
 
-async def _nothing() -> None:
-    """Stand in for what a judge has nothing of."""
+async def _send_nothing() -> None:
+    """Stand in for the messages of a batch that has none."""

@@ -1,8 +1,8 @@
-"""Who may write a partition's rows: its latest owner, and whatever an earlier one writes after it does not count.
+"""Epochs: only the latest owner of a partition writes rows that count.
 
-A worker that was frozen does not know that its partitions have another owner by now. Every owner takes a number
-that is higher than all in the partition's changelog, and writes it there before anything else, and with every row. Who
-reads the rows passes over those whose number is lower than one that came before them.
+A frozen worker does not notice that its partitions have a new owner. Each owner takes an epoch that is higher than
+every epoch in the partition's changelog. It writes a row with that epoch first, and the epoch is a header of all its
+rows. A reader ignores a row whose epoch is lower than an epoch before it.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ _HEADER: Final = "owner"
 
 
 class EpochFence:
-    """The owners' numbers, by partition: those that were read, and our own."""
+    """The epochs of each partition: those in its changelog, and our own."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, list[tuple[int, int]]] = {}  # offsets at which a higher number stands, and the number
+        self._starts: dict[int, list[tuple[int, int]]] = {}  # offsets at which a higher epoch begins, and the epoch
         self._ours: dict[int, int] = {}
-        self._marks: dict[int, list[tuple[str, bytes]]] = {}  # ours, as they are written
+        self._headers: dict[int, list[tuple[str, bytes]]] = {}
         self._stale: dict[int, set[bytes]] = {}  # keys whose last row does not count
 
     def admits(self, partition: int, offset: int, key: bytes, headers: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether the row at an offset counts; rows are asked about in order, and may be read again from anywhere."""
-        number = next((int.from_bytes(value, "big") for name, value in headers if name == _HEADER), 0)
-        steps, stale = self._steps.setdefault(partition, []), self._stale.setdefault(partition, set())
-        while steps and steps[-1][0] >= offset:
-            steps.pop()
-        highest = steps[-1][1] if steps else 0
-        if number < highest:
+        """Whether the row at an offset counts. Rows come in order; a new pass may start at any offset."""
+        epoch = next((int.from_bytes(value, "big") for name, value in headers if name == _HEADER), 0)
+        starts, stale = self._starts.setdefault(partition, []), self._stale.setdefault(partition, set())
+        while starts and starts[-1][0] >= offset:
+            starts.pop()
+        highest = starts[-1][1] if starts else 0
+        if epoch < highest:
             stale.add(key)
             return False
-        if number > highest:
-            steps.append((offset, number))
+        if epoch > highest:
+            starts.append((offset, epoch))
         stale.discard(key)
         return True
 
-    def take(self, partition: int) -> set[bytes]:
-        """Become the owner of a partition whose rows were read; return the keys that have to be written again."""
-        steps = self._steps.get(partition)
-        number = max(steps[-1][1] if steps else 0, self._ours.get(partition, 0)) + 1
-        self._ours[partition] = number
-        self._marks[partition] = [(_HEADER, number.to_bytes(8, "big"))]
+    def begin(self, partition: int) -> set[bytes]:
+        """Begin an epoch of our own, after the changelog was read; return the keys whose rows must be rewritten."""
+        starts = self._starts.get(partition)
+        epoch = max(starts[-1][1] if starts else 0, self._ours.get(partition, 0)) + 1
+        self._ours[partition] = epoch
+        self._headers[partition] = [(_HEADER, epoch.to_bytes(8, "big"))]
         return self._stale.pop(partition, set())
 
-    def mark(self, partition: int) -> list[tuple[str, bytes]]:
-        """Return what every row of ours carries."""
-        return self._marks.get(partition, [])
+    def headers(self, partition: int) -> list[tuple[str, bytes]]:
+        """Return the headers of our rows."""
+        return self._headers.get(partition, [])

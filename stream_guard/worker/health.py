@@ -1,4 +1,4 @@
-"""How a worker does, in words: whether it is ready for work, and whether it is stuck."""
+"""The worker's health: whether it is ready for work, and whether it is stuck."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from stream_guard.observability.status import StallDetector
 
 
 class Health:
-    """What the worker said of itself when it last looked; read from the thread that answers /readyz and /livez."""
+    """The last reported state of the worker; read by the thread that answers /readyz and /livez."""
 
     def __init__(self, counts: Counts, *, patience: float) -> None:
         self._counts = counts
         self._stall = StallDetector(patience=patience)
         self._reasons: Sequence[str] = ("the worker has not started",)
 
-    def look(self, reasons: Sequence[str], lag: int, handled: int) -> None:
-        """Hear what keeps the worker from its work, how many records wait, and how many it has settled."""
+    def update(self, reasons: Sequence[str], lag: int, handled: int) -> None:
+        """Set the reasons why the worker is not ready, the lag in records, and the number of handled records."""
         self._reasons = reasons
         self._counts.lag = lag
         self._stall.feed(handled, lag)
 
     def unready(self) -> Sequence[str]:
-        """Return what keeps the worker from its work; nothing when nothing does."""
+        """Return the reasons why the worker is not ready; none when it is."""
         return self._reasons
 
     def stuck(self) -> str:
-        """Return why the worker should be started again; empty when it should not."""
+        """Return the reason to restart the worker, or an empty text."""
         return self._stall.reason()

@@ -1,8 +1,8 @@
-"""Re-keying: records that stand under another key than their session's go through a topic where they stand under it.
+"""Re-keying: records whose key is not their session's id go through a topic where it is.
 
-A record is passed on as it came, once for each session that it speaks of. It carries where it stood before. A
-worker that dies may pass records on twice; who judges them knows, for every partition they came from, how far
-that one had come, and passes over what is not beyond it.
+A record is written there as it came, once for each of its sessions, with a header that names its source partition and
+offset. A worker that crashes may write records twice. The reader keeps the last applied offset of each source
+partition, and skips records at or below it.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from zlib import crc32
 
 import msgspec
 
+from stream_guard.decoding.reader import EventReader
 from stream_guard.engine import Engine
-from stream_guard.errors import DecodeError
 from stream_guard.kafka.client import home_of
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.model import Event, Finding
+from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, Record
-from stream_guard.worker.delivery import Delivery, PendingDeadLetters
-from stream_guard.worker.fetched_records import Batch, TopicPartition
-from stream_guard.worker.kafka.outbox import Outbox
+from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import Partition
+from stream_guard.worker.stages import Outbox
 
-FROM: Final = "stream_guard_from"
-_BITS: Final = 16  # of the number that says how far a partition had come; the others are the offset's
-_MOST: Final = (1 << _BITS) - 1
+ORIGIN_HEADER: Final = "stream_guard_from"
+_ORDINAL_BITS: Final = 16  # the low bits of a source position; the offset has the others
+_MAX_SESSIONS: Final = (1 << _ORDINAL_BITS) - 1
 
 
 class RecordOrigin(NamedTuple):
-    """Where a record stood before it was passed on."""
+    """The source of a re-keyed record, and which of the source's sessions it is for."""
 
     topic: str
     partition: int
     offset: int
-    ordinal: int = 0  # of the session, where the record speaks of several
-    session_id: str = ""  # the only one it is meant for, in that case
+    ordinal: int = 0  # of the session, in a record of several
+    session_id: str = ""  # the only session to evaluate, in a record of several
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -45,113 +45,103 @@ _decode: Final = msgspec.msgpack.Decoder(RecordOrigin).decode
 
 
 class Rekeyer:
-    """Passes the records of topics on, under the ids of their sessions; what cannot be read is buried here."""
+    """Writes the records of topics to another topic, under the ids of their sessions. Unreadable ones end here."""
 
     def __init__(
         self,
         decoder: Decoder,
-        delivery: Delivery,
+        delivery: BatchDelivery,
         outbox: Outbox,
         *,
         partitions: int,
         counts: Counts,
     ) -> None:
-        self._decoder = decoder
+        self._dead_letters = PendingDeadLetters()
+        self._reader = EventReader(decoder, self._dead_letters)
         self._delivery = delivery
-        self._buried = PendingDeadLetters()
         self._outbox = outbox
         self._partitions = partitions
         self._counts = counts
         self._next: dict[TopicPartition, int] = {}
 
-    def next_offset(self, place: TopicPartition) -> int | None:
-        """Return the offset that must come next; None says that what was committed is the place to begin."""
-        return self._next.get(place)
+    def next_offset(self, source: TopicPartition) -> int | None:
+        """Return the next offset to process, or None to start at the committed offset."""
+        return self._next.get(source)
 
-    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
-        """Pass records on; return when they are acknowledged, and what could not be read is buried."""
-        passed: dict[int, list[Outgoing]] = {}
-        for place, records in batch.items():
+    async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
+        """Re-key a batch; return when its dead letters and its records are acknowledged."""
+        rekeyed: dict[int, list[Outgoing]] = {}
+        for source, records in batch.items():
             for record in records:
-                if record.position >= self._next.get(place, 0):
-                    self._pass_on(record, place, passed)
-        await self._delivery.send((), self._buried.take())
-        await self._outbox.send(passed)
-        for place, records in batch.items():
-            self._next[place] = max(self._next.get(place, 0), records[-1].position + 1)
-        settled(batch)
+                if record.position >= self._next.get(source, 0):
+                    self._rekey(record, source, rekeyed)
+        await self._delivery.send((), self._dead_letters.take())
+        await self._outbox.send(rekeyed)
+        for source, records in batch.items():
+            self._next[source] = max(self._next.get(source, 0), records[-1].position + 1)
+        on_durable(batch)
 
-    def _pass_on(self, record: Record, place: TopicPartition, passed: dict[int, list[Outgoing]]) -> None:
-        try:
-            sessions = sessions_of(self._decoder.decode(record))
-        except DecodeError as error:
-            self._buried.add(record, str(error))
+    def _rekey(self, record: Record, source: TopicPartition, rekeyed: dict[int, list[Outgoing]]) -> None:
+        sessions = list(dict.fromkeys(event.session_id for event in self._reader.read(record)))
+        if len(sessions) > _MAX_SESSIONS:
+            reason = f"the record speaks of {len(sessions)} sessions, and {_MAX_SESSIONS} is the most; split it"
+            self._dead_letters.add(record, reason)
             sessions = []
-        if not sessions:  # whoever judges the others counts them
+        if not sessions:  # the other records are counted where they are evaluated
             self._counts.records += 1
         for ordinal, session_id in enumerate(sessions):
-            came = RecordOrigin(*place, record.position, ordinal, session_id if len(sessions) > 1 else "")
+            origin = RecordOrigin(*source, record.position, ordinal, session_id if len(sessions) > 1 else "")
             key = session_id.encode("utf-8", "surrogatepass")
-            headers = (*record.headers, (FROM, _encode(came)))
-            passed.setdefault(home_of(key, self._partitions), []).append(Outgoing(key, record.value, headers))
+            headers = (*record.headers, (ORIGIN_HEADER, _encode(origin)))
+            rekeyed.setdefault(home_of(key, self._partitions), []).append(Outgoing(key, record.value, headers))
 
-    async def tick(self, numbers: Sequence[int]) -> None:
-        """Nothing ages here."""
+    async def tick(self, partitions: Sequence[int]) -> None:
+        """Do nothing: re-keying has no clock."""
 
-    async def finish(self) -> None:
-        """Nothing is left on its way here."""
+    async def flush(self) -> None:
+        """Do nothing: a batch is durable when ``process`` returns."""
 
     def use(self, engine: Engine) -> None:
-        """Nothing is judged here."""
+        """Do nothing: re-keying has no policy."""
 
-    def forget(self) -> None:
-        """Let go of all partitions: from here on, what was committed counts."""
+    def drop_partitions(self) -> None:
+        """Drop the offsets of all partitions: the committed ones count from here on."""
         self._next.clear()
 
 
-def sessions_of(events: Sequence[Event]) -> list[str]:
-    """Return the sessions of a record's events, each once; DecodeError for one that no session may be called."""
-    names = list(dict.fromkeys(event.session_id for event in events))
-    if len(names) > _MOST:
-        raise DecodeError(f"the record speaks of {len(names)} sessions, and {_MOST} is the most; split it")
-    if not all(name and name[0] != "\x00" for name in names):
-        raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
-    return names
-
-
 class RekeyedPartition(Partition):
-    """A partition of records that were passed on: each counts once, however often it was."""
+    """A partition of re-keyed records. Each counts once, however often it was written."""
 
-    def _judge(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
-        del only  # the record says for whom it is meant
-        try:
-            came = _came(record)
-        except DecodeError as error:
-            self._dead_letters.add(record, str(error))
+    def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
+        del only  # the record's origin has it
+        origin = _origin_of(record)
+        if origin is None:
+            reason = "the record was not passed on by a worker; only workers may write to this topic"
+            self._dead_letters.add(record, reason)
             return
-        origin = crc32(f"{came.topic}/{came.partition}".encode())
-        at = came.offset << _BITS | came.ordinal
-        if at <= self._store.origins.get(origin, -1):
+        source = crc32(f"{origin.topic}/{origin.partition}".encode())
+        position = origin.offset << _ORDINAL_BITS | origin.ordinal
+        if position <= self._store.origins.get(source, -1):
             self.redelivered += 1
             return
-        self._store.origins[origin] = at
+        self._store.origins[source] = position
         bare = Record(record.value, record.origin, record.position, key=record.key, headers=record.headers[:-1])
-        super()._judge(bare, tag, out, behind=behind, only=came.session_id)
+        super()._fold_record(bare, tag, out, behind=behind, only=origin.session_id)
 
 
 class StatelessDecoder:
-    """A decoder that holds nothing back: what a record speaks of was settled when it was passed on."""
+    """A decoder that holds no events back: the sessions of a record are known since it was re-keyed."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decode = decoder.decode
 
 
-def _came(record: Record) -> RecordOrigin:
-    """Return where a record stood before; DecodeError for one that nobody passed on."""
+def _origin_of(record: Record) -> RecordOrigin | None:
+    """Return the origin of a re-keyed record; None where no worker wrote it."""
     name, value = record.headers[-1] if record.headers else ("", b"")
+    if name != ORIGIN_HEADER:
+        return None
     try:
-        if name == FROM:
-            return _decode(value)
+        return _decode(value)
     except msgspec.MsgspecError:
-        pass
-    raise DecodeError("the record was not passed on by a worker; only workers may write to this topic")
+        return None

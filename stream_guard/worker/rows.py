@@ -1,8 +1,8 @@
-"""What the worker's table holds: one row per session, and one per partition that says how far it came.
+"""The rows of the worker's table: one for each session, and one for each partition with its progress.
 
-A session's row says up to which offsets its events are in it. A session that has ended leaves a row
-without a state until the partition's own row has passed it: after a crash in between, its events come
-again and must not open it anew.
+A session's row has the offsets that are applied in it. A session that has ended keeps a row without a state until the
+progress row of its partition covers those offsets. After a crash in between, its events are read again; the row keeps
+them from opening the session anew.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from zlib import crc32
 import msgspec
 
 VERSION: Final = 1
-SESSIONS: Final = 1  # rows of sessions; the number after it marks how far their partition came
-KEY_STATES: Final = 3  # rows of what rules remember across sessions, likewise
-_WAITING: Final = 5  # events that wait to be shown to those rules
-_OWNER: Final = 7  # who owns a partition
+# The families of rows: the byte behind the partition in a key.
+SESSIONS: Final = 1  # states of sessions; their progress row has the next number
+KEY_STATES: Final = 3  # states of rules that look across sessions; their progress row has the next number
+_WAITING: Final = 5  # events that wait for the watermark of all senders
+_OWNER: Final = 7  # the row that begins an epoch
 _PARTITION: Final = struct.Struct(">IB")
 _OFFSET: Final = struct.Struct(">Q")
 
 Offsets: TypeAlias = dict[int, int]
-"""The last offset that was applied, by the tag of its topic; -1 and a missing one mean none."""
+"""The last applied offset of each topic, by the topic's tag; -1 or a missing tag means none."""
 
 
 class SessionRow(msgspec.Struct, array_like=True, gc=False):
-    """A session as the table keeps it; without a state it has ended. The order of the fields is the format."""
+    """A session. It has ended when the state is empty. The order of the fields is the format."""
 
     version: int
     applied: Offsets
@@ -35,27 +36,30 @@ class SessionRow(msgspec.Struct, array_like=True, gc=False):
     state: bytes
 
 
-Place: TypeAlias = tuple[int, int, int]
-"""Where an event for a key state came from: offset of its record, number in the record, number among its like."""
+EventPosition: TypeAlias = tuple[int, int, int]
+"""The source of a cross-session message: the record's offset, the event's number in it, the message's number there."""
 
 
-class Sender(msgspec.Struct, array_like=True, gc=False):
-    """How far a partition came that shows its events to this one."""
+class SenderProgress(msgspec.Struct, array_like=True, gc=False):
+    """The last message that was received from a sending partition. The order of the fields is the format."""
 
-    reached: dict[int, Place] = {}  # by the tag of the topic
+    positions: dict[int, EventPosition] = {}  # by the tag of the event's topic
     watermark: float | None = None
-    heard: bool = False  # of its clock
+    has_clock: bool = False  # a clock message was received
 
 
 class ProgressRow(msgspec.Struct, array_like=True, gc=False):
-    """How far a partition came: everything up to these offsets is in the rows that were written before this one."""
+    """The progress of a partition: the rows before this one contain every record up to these offsets.
+
+    The order of the fields is the format.
+    """
 
     version: int
     applied: Offsets
     watermark: float | None
-    wall: float  # the time of the day at which the watermark stood there
-    origins: Offsets = {}  # how far partitions had come whose records were passed on to this one
-    senders: dict[int, Sender] = {}  # the partitions that show their events to this one
+    wall: float  # the wall time that belongs to the watermark
+    origins: Offsets = {}  # the last applied re-keyed record of each source partition
+    senders: dict[int, SenderProgress] = {}  # by sending partition
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -65,55 +69,55 @@ decode_progress: Final = msgspec.msgpack.Decoder(ProgressRow).decode
 
 
 def topic_tag(topic: str) -> int:
-    """Return the number by which rows speak of a topic."""
+    """Return the number that stands for a topic in rows and messages."""
     return crc32(topic.encode())
 
 
 def session_prefix(partition: int, family: int = SESSIONS) -> bytes:
-    """Return how the keys of a partition's sessions begin, or of its key states."""
+    """Return the prefix of the keys of a partition's sessions, or of its key states."""
     return _PARTITION.pack(partition, family)
 
 
 def session_key(partition: int, session_id: str, family: int = SESSIONS) -> bytes:
-    """Return the key of a session's row; the partition is part of it, so that a scan can tell them apart."""
+    """Return the key of a session's row. It begins with the partition, so that a scan can select by it."""
     return session_prefix(partition, family) + session_id.encode("utf-8", "surrogatepass")
 
 
 def session_of(key: bytes) -> str:
-    """Return the session whose row has the key."""
+    """Return the session of a row's key."""
     return key[_PARTITION.size :].decode("utf-8", "surrogatepass")
 
 
 def progress_key(partition: int, family: int = SESSIONS) -> bytes:
-    """Return the key of a partition's own row."""
+    """Return the key of a partition's progress row."""
     return _PARTITION.pack(partition, family + 1)
 
 
 def owner_key(partition: int) -> bytes:
-    """Return the key of the row that an owner of a partition begins with."""
+    """Return the key of the row that begins an epoch of a partition."""
     return _PARTITION.pack(partition, _OWNER)
 
 
 def waiting_prefix(partition: int) -> bytes:
-    """Return how the keys of a partition's waiting events begin."""
+    """Return the prefix of the keys of a partition's waiting events."""
     return _PARTITION.pack(partition, _WAITING)
 
 
 def waiting_key(partition: int, offset: int) -> bytes:
-    """Return the key of an event that waits, by the offset it came with."""
+    """Return the key of a waiting event, by the offset of its message."""
     return waiting_prefix(partition) + _OFFSET.pack(offset)
 
 
 def offset_of(key: bytes) -> int:
-    """Return the offset that an event which waits came with."""
+    """Return the offset in the key of a waiting event."""
     (offset,) = _OFFSET.unpack_from(key, _PARTITION.size)
     return int(offset)
 
 
-def latest(one: Mapping[int, int], other: Mapping[int, int]) -> Offsets:
+def latest(first: Mapping[int, int], second: Mapping[int, int]) -> Offsets:
     """Return the higher offset of each topic."""
-    merged = dict(one)
-    for tag, offset in other.items():
+    merged = dict(first)
+    for tag, offset in second.items():
         if offset > merged.get(tag, -1):
             merged[tag] = offset
     return merged

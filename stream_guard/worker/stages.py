@@ -1,4 +1,4 @@
-"""What a worker does with the topics it reads: some are passed on, the others are judged."""
+"""The stages of a worker: some topics are re-keyed, the others are evaluated. The router knows which."""
 
 from __future__ import annotations
 
@@ -6,73 +6,83 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from stream_guard.engine import Engine
-from stream_guard.worker.fetched_records import Batch, TopicPartition
+from stream_guard.kafka.writer import Outgoing
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 
 
-class Stage(Protocol):
-    """Takes batches of some topics, one at a time; the next may come before the last one is settled."""
+class TopicStage(Protocol):
+    """Processes the batches of some topics, one call at a time. Its outputs may still be in flight when it returns."""
 
-    def next_offset(self, place: TopicPartition) -> int | None:
-        """Return the offset that must come next; None says that what was committed is the place to begin."""
+    def next_offset(self, source: TopicPartition) -> int | None:
+        """Return the next offset to process, or None to start at the committed offset."""
 
-    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
-        """Bring records from their partitions to safety, and tell when they are there."""
+    async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
+        """Process a batch. Call ``on_durable`` when its offsets may be committed."""
 
-    async def tick(self, numbers: Sequence[int]) -> None:
-        """Hear that everything there is on these partitions has been judged, and nothing comes."""
+    async def tick(self, partitions: Sequence[int]) -> None:
+        """Advance the clocks of idle partitions. The caller knows that none of their records is unread."""
 
-    async def finish(self) -> None:
-        """Wait until everything that was taken is settled; raise what kept it from being so."""
+    async def flush(self) -> None:
+        """Wait until every processed batch is durable; raise the error that prevented it."""
 
     def use(self, engine: Engine) -> None:
-        """Judge by another policy from the next batch on; ``finish`` has been awaited."""
+        """Evaluate another policy from the next batch on. The caller has awaited ``flush``."""
 
-    def forget(self) -> None:
-        """Let go of all partitions; ``finish`` has been awaited."""
+    def drop_partitions(self) -> None:
+        """Drop the state of all partitions, after a rebalance. The caller has awaited ``flush``."""
 
 
-class Stages:
+class Outbox(Protocol):
+    """Writes the records that a stage passes on, to the partitions of one topic."""
+
+    topic: str
+
+    async def send(self, records: Mapping[int, Sequence[Outgoing]]) -> None:
+        """Write the records of each partition in their order; return when the broker has acknowledged all."""
+
+
+class TopicRouter:
     """Gives each batch to the stage of its topic."""
 
-    def __init__(self, stages: Mapping[str, Stage]) -> None:
+    def __init__(self, stages: Mapping[str, TopicStage]) -> None:
         self._by_topic = stages
-        self._all = list(dict.fromkeys(stages.values()))
+        self._stages = list(dict.fromkeys(stages.values()))
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics that are read."""
+        """All topics to read."""
         return tuple(self._by_topic)
 
-    def next_offset(self, place: TopicPartition) -> int | None:
-        """Return the offset that must come next; None says that what was committed is the place to begin."""
-        return self._by_topic[place.topic].next_offset(place)
+    def next_offset(self, source: TopicPartition) -> int | None:
+        """Return the next offset to process, or None to start at the committed offset."""
+        return self._by_topic[source.topic].next_offset(source)
 
-    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
-        """Take the batch, stage by stage; ``settled`` is told each part of it that is safe."""
-        if len(self._all) == 1:
-            await self._all[0].judge(batch, settled)
+    async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
+        """Process a batch, one stage after the other. Each stage calls ``on_durable`` with its share of the batch."""
+        if len(self._stages) == 1:
+            await self._stages[0].process(batch, on_durable)
             return
-        for stage in self._all:
-            mine = {place: records for place, records in batch.items() if self._by_topic[place.topic] is stage}
-            if mine:
-                await stage.judge(mine, settled)
+        for stage in self._stages:
+            share = {source: records for source, records in batch.items() if self._by_topic[source.topic] is stage}
+            if share:
+                await stage.process(share, on_durable)
 
-    async def tick(self, numbers: Sequence[int]) -> None:
-        """Tell every stage that nothing comes on these partitions."""
-        for stage in self._all:
-            await stage.tick(numbers)
+    async def tick(self, partitions: Sequence[int]) -> None:
+        """Advance the clocks of idle partitions in every stage."""
+        for stage in self._stages:
+            await stage.tick(partitions)
 
-    async def finish(self) -> None:
-        """Wait until everything that was taken is settled; raise what kept it from being so."""
-        for stage in self._all:
-            await stage.finish()
+    async def flush(self) -> None:
+        """Wait until every processed batch is durable; raise the error that prevented it."""
+        for stage in self._stages:
+            await stage.flush()
 
     def use(self, engine: Engine) -> None:
-        """Judge by another policy from the next batch on; states of rules that did not change are kept."""
-        for stage in self._all:
+        """Evaluate another policy from the next batch on. The states of unchanged rules are kept."""
+        for stage in self._stages:
             stage.use(engine)
 
-    def forget(self) -> None:
-        """Let go of all partitions."""
-        for stage in self._all:
-            stage.forget()
+    def drop_partitions(self) -> None:
+        """Drop the state of all partitions."""
+        for stage in self._stages:
+            stage.drop_partitions()

@@ -1,4 +1,4 @@
-"""The store of one partition's sessions, kept in the worker's table."""
+"""The session store of one partition, over the rows of the worker's table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_guard.worker.rows import (
     VERSION,
     Offsets,
     ProgressRow,
-    Sender,
+    SenderProgress,
     SessionRow,
     decode_progress,
     decode_session,
@@ -25,17 +25,16 @@ from stream_guard.worker.rows import (
     session_prefix,
 )
 
-Change: TypeAlias = tuple[bytes, bytes | None]
-"""A key of the table and its new value; None takes the key back."""
+RowChange: TypeAlias = tuple[bytes, bytes | None]
+"""A key of the table and its new value; None deletes the row."""
 
 
 class PartitionStore:
-    """Reads a partition's rows and gathers what is to be changed; whoever owns the table writes it.
+    """Reads the rows of a partition and collects changes. The owner of the table writes them.
 
-    ``rows`` is the table as it was recovered, all partitions in one mapping. ``seal`` returns the changes in
-    the order in which they must be written: the partition's own row stands last, and proves the others. The
-    next seal relies on that: the changes of the last one are in ``rows`` by then, and on the broker. Until then
-    sessions are read as they were sealed.
+    ``rows`` is the recovered table with all partitions. ``snapshot`` returns changes in the order in which they must
+    be written: the progress row is last and proves the others. Before the next snapshot, the changes of the last one
+    must be acknowledged and in ``rows``. Until then the store reads them from memory.
     """
 
     def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
@@ -43,36 +42,36 @@ class PartitionStore:
         self._family = family
         self._rows = rows
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
-        self._sealing: dict[bytes, tuple[bytes, float | None]] = {}  # of the last seal: may not be in the rows yet
-        self._ended: dict[bytes, Offsets] = {}  # sessions that have ended, and up to where their rows say it
+        self._in_flight: dict[bytes, tuple[bytes, float | None]] = {}  # of the last snapshot: may not be in the rows
+        self._ended: dict[bytes, Offsets] = {}  # ended sessions that still have a row, and the offsets in it
         self.progress = self._read_progress()
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
-        self.senders: dict[int, Sender] = {} if self.progress is None else dict(self.progress.senders)
-        self.extra_rows: dict[bytes, bytes | None] = {}  # other rows to write, behind the sessions'
-        self._sealed: Offsets = dict(self.applied)
-        self.horizon: Offsets = {}  # beyond these no session is ahead of the partition
-        self._look_through()
+        self.senders: dict[int, SenderProgress] = {} if self.progress is None else dict(self.progress.senders)
+        self.extra_rows: dict[bytes, bytes | None] = {}  # other changes, written after the sessions
+        self._snapshot_applied: Offsets = dict(self.applied)
+        self.horizon: Offsets = {}  # the highest offset in any session's row; a crash can leave it ahead of applied
+        self._scan_sessions()
 
     def get(self, session_id: str) -> bytes | None:
         """Return the state that was put last, or None."""
         key = session_key(self.number, session_id, self._family)
-        pending = self._pending.get(key) or self._sealing.get(key)
+        pending = self._pending.get(key) or self._in_flight.get(key)
         if pending is not None:
             return pending[0] or None
         row = self._rows.get(key)
         return None if row is None else self._read(row).state or None
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
-        """Keep the state with the next seal."""
+        """Write the state with the next snapshot."""
         self._pending[session_key(self.number, session_id, self._family)] = (blob, deadline)
 
     def drop(self, session_id: str) -> None:
-        """End the session with the next seal; also one that was begun since, because its events were applied."""
+        """End the session with the next snapshot. A session without a row gets one too: its events are applied."""
         self._pending[session_key(self.number, session_id, self._family)] = (b"", None)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
-        """Yield every session there is, with its deadline."""
+        """Yield every live session with its deadline."""
         prefix = session_prefix(self.number, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix) and key not in self._pending and (row := self._read(raw)).state:
@@ -82,11 +81,11 @@ class PartitionStore:
                 yield session_of(key), deadline
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the rows whose keys begin so, as they were recovered."""
+        """Return the recovered rows whose keys have the prefix."""
         return [(key, value) for key, value in self._rows.items() if key.startswith(prefix)]
 
     def has_applied(self, session_id: str, tag: int, offset: int) -> bool:
-        """Whether the session contains the event of an offset that the partition as a whole has not passed."""
+        """Whether the session's row contains an offset that the progress row does not cover."""
         if offset > self.horizon.get(tag, -1):
             return False
         row = self._rows.get(session_key(self.number, session_id, self._family))
@@ -94,41 +93,41 @@ class PartitionStore:
 
     @property
     def changed(self) -> bool:
-        """Whether a seal would write more than the partition's own row."""
+        """Whether a snapshot would write more than the progress row."""
         return bool(self._pending)
 
-    def seal(self, watermark: float | None, wall: float) -> list[Change]:
-        """Return the changes since the last seal, to be written in this order, all of them."""
+    def snapshot(self, watermark: float | None, wall: float) -> list[RowChange]:
+        """Return the changes since the last snapshot. All of them must be written, in this order."""
         ahead = not _covers(self.applied, self.horizon)
-        changes: list[Change] = [(key, None) for key in self._take_back()]
-        self._sealed = dict(self.applied)
+        changes: list[RowChange] = [(key, None) for key in self._expire_ended()]
+        self._snapshot_applied = dict(self.applied)
         for key, (state, deadline) in self._pending.items():
-            applied = self._stamp(key) if ahead else self._sealed
+            applied = self._applied_of(key) if ahead else self._snapshot_applied
             changes.append((key, encode_row(SessionRow(VERSION, applied, deadline, state))))
             if not state:
                 self._ended[key] = applied
-        self._pending, self._sealing = {}, self._pending
+        self._pending, self._in_flight = {}, self._pending
         changes += self.extra_rows.items()
         self.extra_rows.clear()
-        progress = ProgressRow(VERSION, self._sealed, watermark, wall, self.origins, self.senders)
+        progress = ProgressRow(VERSION, self._snapshot_applied, watermark, wall, self.origins, self.senders)
         changes.append((progress_key(self.number, self._family), encode_row(progress)))
         return changes
 
-    def _take_back(self) -> list[bytes]:
-        """Return the rows of ended sessions that no crash can need: what was sealed before says all they say."""
+    def _expire_ended(self) -> list[bytes]:
+        """Return the rows of ended sessions to delete: those whose offsets the last progress row covers."""
         for key in self._ended.keys() & self._pending.keys():
             del self._ended[key]  # opened anew
-        passed = [key for key, applied in self._ended.items() if _covers(self._sealed, applied)]
-        for key in passed:
+        expired = [key for key, applied in self._ended.items() if _covers(self._snapshot_applied, applied)]
+        for key in expired:
             del self._ended[key]
-        return passed
+        return expired
 
-    def _stamp(self, key: bytes) -> Offsets:
-        """Return up to where a session's events are in it; never less than its row said before."""
+    def _applied_of(self, key: bytes) -> Offsets:
+        """Return the offsets that a session's new row contains; never less than its old row."""
         row = self._rows.get(key)
-        return self._sealed if row is None else latest(self._sealed, self._read(row).applied)
+        return self._snapshot_applied if row is None else latest(self._snapshot_applied, self._read(row).applied)
 
-    def _look_through(self) -> None:
+    def _scan_sessions(self) -> None:
         prefix = session_prefix(self.number, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix):

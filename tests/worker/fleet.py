@@ -79,11 +79,11 @@ class Fleet:
 
     def stop(self, name: str) -> None:
         """Ask a worker to stop and see that it does so in good order."""
-        self.wait_until(lambda: "a worker of group" in self.said(name))  # before that, nobody listens to signals
+        self.wait_until(lambda: "a worker of group" in self.log_of(name))  # before that, nobody listens to signals
         worker = self.workers.pop(name)
         worker.send_signal(signal.SIGTERM)
         code = worker.wait(60)
-        assert code == 0, f"exit code {code}\n{self.said(name)}"
+        assert code == 0, f"exit code {code}\n{self.log_of(name)}"
 
     def end_of(self, name: str) -> int:
         """Wait until a worker has ended by itself and return its exit code."""
@@ -91,14 +91,14 @@ class Fleet:
         del self.workers[name]
         return code
 
-    def said(self, name: str) -> str:
-        """What a worker has said so far."""
+    def log_of(self, name: str) -> str:
+        """The log of a worker so far."""
         return self._logs[name].read_text()
 
     def url(self, name: str) -> str:
         """Where a worker that was started with ``--serve`` can be asked how it does."""
-        self.wait_until(lambda: "metrics at " in self.said(name))
-        (found,) = re.findall(r"metrics at (\S+)/metrics", self.said(name))
+        self.wait_until(lambda: "metrics at " in self.log_of(name))
+        (found,) = re.findall(r"metrics at (\S+)/metrics", self.log_of(name))
         return str(found)
 
     def wait_until(self, holds: Callable[[], object], within: float = PATIENCE) -> None:
@@ -106,15 +106,15 @@ class Fleet:
         end = time.monotonic() + within
         while not holds():
             self._look_after_workers()
-            assert time.monotonic() < end, "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            assert time.monotonic() < end, "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             time.sleep(0.1)
 
     def _look_after_workers(self) -> None:
         dead = [name for name, worker in self.workers.items() if worker.poll() is not None]
-        assert not dead, f"{dead} ended\n" + "\n".join(map(self.said, dead))
+        assert not dead, f"{dead} ended\n" + "\n".join(map(self.log_of, dead))
 
     def progress(self) -> int:
-        """How many records have been judged, as the workers' states say."""
+        """The number of applied records, from the progress rows."""
         return sum(
             offset + 1
             for key, (partition, row) in self._rows().items()
@@ -123,25 +123,25 @@ class Fleet:
         )
 
     def wait_for(self, records: int, patience: float = PATIENCE) -> None:
-        """Wait until that many records have been judged; AssertionError when nothing more happens."""
+        """Wait until that many records are applied; AssertionError when there is no more progress."""
         end, before = time.monotonic() + patience, -1
         while (done := self.progress()) < records:
             if done > before:
                 end, before = time.monotonic() + patience, done
             self._look_after_workers()
-            logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
-            assert time.monotonic() < end, f"{done} of {records} records were judged\n{logs}"
+            logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
+            assert time.monotonic() < end, f"{done} of {records} records are applied\n{logs}"
             time.sleep(0.3)
 
     def wait_for_all(self, *more: str) -> None:
-        """Wait until every record is settled, and every one that workers passed on through topics of such endings."""
+        """Wait until all offsets are committed, of the events and of the group's topics with such endings."""
         topics = [self.events, *(f"{self.group}-{ending}" for ending in more)]
         end, before = time.monotonic() + PATIENCE, -1
         while left := self.cluster.uncommitted(self.group, topics):
             if left != before:
                 end, before = time.monotonic() + PATIENCE, left
             self._look_after_workers()
-            logs = "\n".join(f"{name}: {self.said(name)}" for name in self.workers)
+            logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{left} records are left\n{logs}"
             time.sleep(0.5)
 
@@ -153,8 +153,8 @@ class Fleet:
         """The alerts as they were sent, repeats included."""
         return [json.loads(record.value) for record in self.cluster.read(self.alerts)]
 
-    def buried(self) -> set[tuple[str, int]]:
-        """The places of the records that became dead letters: topic and partition, and offset."""
+    def dead_letters(self) -> set[tuple[str, int]]:
+        """The records that became dead letters: topic and partition, and offset."""
         found = (dict(record.headers) for record in self.cluster.read(self.letters))
         return {(one["stream_guard_origin"].decode(), int(one["stream_guard_offset"])) for one in found}
 

@@ -1,4 +1,4 @@
-"""A partition that tests open and crash: what reached its table is all that the next one finds."""
+"""A partition that tests open and crash. The next one has only the rows that reached the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.partition import Partition
-from stream_guard.worker.store import Change, PartitionStore
+from stream_guard.worker.store import PartitionStore, RowChange
 
 Rows = dict[bytes, bytes]
 
@@ -29,7 +29,7 @@ def open_partition(rows: Rows, policy: Policy, form: str, now: Callable[[], floa
     return Partition(PartitionStore(0, rows), engine, decoder, letters, SessionLimits(), now=now)
 
 
-def write(rows: Rows, changes: list[Change]) -> None:
+def write(rows: Rows, changes: list[RowChange]) -> None:
     """Bring changes into the table."""
     for key, value in changes:
         if value is None:
@@ -38,26 +38,26 @@ def write(rows: Rows, changes: list[Change]) -> None:
             rows[key] = value
 
 
-def judge_with_crashes(
+def fold_with_crashes(
     open_again: Callable[[], Partition], rows: Rows, given: list[Record], dice: random.Random, *, batch: int, back: int
 ) -> tuple[list[Finding], int]:
-    """Return what was found, and how many crashes there were: each leaves some of the rows of its batch.
+    """Return the findings, and the number of crashes. A crash leaves some of the rows of its batch.
 
-    A batch has up to ``batch`` records; after a crash up to ``back`` of those that were settled come again.
+    A batch has up to ``batch`` records; after a crash up to ``back`` of the durable ones are delivered again.
     """
     found: list[Finding] = []
     topic = given[0].origin.rpartition("/")[0]
-    settled = crashes = 0
-    while settled < len(given):
-        partition, at = open_again(), dice.randint(max(0, settled - back), settled)
+    durable = crashes = 0
+    while durable < len(given):
+        partition, at = open_again(), dice.randint(max(0, durable - back), durable)
         while at < len(given):
             taken = given[at : at + dice.randint(1, batch)]
             partition.fold(topic, taken, found)
-            changes = partition.seal()
+            changes = partition.snapshot()
             if crashes < 30 and dice.random() < 0.4:
                 write(rows, changes[: dice.randint(0, len(changes))])
                 crashes += 1
                 break
             write(rows, changes)
-            at = settled = taken[-1].position + 1
+            at = durable = taken[-1].position + 1
     return found, crashes

@@ -1,4 +1,4 @@
-"""What the consumer does with what it is given, without a broker: the expected offset decides, whatever comes."""
+"""The consumer without a broker: the next offset decides what is processed."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ import pytest
 from faust.types import TP
 
 from stream_guard.ports import Record
-from stream_guard.worker.fetched_records import Batch, TopicPartition
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.consumer import BatchConsumer
 
-PLACE = TP("events", 0)
+EVENTS = TP("events", 0)
 
 
-class Judged:
-    """A judge that only remembers what it was given."""
+class Processed:
+    """Stages that only keep the offsets that they process."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
-    def next_offset(self, _place: TopicPartition) -> int | None:
+    def next_offset(self, _source: TopicPartition) -> int | None:
         return self.offsets[-1] + 1 if self.offsets else None
 
-    async def judge(self, batch: Batch, settled: Callable[[Batch], None]) -> None:
+    async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
         for records in batch.values():
             self.offsets += [record.position for record in records]
-        settled(batch)
+        on_durable(batch)
 
-    async def tick(self, _numbers: Sequence[int]) -> None:
-        """Nothing ages here."""
+    async def tick(self, _partitions: Sequence[int]) -> None:
+        """Do nothing."""
 
 
 class Consumer(BatchConsumer):
     """The consumer's own logic, with the parts that talk to a broker taken out."""
 
-    def __init__(self, judge: Judged) -> None:  # the parts of Faust that need an app are not made
+    def __init__(self, stages: Processed) -> None:  # the parts of Faust that need an app are not made
         self._busy = asyncio.Lock()
-        self._settled: dict[TP, int] = {}
+        self._committable: dict[TP, int] = {}
         self._sought: dict[TP, int] = {}
-        self._dropped: set[TP] = set()
-        self._waiting: dict[TP, tuple[int, float]] = {}
-        self._ticked = float("inf")
+        self._discarded: set[TP] = set()
+        self._stalled: dict[TP, tuple[int, float]] = {}
+        self._last_tick = float("inf")
         self.handled = 0
-        self._claimed = True
+        self._is_owner = True
         self.failure = None
-        self._committed_offset = {PLACE: None}
-        self.judge = judge  # type: ignore[assignment]  # a double
+        self._committed_offset = {EVENTS: None}
+        self.stages = stages  # type: ignore[assignment]  # a double
         self.seeks: list[int] = []
         self.ready = True
-        self._thread = SimpleNamespace(seek=lambda _place, offset: self.seeks.append(offset))  # type: ignore[assignment]  # a double
+        self._thread = SimpleNamespace(seek=lambda _tp, offset: self.seeks.append(offset))  # type: ignore[assignment]  # a double
 
     def assignment(self) -> set[TP]:
-        return {PLACE}
+        return {EVENTS}
 
     async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
         return dict.fromkeys(partitions, 0)
@@ -64,21 +64,21 @@ class Consumer(BatchConsumer):
         return self.ready
 
     def give(self, *offsets: int) -> None:
-        asyncio.run(self._judge({PLACE: [Record(b"", position=offset) for offset in offsets]}))
+        asyncio.run(self._process({EVENTS: [Record(b"", position=offset) for offset in offsets]}))
 
 
 @pytest.fixture
 def consumer() -> Consumer:
-    return Consumer(Judged())
+    return Consumer(Processed())
 
 
 def offsets(consumer: Consumer) -> list[int]:
-    judged: Any = consumer.judge
-    found: list[int] = judged.offsets
+    stages: Any = consumer.stages
+    found: list[int] = stages.offsets
     return found
 
 
-def test_records_that_came_before_the_states_are_read_again(consumer: Consumer) -> None:
+def test_records_that_came_before_the_recovery_are_read_again(consumer: Consumer) -> None:
     consumer.ready = False
     consumer.give(0, 1, 2)
     consumer.ready = True
@@ -88,7 +88,7 @@ def test_records_that_came_before_the_states_are_read_again(consumer: Consumer) 
     assert offsets(consumer) == [0, 1, 2]
 
 
-def test_a_jump_makes_it_go_back_and_nothing_behind_it_is_judged(consumer: Consumer) -> None:
+def test_a_gap_makes_it_seek_back_and_nothing_behind_the_gap_is_processed(consumer: Consumer) -> None:
     consumer.give(0, 1)
     consumer.give(5, 6)
     assert (consumer.seeks, offsets(consumer)) == ([2], [0, 1])
@@ -96,14 +96,14 @@ def test_a_jump_makes_it_go_back_and_nothing_behind_it_is_judged(consumer: Consu
     assert offsets(consumer) == list(range(7))
 
 
-def test_a_jump_that_the_broker_confirms_is_taken(consumer: Consumer) -> None:
+def test_a_gap_that_the_broker_confirms_is_accepted(consumer: Consumer) -> None:
     consumer.give(0, 1)
     consumer.give(5, 6)
     consumer.give(5, 6)
     assert offsets(consumer) == [0, 1, 5, 6]
 
 
-def test_only_what_was_judged_may_be_committed(consumer: Consumer) -> None:
+def test_only_offsets_of_processed_records_may_be_committed(consumer: Consumer) -> None:
     consumer.give(0, 1)
     consumer.give(7)
-    assert consumer._new_offset(PLACE) == 2
+    assert consumer._new_offset(EVENTS) == 2

@@ -82,7 +82,7 @@ def account(fleet: Fleet, rows: list[Row]) -> Outcome:
     """Return what a run left, after holding it against what went in: every event is in its session, or buried."""
     assert fleet.progress() == len(rows), "no more was judged than there is"
     broken = sum(1 for row in rows if row.value == b"{broken")
-    assert len(fleet.buried()) == broken
+    assert len(fleet.dead_letters()) == broken
     sent = Counter(json.loads(row.value or b"")["session_id"] for row in rows if row.value != b"{broken")
     sessions = fleet.sessions()
     assert {name: session["seq"] for name, session in sessions.items()} == {name: sent[name] for name in sessions}

@@ -55,7 +55,7 @@ def test_a_broken_policy_stops_the_start_with_every_mistake_and_its_place(fleet:
     policy.write_text(policy.read_text() + "  - {id: one, kind: no_such_kind}\n  - {id: two, kind: max_turns}\n")
     name = fleet.start()
     assert fleet.end_of(name) == 2
-    said = fleet.said(name)
+    said = fleet.log_of(name)
     assert f"{policy}:" in said
     assert "no_such_kind" in said
     assert '"two"' in said
@@ -68,12 +68,12 @@ def test_a_policy_is_changed_while_it_runs_and_a_bad_one_is_not_used(fleet: Flee
     fleet.wait_for(len(rows))
     good = policy.read_text()
     policy.write_text(good + "  - {id: broken, kind: no_such_kind}\n")
-    fleet.wait_until(lambda: "stays in force" in fleet.said(name))
+    fleet.wait_until(lambda: "stays in force" in fleet.log_of(name))
     more = renamed(rows, b"second-")
     fleet.cluster.fill(fleet.events, more)
     fleet.wait_for(2 * len(rows))
     policy.write_text(good.replace("ledger_*", "l*"))
-    fleet.wait_until(lambda: "replaces" in fleet.said(name))
+    fleet.wait_until(lambda: "replaces" in fleet.log_of(name))
     fleet.cluster.fill(fleet.events, renamed(rows, b"third--"))
     fleet.wait_for(3 * len(rows))
     versions: dict[str, set[str]] = {}
@@ -123,8 +123,8 @@ def test_a_full_disk_below_the_states_stops_the_worker_with_a_reason_and_nothing
         ballast = small_disk / "ballast"
         ballast.write_bytes(bytes(max(0, shutil.disk_usage(small_disk).free - ROOM)))
         fleet.start(name, kafka__patience="5")
-        assert fleet.end_of(name) == 3, fleet.said(name)
-        assert re.search(r"states cannot be written.*look at the brokers|no broker has answered", fleet.said(name))
+        assert fleet.end_of(name) == 3, fleet.log_of(name)
+        assert re.search(r"states cannot be written.*look at the brokers|no broker has answered", fleet.log_of(name))
         ballast.unlink()
         broker.kill()  # it may have ended by itself
         broker.start()

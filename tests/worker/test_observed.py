@@ -46,9 +46,9 @@ def test_metrics_are_clean_and_count_records_lag_and_reloads(fleet: Fleet, polic
     assert get(f"{url}/livez") == get(f"{url}/healthz") == (200, "ok\n")
     good = policy.read_text()
     policy.write_text(good + "  - {id: broken, kind: no_such_kind}\n")
-    fleet.wait_until(lambda: "stays in force" in fleet.said(name))
+    fleet.wait_until(lambda: "stays in force" in fleet.log_of(name))
     policy.write_text(good.replace("ledger_*", "l*"))
-    fleet.wait_until(lambda: "replaces" in fleet.said(name))
+    fleet.wait_until(lambda: "replaces" in fleet.log_of(name))
     _, body = get(f"{url}/metrics")
     assert number(body, "stream_guard_records_total") == len(rows)
     assert number(body, "stream_guard_lag_records") == 0
@@ -66,7 +66,7 @@ def test_every_line_of_the_log_is_json_where_that_is_asked_for(fleet: Fleet) -> 
     name = fleet.start(options=("--log-format", "json"))
     fleet.wait_for(len(rows))
     fleet.stop(name)
-    lines = [json.loads(line) for line in fleet.said(name).splitlines()]
+    lines = [json.loads(line) for line in fleet.log_of(name).splitlines()]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
     assert lines[-1]["message"] == "ended"
     assert lines[-1]["records"] == len(rows)
@@ -86,7 +86,7 @@ def test_a_worker_whose_alerts_go_nowhere_ends_and_says_how_many_records_wait(
     fleet.cluster.fill(fleet.events, rows[1000:1500])
     fleet.cluster.fill(fleet.events, rows[1500:])
     assert fleet.end_of(name) == 3
-    assert re.search(r"nothing was processed for \d+ s, and \d+ records wait|were not acknowledged", fleet.said(name))
+    assert re.search(r"nothing was processed for \d+ s, and \d+ records wait|were not acknowledged", fleet.log_of(name))
     own_broker.start()
     fleet.start(name, alerts=target)
     fleet.wait_for(len(rows))

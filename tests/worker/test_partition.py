@@ -1,4 +1,4 @@
-"""A partition judges every record once, whatever is delivered again, and whatever of its rows reached the broker."""
+"""A partition folds each record once, whatever is delivered again, and whichever of its rows reached the broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream_guard.registry import build_registry
 from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.rows import decode_session, progress_key, session_prefix
-from tests.worker.partitions import Rows, judge_with_crashes, open_partition, write
+from tests.worker.partitions import Rows, fold_with_crashes, open_partition, write
 
 TOPIC = "events"
 
@@ -60,11 +60,11 @@ def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
     return found
 
 
-def judge(rows: Rows, policy: Policy, given: list[Record], size: int = 50) -> set[str]:
+def fold(rows: Rows, policy: Policy, given: list[Record], size: int = 50) -> set[str]:
     partition, found = reopen(rows, policy), list[Finding]()
     for start in range(0, len(given), size):
         partition.fold(TOPIC, given[start : start + size], found)
-        write(rows, partition.seal())
+        write(rows, partition.snapshot())
     return {finding.alert_id for finding in found}
 
 
@@ -74,9 +74,9 @@ def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undistur
 ) -> None:
     given, dice = records(60), random.Random(seed)
     whole: Rows = {}
-    wanted = judge(whole, loaded, given)
+    wanted = fold(whole, loaded, given)
     rows: Rows = {}
-    found, crashes = judge_with_crashes(lambda: reopen(rows, loaded), rows, given, dice, batch=60, back=30)
+    found, crashes = fold_with_crashes(lambda: reopen(rows, loaded), rows, given, dice, batch=60, back=30)
     assert crashes > 5
     assert {finding.alert_id for finding in found} == wanted
     assert states(rows) == states(whole)
@@ -85,39 +85,39 @@ def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undistur
 def test_ended_sessions_leave_nothing_behind_once_their_partition_has_passed_them(loaded: Policy) -> None:
     rows: Rows = {}
     given = records(30)
-    judge(rows, loaded, given)
+    fold(rows, loaded, given)
     partition, none = reopen(rows, loaded), list[Finding]()
     for _ in range(2):
         partition.fold(TOPIC, [], none)
-        write(rows, partition.seal())
+        write(rows, partition.snapshot())
     assert len(rows) == len(states(rows)) + 1
 
 
-def test_what_was_judged_is_not_judged_again(loaded: Policy) -> None:
+def test_a_record_is_folded_once(loaded: Policy) -> None:
     rows: Rows = {}
     given = records(20)
-    judge(rows, loaded, given)
+    fold(rows, loaded, given)
     before = states(rows)
-    assert judge(rows, loaded, given) == set()
+    assert fold(rows, loaded, given) == set()
     assert states(rows) == before
 
 
 def test_a_silent_partition_ages_by_the_wall_clock_also_over_a_restart(loaded: Policy) -> None:
     rows: Rows = {}
-    judge(rows, loaded, records(20))
+    fold(rows, loaded, records(20))
     assert states(rows)
     later, found = reopen(rows, loaded, now=1.0), list[Finding]()
     assert later.tick(0.0, found) is False
     much_later = reopen(rows, loaded, now=7_200.0)
     assert much_later.tick(0.0, found) is True
-    write(rows, much_later.seal())
+    write(rows, much_later.snapshot())
     assert states(rows) == {}
 
 
 def test_the_next_offset_is_known_after_a_restart(loaded: Policy) -> None:
     rows: Rows = {}
     assert reopen(rows, loaded).next_offset(TOPIC) is None
-    judge(rows, loaded, records(5))
+    fold(rows, loaded, records(5))
     assert reopen(rows, loaded).next_offset(TOPIC) == len(records(5))
 
 

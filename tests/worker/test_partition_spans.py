@@ -16,7 +16,7 @@ from stream_guard.registry import build_registry
 from stream_guard.worker.partition import Partition
 from tests.formats.telemetry import TRACE, otlp, wrap
 from tests.formats.test_stitching import NAME, POLICY, spans_of_the_corpus
-from tests.worker.partitions import Rows, judge_with_crashes, open_partition, write
+from tests.worker.partitions import Rows, fold_with_crashes, open_partition, write
 
 TOPIC = "spans"
 
@@ -50,7 +50,7 @@ def test_crashes_between_any_two_rows_leave_the_alerts_of_sessions_that_are_name
 ) -> None:
     given, dice = records(12), random.Random(seed)
     rows: Rows = {}
-    found, crashes = judge_with_crashes(lambda: reopen(rows, policy, [0.0]), rows, given, dice, batch=20, back=20)
+    found, crashes = fold_with_crashes(lambda: reopen(rows, policy, [0.0]), rows, given, dice, batch=20, back=20)
     assert crashes > 3
     sessions = {f"order-{number}" for number in range(12)}
     assert {(one.rule_id, one.session_id) for one in found} == {
@@ -65,7 +65,7 @@ def test_spans_that_nobody_names_are_judged_when_the_partition_has_been_silent_l
     partition = reopen(rows, policy, now)
     values = [otlp([span])[0] for span in spans_of_the_corpus(named=False)[:-1]]
     partition.fold(TOPIC, [Record(value, f"{TOPIC}/0", n) for n, value in enumerate(values)], found)
-    write(rows, partition.seal())
+    write(rows, partition.snapshot())
     now[0] = 30.0
     assert not partition.tick(10.0, found)
     now[0] = 90.0

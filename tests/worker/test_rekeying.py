@@ -1,4 +1,4 @@
-"""Records under other keys than their sessions' ids: passed on, judged once, and found in them what `check` finds."""
+"""Records whose keys are not their sessions' ids are re-keyed and evaluated once: the alerts are those of `check`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.kafka.client import home_of
@@ -24,7 +25,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.delivery import Delivery
+from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.store import PartitionStore
@@ -40,8 +41,10 @@ def by_customer(rows: list[Row]) -> list[Row]:
     return [row._replace(key=b"customer-%d" % (int((row.key or b"")[-5:]) // 5)) for row in rows]
 
 
-class Kept:
-    """An outbox that keeps what it is given, and fails when it is told to."""
+class MemoryOutbox:
+    """An outbox that keeps its records."""
+
+    topic = "rekeyed"
 
     def __init__(self) -> None:
         self.records: list[Outgoing] = []
@@ -61,15 +64,15 @@ class Lines:
         return [event for line in record.value.splitlines() for event in self._decode(Record(line))]
 
 
-def rekeyer(outbox: Kept, counts: Counts) -> Rekeyer:
-    delivery = Delivery({}, DeadLetters(None, counts, format_name="native"), counts)
+def rekeyer(outbox: MemoryOutbox, counts: Counts) -> Rekeyer:
+    delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
     return Rekeyer(StatelessDecoder(Lines()), delivery, outbox, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
 
 
 def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> None:
     """Give a rekeyer records of a partition."""
     records = [Record(value, f"events/{number}", first + place) for place, value in enumerate(values)]
-    asyncio.run(stage.judge({TopicPartition("events", number): records}, lambda _: None))
+    asyncio.run(stage.process({TopicPartition("events", number): records}, lambda _: None))
 
 
 def open_partition(rows: dict[bytes, bytes], policy: Path) -> RekeyedPartition:
@@ -81,31 +84,31 @@ def open_partition(rows: dict[bytes, bytes], policy: Path) -> RekeyedPartition:
     )
 
 
-def judge(rows: dict[bytes, bytes], policy: Path, passed: list[Outgoing], dice: random.Random) -> set[str]:
-    """Judge what was passed on, with crashes in which only a part of the rows was written."""
+def fold(rows: dict[bytes, bytes], policy: Path, rekeyed: list[Outgoing], dice: random.Random) -> set[str]:
+    """Fold re-keyed records, with crashes after which only some of the rows are written."""
     found: list[Finding] = []
     records = [
-        Record(one.value, "rekeyed/0", at, key=one.key, headers=tuple(one.headers)) for at, one in enumerate(passed)
+        Record(one.value, "rekeyed/0", at, key=one.key, headers=tuple(one.headers)) for at, one in enumerate(rekeyed)
     ]
-    settled = 0
-    while settled < len(records):
-        partition, at = open_partition(rows, policy), settled
+    durable = 0
+    while durable < len(records):
+        partition, at = open_partition(rows, policy), durable
         while at < len(records):
             batch = records[at : at + dice.randint(1, 80)]
             partition.fold(REKEYED, batch, found)
-            changes = partition.seal()
+            changes = partition.snapshot()
             crash = dice.random() < 0.2
             for key, value in changes[: dice.randint(0, len(changes))] if crash else changes:
                 rows.update({key: value}) if value is not None else rows.pop(key, None)
             if crash:
                 break
-            at = settled = batch[-1].position + 1
+            at = durable = batch[-1].position + 1
     return {finding.alert_id for finding in found}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_records_that_are_passed_on_again_after_a_crash_are_judged_once(policy: Path, seed: int) -> None:
-    dice, counts, outbox = random.Random(seed), Counts(), Kept()
+def test_records_that_are_rekeyed_again_after_a_crash_are_folded_once(policy: Path, seed: int) -> None:
+    dice, counts, outbox = random.Random(seed), Counts(), MemoryOutbox()
     rows = by_customer(sample_rows(60))
     # Two partitions, each with its own sender; a sender that dies begins again where it had committed.
     for number in (0, 1):
@@ -122,31 +125,31 @@ def test_records_that_are_passed_on_again_after_a_crash_are_judged_once(policy: 
                 at += 40
                 if dice.random() < 0.5:
                     committed = at
-    assert len(outbox.records) > len(rows), "some were passed on twice"
-    assert judge({}, policy, outbox.records, dice) == set(checked(rows, policy))
+    assert len(outbox.records) > len(rows), "some were re-keyed twice"
+    assert fold({}, policy, outbox.records, dice) == set(checked(rows, policy))
 
 
-def test_a_record_that_speaks_of_several_sessions_reaches_each_of_them_once(policy: Path) -> None:
-    counts, outbox, rows = Counts(), Kept(), sample_rows(30)
+def test_a_record_of_several_sessions_reaches_each_of_them_once(policy: Path) -> None:
+    counts, outbox, rows = Counts(), MemoryOutbox(), sample_rows(30)
     values = [b"\n".join(row.value or b"" for row in rows[at : at + 7]) for at in range(0, len(rows), 7)]
     give(rekeyer(outbox, counts), 0, values)
     assert len(outbox.records) > len(values)
-    assert judge({}, policy, outbox.records, random.Random(1)) == set(checked(rows, policy))
+    assert fold({}, policy, outbox.records, random.Random(1)) == set(checked(rows, policy))
 
 
 @pytest.mark.parametrize("value", [b"{broken", b'{"kind": "user_message", "session_id": ""}'])
-def test_what_cannot_be_passed_on_is_buried_where_it_was_read(value: bytes) -> None:
-    counts, outbox = Counts(), Kept()
+def test_a_record_that_cannot_be_rekeyed_is_a_dead_letter(value: bytes) -> None:
+    counts, outbox = Counts(), MemoryOutbox()
     give(rekeyer(outbox, counts), 0, [value, b'{"kind": "user_message", "session_id": "s"}'])
     assert counts.dead_letters["decode"] == 1
     assert [record.key for record in outbox.records] == [b"s"]
 
 
-def test_a_record_that_nobody_passed_on_is_buried(policy: Path) -> None:
+def test_a_record_that_no_worker_wrote_is_a_dead_letter(policy: Path) -> None:
     partition, found = open_partition({}, policy), list[Finding]()
     forged: Any = [Record(b'{"kind": "user_message", "session_id": "s"}', "rekeyed/0", 0, headers=(("x", b"y"),))]
     partition.fold(REKEYED, forged, found)
-    assert len(partition.seal()) == 1, "there is no session, only how far the partition came"
+    assert len(partition.snapshot()) == 1, "there is no session, only the progress row"
 
 
 @pytest.mark.kafka
@@ -160,12 +163,12 @@ def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, pol
         fleet.start(options=("--no-serve", "--rekey"))
     fleet.wait_for_all(REKEYED)
     assert {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()} == checked(rows, policy)
-    ((origin, _),) = fleet.buried()
+    ((origin, _),) = fleet.dead_letters()
     assert origin.startswith(f"{fleet.events}/"), "a dead letter names the topic that the producer wrote to"
 
 
 @pytest.mark.kafka
-def test_killed_workers_pass_records_on_again_and_no_event_counts_twice(fleet: Fleet, policy: Path) -> None:
+def test_killed_workers_rekey_records_again_and_no_event_counts_twice(fleet: Fleet, policy: Path) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
     rows, dice = by_customer(sample_rows(1_000, open_every=2)), random.Random(3)
     names = [fleet.start(options=("--no-serve", "--rekey")) for _ in range(3)]

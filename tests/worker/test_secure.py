@@ -61,5 +61,5 @@ def test_a_wrong_password_ends_the_worker_and_is_not_shown(secure_fleet: Fleet, 
     known = login(secure_broker, "SASL_SSL", "SCRAM-SHA-512") | {"kafka__sasl_password": "not-the-word"}
     name = secure_fleet.start(at=secure_broker.address("SASL_SSL"), **known)
     assert secure_fleet.end_of(name) == 3
-    assert "refused the login of 'guard' by SCRAM-SHA-512" in secure_fleet.said(name)
-    assert "not-the-word" not in secure_fleet.said(name)
+    assert "refused the login of 'guard' by SCRAM-SHA-512" in secure_fleet.log_of(name)
+    assert "not-the-word" not in secure_fleet.log_of(name)

@@ -1,11 +1,12 @@
-"""Rules that look across sessions, on many partitions: each event is shown to them once, in the order of its time."""
+"""Rules that look across sessions, on many partitions: each event is evaluated once, in the order of its time."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -27,8 +28,9 @@ from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.health import Health
-from stream_guard.worker.stages import Stages
-from stream_guard.worker.store import Change
+from stream_guard.worker.kafka.topics import KafkaOutbox
+from stream_guard.worker.stages import TopicRouter
+from stream_guard.worker.store import RowChange
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
 from tests.worker.samples import as_row, checked
@@ -98,9 +100,9 @@ class Broker:
         self._dice = dice
         self.crashes = crashes
 
-    def append(self, place: TopicPartition, value: bytes, key: bytes | None = None, headers: Any = ()) -> None:
-        log = self.logs.setdefault(place, [])
-        log.append(Record(value, f"{place.topic}/{place.partition}", len(log), key=key, headers=tuple(headers)))
+    def append(self, source: TopicPartition, value: bytes, key: bytes | None = None, headers: Any = ()) -> None:
+        log = self.logs.setdefault(source, [])
+        log.append(Record(value, f"{source.topic}/{source.partition}", len(log), key=key, headers=tuple(headers)))
 
     def _may_crash(self) -> bool:
         crash = self.crashes > 0 and self._dice.random() < 0.1
@@ -124,8 +126,7 @@ class Broker:
         crash = self._may_crash()
         if not crash or self._dice.random() < 0.5:  # written, and not acknowledged
             for record in batch.held:
-                place = TopicPartition(topic, partition)
-                self.append(place, record["value"], record["key"], record["headers"])
+                self.append(TopicPartition(topic, partition), record["value"], record["key"], record["headers"])
         if crash:
             raise CrashError
         done = asyncio.get_running_loop().create_future()
@@ -135,7 +136,7 @@ class Broker:
     def recovered(self) -> dict[bytes, bytes]:
         return self.table
 
-    async def write(self, changes: dict[int, Sequence[Change]]) -> None:
+    async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
         for listed in changes.values():
             crash = self._may_crash()
             for key, value in listed[: self._dice.randint(0, len(listed))] if crash else listed:
@@ -153,7 +154,7 @@ class Broker:
     def flush(self) -> int:
         return 0
 
-    def worker(self) -> Stages:
+    def worker(self) -> TopicRouter:
         counts, registry = Counts(), build_registry()
         parts = WorkerParts(
             engine=Engine(load_policy(self._policy, registry), counts, mode="stream"),
@@ -164,36 +165,36 @@ class Broker:
             health=Health(counts, patience=1.0),
             observe=lambda _seconds, _records: None,
         )
-        return build_stages(parts, self, self, ["events"], self.partitions)  # type: ignore[arg-type]  # a double
+        return build_stages(parts, self, partial(KafkaOutbox, self), ["events"], self.partitions)
 
-    def _is_done(self, worker: Stages, number: int) -> bool:
-        places = [place for place in self.logs if place.partition == number]
-        return all((worker.next_offset(place) or 0) == len(self.logs[place]) for place in places)
+    def _is_done(self, worker: TopicRouter, number: int) -> bool:
+        sources = [source for source in self.logs if source.partition == number]
+        return all((worker.next_offset(source) or 0) == len(self.logs[source]) for source in sources)
 
     async def run(self) -> None:
-        """Judge everything there is, in batches of any size, from partitions in any order."""
+        """Process everything there is, in batches of any size, from partitions in any order."""
         worker = self.worker()
         while True:
-            places = [place for place, log in self.logs.items() if (worker.next_offset(place) or 0) < len(log)]
+            sources = [source for source, log in self.logs.items() if (worker.next_offset(source) or 0) < len(log)]
             try:
-                if not places:
-                    await worker.finish()
+                if not sources:
+                    await worker.flush()
                     if not self._has_more(worker):
                         return
                     continue
-                place = self._dice.choice(places)
-                start = max(0, (worker.next_offset(place) or 0) - self._dice.randint(0, 3))
-                batch = self.logs[place][start : start + self._dice.randint(1, 90)]
-                await worker.judge({place: batch}, lambda _: None)
+                source = self._dice.choice(sources)
+                start = max(0, (worker.next_offset(source) or 0) - self._dice.randint(0, 3))
+                batch = self.logs[source][start : start + self._dice.randint(1, 90)]
+                await worker.process({source: batch}, lambda _: None)
                 if self._dice.random() < 0.2:
-                    await worker.finish()
+                    await worker.flush()
                     await worker.tick([number for number in range(self.partitions) if self._is_done(worker, number)])
             except CrashError:
                 await _end_others()
                 worker = self.worker()
 
-    def _has_more(self, worker: Stages) -> bool:
-        return any((worker.next_offset(place) or 0) < len(log) for place, log in self.logs.items())
+    def _has_more(self, worker: TopicRouter) -> bool:
+        return any((worker.next_offset(source) or 0) < len(log) for source, log in self.logs.items())
 
 
 async def _end_others() -> None:
@@ -262,7 +263,7 @@ def test_a_policy_that_brings_the_first_such_rule_waits_for_a_restart(fleet: Fle
     fleet.cluster.fill(fleet.events, [as_row(call | {"session_id": "s", "event_id": "1"})])
     fleet.wait_for(1)
     policy.write_text(f"{alone}  - id: burst{first}")
-    fleet.wait_until(lambda: "stop all workers of the group" in fleet.said(name))
+    fleet.wait_until(lambda: "stop all workers of the group" in fleet.log_of(name))
     fleet.cluster.fill(fleet.events, [as_row(call | {"session_id": "t", "event_id": "2"})])
     fleet.wait_for(2)
     assert {alert["subject"]: alert["data"]["rule_id"] for alert in fleet.sent()} == {

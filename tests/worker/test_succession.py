@@ -86,7 +86,7 @@ def test_a_rolling_restart_with_a_changed_rule_resets_its_states_and_no_others(f
     fleet.wait_for(len(early) + len(late))
     for name in names:
         fleet.stop(name)
-    told = re.findall(r"(\d+) states forgotten because a rule changed", "".join(map(fleet.said, names)))
+    told = re.findall(r"(\d+) states forgotten because a rule changed", "".join(map(fleet.log_of, names)))
     assert sum(map(int, told)) == len(holding)
     found = {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()}
     wanted = checked([*early, *late], policy)

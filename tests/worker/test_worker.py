@@ -48,4 +48,4 @@ def test_a_rule_that_looks_across_sessions_is_refused_where_events_wait(fleet: F
     policy.write_text(policy.read_text() + "  - {id: wide, kind: no_call, params: {tool: x}, key: [agent]}\n")
     name = fleet.start()
     assert fleet.end_of(name) == 2
-    assert "wide (key: agent)" in fleet.said(name)
+    assert "wide (key: agent)" in fleet.log_of(name)

@@ -1,1 +1,1 @@
-"""Rules that look across sessions, in the worker."""
+"""Rules that look across sessions: their events are sent to the partition of the rule's key."""

@@ -1,4 +1,4 @@
-"""Events on their way to rules that look across sessions, as they stand in the topic."""
+"""The messages between partitions, as they are written to the cross-session topic."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stream_guard.model import Event
-from stream_guard.worker.rows import Place
+from stream_guard.worker.rows import EventPosition
 
 
 class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """An event for the rules of one key value; a bare header where it only says that the key is not silent."""
+    """An event for the rules of one key value, without content where it only keeps the key from becoming idle.
+
+    The tag and the order of the fields are the format.
+    """
 
     sender: int
-    tag: int  # of the topic that the event came from
-    at: Place
+    tag: int  # of the event's topic
+    position: EventPosition
     key_id: str
     turns: int
     memory: list[int]
@@ -23,13 +26,13 @@ class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
 
 
 class ClockMessage(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """How far a sender's clock has come; None when nothing ever came there."""
+    """The watermark of a sender; None before its first event. The tag and the order of the fields are the format."""
 
     sender: int
     watermark: float | None
 
 
-Item: TypeAlias = EventMessage | ClockMessage
+Message: TypeAlias = EventMessage | ClockMessage
 
-encode_item: Final = msgspec.msgpack.Encoder().encode
-decode_item: Final = msgspec.msgpack.Decoder(Item).decode
+encode_message: Final = msgspec.msgpack.Encoder().encode
+decode_message: Final = msgspec.msgpack.Decoder(Message).decode

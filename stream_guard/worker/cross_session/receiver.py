@@ -1,8 +1,8 @@
-"""Rules that look across sessions, on the partition where a value of their key lives: events wait, then are judged.
+"""Cross-session rules on the partition of their key: events wait for the watermarks of all senders, then are evaluated.
 
-Events come from all partitions, each in its own order. They are judged in the order of their times: one is held until
-the clocks of all senders have passed it. What is judged depends on the records alone, and not on how they were
-batched or on the time of the day, so that a crash repeats exactly what it interrupted.
+Each sender's events come in that sender's order. Here they are evaluated in the order of their times: an event waits
+until the watermarks of all senders have passed it. The result depends on the records alone, not on batches or on wall
+time, so that a run after a crash repeats exactly what the crash interrupted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stream_guard.model import Finding
 from stream_guard.ports import Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_item
-from stream_guard.worker.rows import Sender, offset_of, topic_tag, waiting_key, waiting_prefix
-from stream_guard.worker.store import Change, PartitionStore
+from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
+from stream_guard.worker.rows import SenderProgress, offset_of, topic_tag, waiting_key, waiting_prefix
+from stream_guard.worker.store import PartitionStore, RowChange
 
 
 class ReceivingPartition:
-    """Judges the events that partitions show, each once, in the order of their times."""
+    """Evaluates the events of all senders, each once, in the order of their times."""
 
     foreign_keys = 0
 
@@ -44,73 +44,79 @@ class ReceivingPartition:
         self._senders = senders
         self._table = SessionTable(engine, store, engine.counts, limits)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
-        self._stored: set[int] = set()  # offsets of events that wait in rows
+        self._stored: set[int] = set()  # offsets of waiting events that have a row
         if store.progress is not None and store.progress.watermark is not None:
             self._table.watermark = store.progress.watermark
         self._restore()
 
     def _restore(self) -> None:
-        """Take up what waits; rows from beyond where the partition came are of a crash, and come again."""
-        reached = max(self._store.applied.values(), default=-1)
+        """Load the waiting events.
+
+        Rows beyond the applied offset are deleted: a crash left them, and their messages come again.
+        """
+        applied = max(self._store.applied.values(), default=-1)
         for key, value in self._store.scan(waiting_prefix(self._store.number)):
             offset = offset_of(key)
             self._stored.add(offset)
-            if offset > reached:
+            if offset > applied:
                 self._store.extra_rows[key] = None
                 continue
-            item = decode_item(value)
-            if isinstance(item, EventMessage):
-                self._wait(offset, item)
+            message = decode_message(value)
+            if isinstance(message, EventMessage):
+                self._wait(offset, message)
 
     def next_offset(self, topic: str) -> int | None:
-        """Return the offset that must come next, or None when nothing of the topic was ever judged."""
+        """Return the next offset to fold, or None when the partition has no record of the topic yet."""
         applied = self._store.applied.get(topic_tag(topic))
         return None if applied is None else applied + 1
 
     def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
-        """Take records in the order of their offsets; what was taken before is passed over."""
+        """Receive messages in the order of their offsets; skip those that are in the state already."""
         tag = topic_tag(topic)
         applied = self._store.applied.get(tag, -1)
         for record in records:
             if record.position > applied:
-                self._take(record, tag, out)
+                self._receive(record, tag, out)
                 applied = self._store.applied[tag] = record.position
 
-    def _take(self, record: Record, tag: int, out: list[Finding]) -> None:
+    def _receive(self, record: Record, tag: int, out: list[Finding]) -> None:
         try:
-            item = decode_item(record.value)
+            message = decode_message(record.value)
         except msgspec.MsgspecError as error:
             self._dead_letters.add(record, f"not written by a worker of this version: {error}")
             return
-        sender = self._store.senders.setdefault(item.sender, Sender())
-        if isinstance(item, ClockMessage):
-            sender.heard = True
-            if item.watermark is not None:
-                sender.watermark = max(item.watermark, -inf if sender.watermark is None else sender.watermark)
-            self._release(record.position, tag, out)
-        elif _is_new(item, sender):
-            time = item.event.time
+        sender = self._store.senders.setdefault(message.sender, SenderProgress())
+        if isinstance(message, ClockMessage):
+            sender.has_clock = True
+            if message.watermark is not None:
+                sender.watermark = max(message.watermark, -inf if sender.watermark is None else sender.watermark)
+            self._advance(record.position, tag, out)
+        elif _is_new(message, sender):
+            time = message.event.time
             if time is None or time < self._table.watermark:
-                self._show(item, record.position, tag, out)
+                self._evaluate(message, record.position, tag, out)
             else:
-                self._wait(record.position, item)
+                self._wait(record.position, message)
                 self._store.extra_rows[waiting_key(self._store.number, record.position)] = record.value
 
-    def _wait(self, offset: int, item: EventMessage) -> None:
-        heappush(self._waiting, (item.event.time or 0.0, item.event.session_id, offset, item))
+    def _wait(self, offset: int, message: EventMessage) -> None:
+        heappush(self._waiting, (message.event.time or 0.0, message.event.session_id, offset, message))
 
-    def _release(self, cause: int, tag: int, out: list[Finding]) -> None:
-        """Judge what nobody can send anything earlier than any more, and let deadlines fire."""
+    def _advance(self, cause: int, tag: int, out: list[Finding]) -> None:
+        """Advance to the lowest watermark of all senders: evaluate the events before it, and fire deadlines.
+
+        ``cause`` is the offset of the message that moved a watermark.
+        """
         senders = self._store.senders
-        if sum(sender.heard for sender in senders.values()) < self._senders:
+        if sum(sender.has_clock for sender in senders.values()) < self._senders:
             return
-        clocks = [sender.watermark for sender in senders.values() if sender.watermark is not None]
-        watermark = min(clocks, default=-inf)
+        watermarks = [sender.watermark for sender in senders.values() if sender.watermark is not None]
+        watermark = min(watermarks, default=-inf)
         if watermark <= self._table.watermark:
             return
         while self._waiting and self._waiting[0][0] < watermark:
-            _, _, offset, item = heappop(self._waiting)
-            self._show(item, cause, tag, out)
+            _, _, offset, message = heappop(self._waiting)
+            self._evaluate(message, cause, tag, out)
             key = waiting_key(self._store.number, offset)
             if offset in self._stored:
                 self._store.extra_rows[key] = None
@@ -118,19 +124,19 @@ class ReceivingPartition:
                 self._store.extra_rows.pop(key, None)
         self._table.advance(watermark, out)
 
-    def _show(self, item: EventMessage, cause: int, tag: int, out: list[Finding]) -> None:
-        group = next((rules for rules in self._engine.cross_session if rules.owns(item.key_id)), None)
-        if group is None or self._store.has_applied(item.key_id, tag, cause):
-            return  # no rule has that key any more; or a crash came after the key state was written
-        self._table.feed_key(group, item.key_id, item.event, item.turns, set(item.memory), out)
+    def _evaluate(self, message: EventMessage, cause: int, tag: int, out: list[Finding]) -> None:
+        group = next((rules for rules in self._engine.cross_session if rules.owns(message.key_id)), None)
+        if group is None or self._store.has_applied(message.key_id, tag, cause):
+            return  # no rule has the key any more, or a crash came after the row of the key state was written
+        self._table.feed_key(group, message.key_id, message.event, message.turns, set(message.memory), out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
-        """Nothing ages by itself here: senders that fall silent tell how late it is."""
+        """Do nothing: the clock is that of the senders, and idle senders send their watermarks."""
         del grace, out
         return False
 
-    def seal(self) -> list[Change]:
-        """Return what has to be written so that everything taken so far is safe."""
+    def snapshot(self) -> list[RowChange]:
+        """Return the row changes that make everything received so far durable."""
         self._table.commit()
         for key, value in self._store.extra_rows.items():
             if value is None:
@@ -138,13 +144,13 @@ class ReceivingPartition:
             else:
                 self._stored.add(offset_of(key))
         watermark = self._table.watermark
-        return self._store.seal(None if watermark == -inf else watermark, 0.0)
+        return self._store.snapshot(None if watermark == -inf else watermark, 0.0)
 
 
-def _is_new(item: EventMessage, sender: Sender) -> bool:
-    """Whether an event is beyond the last that its sender has shown; a sender that crashed begins again before it."""
-    last = sender.reached.get(item.tag)
-    if last is not None and item.at <= last:
+def _is_new(message: EventMessage, sender: SenderProgress) -> bool:
+    """Whether a message is beyond the sender's last one; if so, it becomes the last. A crash makes senders repeat."""
+    last = sender.positions.get(message.tag)
+    if last is not None and message.position <= last:
         return False
-    sender.reached[item.tag] = item.at
+    sender.positions[message.tag] = message.position
     return True

@@ -1,58 +1,67 @@
-"""Showing events to rules that look across sessions: they live where their key's value lives, reached by a topic.
+"""Sending events to cross-session rules, which are evaluated on the partition of their key.
 
-Whoever judges a session sends each of its events to the partition of every value that such a rule has its key in.
-With it goes where it came from: what is sent again after a crash comes from the same place, and whoever is shown
-an event passes over what is not beyond the last. Behind the events of a batch goes the sender's clock, to all
-partitions: an event is judged when nobody can send an earlier one any more.
+The partition of a session sends each event to the partitions of all keys that the event has a value for. A message
+has the position of its event: messages that are sent again after a crash have the same positions, and the receiver
+skips those at or below the last. After the events of a batch, the sender's watermark goes to all partitions. A receiver
+evaluates an event when the watermarks of all senders have passed it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from stream_guard.kafka.client import home_of
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.worker.batches import BatchProcessor, PartitionFold
-from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_item
-from stream_guard.worker.kafka.outbox import Outbox
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
+from stream_guard.worker.cross_session.table import OutgoingEvent
+from stream_guard.worker.stages import Outbox
 
 
-class CrossSessionSender(BatchProcessor):
-    """A judge whose partitions show their events; they are acknowledged before any state is written."""
+class SendingPartition(PartitionFold, Protocol):
+    """A partition with events for cross-session rules."""
 
-    def __init__(self, outbox: Outbox, *, width: int, **options: Any) -> None:
+    @property
+    def watermark(self) -> float:
+        """The watermark; minus infinity before the first record."""
+
+    def take_outgoing(self) -> list[tuple[int, OutgoingEvent]]:
+        """Return the events for cross-session rules since the last call, each with the tag of its topic."""
+
+
+class CrossSessionSender(BatchProcessor[SendingPartition]):
+    """A batch processor that also sends messages. They are acknowledged before any state is written."""
+
+    def __init__(self, outbox: Outbox, *, receivers: int, **options: Any) -> None:
         super().__init__(**options)
         self._outbox = outbox
-        self._width = width  # partitions of the topic that events are shown through
-        self._told: dict[int, float | None] = {}  # clocks, by partition
+        self._receivers = receivers  # partitions of the cross-session topic
+        self._sent_watermarks: dict[int, float | None] = {}  # by partition
 
-    def forget(self) -> None:
-        """Let go of all partitions; whoever has them next tells their clocks."""
-        super().forget()
-        self._told.clear()
+    def drop_partitions(self) -> None:
+        """Drop all partitions. Their next owner sends their watermarks again."""
+        super().drop_partitions()
+        self._sent_watermarks.clear()
 
-    async def tick(self, numbers: Sequence[int]) -> None:
-        """Let silent partitions age, and tell the clocks that have moved."""
-        await super().tick(numbers)
-        await self.finish()
-        await self._gather({number: self.open(number) for number in numbers})()
+    async def tick(self, partitions: Sequence[int]) -> None:
+        """Advance the clocks of idle partitions, and send the watermarks that have changed."""
+        await super().tick(partitions)
+        await self.flush()
+        await self._take_messages({number: self.open(number) for number in partitions})()
 
-    def _gather(self, touched: Mapping[int, PartitionFold]) -> Callable[[], Awaitable[None]]:
+    def _take_messages(self, touched: Mapping[int, SendingPartition]) -> Callable[[], Awaitable[None]]:
         out: dict[int, list[Outgoing]] = {}
         for number, partition in touched.items():
-            if not isinstance(partition, Partition):
-                continue
-            for tag, (at, key_id, turns, memory, event) in partition.take_shown():
+            for tag, (position, key_id, turns, memory, event) in partition.take_outgoing():
                 key = key_id.encode("utf-8", "surrogatepass")
-                value = encode_item(EventMessage(number, tag, at, key_id, turns, memory, event))
-                out.setdefault(home_of(key, self._width), []).append(Outgoing(key, value))
+                value = encode_message(EventMessage(number, tag, position, key_id, turns, memory, event))
+                out.setdefault(home_of(key, self._receivers), []).append(Outgoing(key, value))
             watermark = None if partition.watermark == -inf else partition.watermark
-            if self._told.get(number, -inf) != watermark:
-                self._told[number] = watermark
-                clock = Outgoing(None, encode_item(ClockMessage(number, watermark)))
-                for target in range(self._width):
-                    out.setdefault(target, []).append(clock)
+            if self._sent_watermarks.get(number, -inf) != watermark:
+                self._sent_watermarks[number] = watermark
+                clock = Outgoing(None, encode_message(ClockMessage(number, watermark)))
+                for receiver in range(self._receivers):
+                    out.setdefault(receiver, []).append(clock)
         return lambda: self._outbox.send(out)

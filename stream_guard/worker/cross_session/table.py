@@ -1,4 +1,4 @@
-"""The sessions whose events are sent to rules that look across them."""
+"""The session table of a sending partition: it collects events for cross-session rules."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from stream_guard.engine.fold import Findings
 from stream_guard.model import Event, SessionEnd
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.table import SessionTable
-from stream_guard.worker.rows import Place
+from stream_guard.worker.rows import EventPosition
 
-SentEvent: TypeAlias = tuple[Place, str, int, list[int], Event]
-"""Where it came from, the key value, and what its rules are shown: the session's turns and memory, and the event."""
+OutgoingEvent: TypeAlias = tuple[EventPosition, str, int, list[int], Event]
+"""An event for a key value: its position, the key value, the turns and the memory of its session, and the event."""
 
 
 class SendingTable(SessionTable):
-    """Sessions whose events are sent to the rules that look across them, and not shown to those here."""
+    """Sessions whose events go to the cross-session rules of other partitions. None is evaluated here."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.shown: list[SentEvent] = []
-        self._offset = self._event = self._item = 0
+        self.outgoing: list[OutgoingEvent] = []
+        self._offset = self._event_number = self._message_number = 0
         super().__init__(*args, **options)
 
-    def begin(self, offset: int) -> None:
-        """Hear from which record the next events are."""
-        self._offset, self._event = offset, 0
+    def begin_record(self, offset: int) -> None:
+        """Set the record of the next events; their positions contain its offset."""
+        self._offset, self._event_number = offset, 0
 
-    def pass_over(self) -> None:
-        """Hear that an event of the record is not fed again: its session contains it already."""
-        self._event += 1
+    def skip_event(self) -> None:
+        """Count an event of the record that is not fed, because its session contains it already."""
+        self._event_number += 1
 
     def feed(self, event: Event, out: Findings) -> None:
-        """Fold one event into its session, and send it to the key states that it belongs to."""
-        self._event += 1
-        self._item = 0
+        """Fold one event into its session, and collect it for its key values."""
+        self._event_number += 1
+        self._message_number = 0
         super().feed(event, out)
 
     def _show_across(self, event: Event, session: Session, out: Findings) -> None:
@@ -41,14 +41,13 @@ class SendingTable(SessionTable):
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
             if key_id is not None:
-                told = event if group.index.plan(event) is not None else _header(event)
-                self._item += 1
-                at = (self._offset, self._event, self._item)
-                self.shown.append((at, key_id, session.turns, sorted(session.memory), told))
+                content = event if group.index.plan(event) is not None else _without_content(event)
+                self._message_number += 1
+                position = (self._offset, self._event_number, self._message_number)
+                self.outgoing.append((position, key_id, session.turns, sorted(session.memory), content))
 
 
-def _header(event: Event) -> SessionEnd:
-    """Return what an event says of itself, without its content."""
+def _without_content(event: Event) -> SessionEnd:
     return SessionEnd(
         session_id=event.session_id,
         event_id=event.event_id,

@@ -1,1 +1,1 @@
-"""What of the worker is Faust and Kafka."""
+"""The part of the worker that knows Faust and aiokafka."""

@@ -14,39 +14,38 @@ from stream_guard.settings import Settings
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.kafka.consumer import BatchConsumer, BatchTransport
 from stream_guard.worker.rows import owner_key
-from stream_guard.worker.stages import Stages
-from stream_guard.worker.store import Change
+from stream_guard.worker.stages import TopicRouter
+from stream_guard.worker.store import RowChange
 
 TABLE: Final = "sessions"
 COMMIT_SECONDS: Final = 1.0
 
 
 class WorkerApp(faust.App):
-    """A Faust app without agents: its consumer gives what it fetches to the judge."""
+    """A Faust app without agents: its consumer gives fetched batches to the stages."""
 
-    folders: TemporaryDirectory[str]  # gone with the app
-    stages: Stages
-    claim: Callable[[Iterable[int]], Awaitable[None]]  # given by the table's rows
-    put_back: Callable[[Iterable[Any]], None]  # likewise
+    folders: TemporaryDirectory[str]  # removed with the app
+    stages: TopicRouter
+    limit: int  # bytes; a longer record is cut
+    begin_epochs: Callable[[Iterable[int]], Awaitable[None]]  # set by ChangelogTable
+    load_rows: Callable[[Iterable[Any]], None]  # set by ChangelogTable
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.fence = EpochFence()
         super().__init__(*args, **options)
-
-    limit: int  # bytes of a record that are read
 
     def _new_transport(self) -> BatchTransport:
         return BatchTransport(self.conf.broker_consumer, self)
 
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
-        consumer.judge, consumer.limit = self.stages, self.limit
-        consumer.fence, consumer.claim, consumer.put_back = self.fence, self.claim, self.put_back
+        consumer.stages, consumer.limit, consumer.fence = self.stages, self.limit, self.fence
+        consumer.begin_epochs, consumer.load_rows = self.begin_epochs, self.load_rows
         return consumer
 
     @property
-    def batches(self) -> BatchConsumer:
-        """The consumer, as what it is."""
+    def batch_consumer(self) -> BatchConsumer:
+        """The consumer, with its own type."""
         consumer = self.consumer
         if not isinstance(consumer, BatchConsumer):
             raise TypeError(f"the consumer is a {type(consumer).__name__}")
@@ -54,9 +53,9 @@ class WorkerApp(faust.App):
 
 
 def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> WorkerApp:
-    """Return the app of a worker on topics that have that number of partitions; ``read_topics`` names them."""
+    """Return the app of a worker. Its topics, named later by ``read_topics``, have that number of partitions."""
     worker = settings.worker
-    # Faust makes folders for stores on disk. There are none, so they go where nobody has to sweep.
+    # Faust creates folders for stores on disk. Ours are in memory, so the folders are temporary.
     folders = TemporaryDirectory(prefix="stream_guard-")
     app = WorkerApp(
         worker.group,
@@ -89,7 +88,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
 
 
 def read_topics(app: WorkerApp) -> None:
-    """Let the app read the topics of its stages."""
+    """Subscribe the app to the topics of its stages."""
     app.topics.add(app.topic(*app.stages.topics, key_type=bytes, value_type=bytes))
 
 
@@ -106,68 +105,68 @@ def _credentials(settings: Settings) -> Any:
     return None if context is None else faust.SSLCredentials(context=context)
 
 
-class TableRows:
-    """The rows of the app's table, written to its changelog by a producer that waits for the broker.
+class ChangelogTable:
+    """The rows of the app's table. A producer writes them to the changelog and waits for the broker.
 
-    The partition is said with each row: Faust would take it from the event it thinks it is working on.
+    Each write names its partition: Faust would take it from the event that it is working on.
     """
 
     def __init__(self, app: WorkerApp, producer: Any) -> None:
-        self._table: Any = app.tables[TABLE]  # its interface leaves out what is needed here
+        self._table: Any = app.tables[TABLE]  # Faust's interface leaves out what is used here
         self._producer = producer
         self._fence = app.fence
-        app.claim, app.put_back = self.claim, self.put_back
+        app.begin_epochs, app.load_rows = self.begin_epochs, self.load_rows
 
-    async def claim(self, partitions: Iterable[int]) -> None:
-        """Become the owner of partitions whose rows have been recovered; no row of another counts from here on.
+    async def begin_epochs(self, partitions: Iterable[int]) -> None:
+        """Become the owner of partitions whose rows are recovered: rows of other owners no longer count.
 
-        Where one that does not count is the last of its key, what counts is written again: the broker may forget all
-        but the last.
+        A row that does not count may be the last of its key. The row that counts is then written again, because
+        compaction keeps only the last.
         """
         rows = self.recovered()
         changes = {}
         for partition in partitions:
-            again = sorted(self._fence.take(partition))
-            changes[partition] = [(owner_key(partition), b"\x01"), *((key, rows.get(key)) for key in again)]
+            stale = sorted(self._fence.begin(partition))
+            changes[partition] = [(owner_key(partition), b"\x01"), *((key, rows.get(key)) for key in stale)]
         await self.write(changes)
 
     def recovered(self) -> Mapping[bytes, bytes]:
-        """Return the rows as they are now."""
+        """Return the current rows of all partitions."""
         rows: Mapping[bytes, bytes] = self._table.data.data
         return rows
 
-    async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
-        """Send the rows in their order, wait for all acknowledgements, then show them."""
+    async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
+        """Write the changes of each partition in their order, wait for all acknowledgements, then set the rows."""
         await asyncio.gather(*(self._send(partition, listed) for partition, listed in changes.items()))
         for partition, listed in changes.items():
             for key, value in listed:
-                self._show(partition, key, value)
+                self._set(partition, key, value)
 
-    def put_back(self, records: Iterable[Any]) -> None:
-        """Show rows that were read from the changelog, in their order."""
+    def load_rows(self, records: Iterable[Any]) -> None:
+        """Set rows that were read from the changelog, in their order."""
         for record in records:
-            self._show(record.partition, record.key, record.value)
+            self._set(record.partition, record.key, record.value)
 
-    def _show(self, partition: int, key: bytes, value: bytes | None) -> None:
+    def _set(self, partition: int, key: bytes, value: bytes | None) -> None:
         store = self._table.data
         if value is None:
             store.data.pop(key, None)
-            store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust looks for rows that left
+            store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust finds the rows of a revoked partition
         else:
             store.data[key] = value
             store._key_partition[key] = partition  # noqa: SLF001  # as above
 
-    async def _send(self, partition: int, changes: Sequence[Change]) -> None:
-        """Write a partition's rows; the next lot goes out when the one before is safe, for the last row proves all.
+    async def _send(self, partition: int, changes: Sequence[RowChange]) -> None:
+        """Write the rows of a partition. Each batch waits for the one before: the last row proves all others.
 
-        In lots made here: the client makes a future for every row that is sent by itself.
+        The batches are built here: the client would create a future for each single row.
         """
-        topic, producer, mark = self._table.changelog_topic_name, self._producer, self._fence.mark(partition)
-        lot = producer.create_batch()
+        topic, producer, headers = self._table.changelog_topic_name, self._producer, self._fence.headers(partition)
+        batch = producer.create_batch()
         for key, value in changes:
-            if lot.append(key=key, value=value, timestamp=None, headers=mark) is None:
-                await (await producer.send_batch(lot, topic, partition=partition))
-                lot = producer.create_batch()
-                lot.append(key=key, value=value, timestamp=None, headers=mark)  # the first one fits, whatever its size
-        lot.close()
-        await (await producer.send_batch(lot, topic, partition=partition))
+            if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
+                await (await producer.send_batch(batch, topic, partition=partition))
+                batch = producer.create_batch()
+                batch.append(key=key, value=value, timestamp=None, headers=headers)  # takes a row of any size
+        batch.close()
+        await (await producer.send_batch(batch, topic, partition=partition))

@@ -1,8 +1,8 @@
-"""Faust's consumer, with one thing changed: what was fetched goes to the judge as it is, batch by batch.
+"""Faust's consumer, with one change: fetched batches go to the stages as they are, one at a time.
 
-Faust would start four tasks a message and let the messages wait in a queue, which a rebalance empties. Here
-the task that fetches also judges, so nothing is on its way when partitions are taken. Each partition knows
-the offset it must be given next; whatever comes instead, for whatever reason, makes it go back there.
+Faust would start four tasks for each message and keep messages in a queue, which a rebalance empties. Here the task
+that fetches also processes, so that no record is in between when partitions are revoked. Each partition knows its
+next offset. When another one comes, for whatever reason, the consumer seeks back to it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from faust.types import TP
 from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
 from stream_guard.worker.epoch import EpochFence
-from stream_guard.worker.fetched_records import Batch, TopicPartition
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.fetching import FetchingThread
 from stream_guard.worker.kafka.lag import LagConsumer
 from stream_guard.worker.rows import owner_key
 
-POLL: Final = 0.5  # seconds that one look waits for something to come
-TICK: Final = 1.0  # seconds between two looks at partitions on which nothing comes
+POLL: Final = 0.5  # seconds that one fetch waits for records
+TICK: Final = 1.0  # seconds between two ticks of idle partitions
 
 _logger = logging.getLogger(__name__)
 
 
 def _make_thread(service: AIOKafkaConsumerThread) -> Any:
-    """Return a thread that does not keep the process: one that waits for a broker would keep it for ever."""
+    """Return a daemon thread: one that waits for a broker must not keep the process alive."""
     thread = AIOKafkaConsumerThread.Worker(service)
     thread.daemon = True
     return thread
@@ -47,40 +47,41 @@ class ConsumerThread(FetchingThread):
 
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
-        # Faust reads what was not committed unless it uses transactions itself; an aborted event never happened.
-        consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to say it
+        # Faust reads uncommitted records unless it uses transactions itself; an aborted event must not be read.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to set it
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """Leave the group; where the broker is away, without it and without a word."""
+        """Leave the group; ignore a broker that is away."""
         with suppress(asyncio.CancelledError, KafkaError):
             await super().on_thread_stop()
 
 
 class BatchConsumer(LagConsumer):
-    """Hands whole batches to the judge and commits what it has settled."""
+    """Hands whole batches to the stages, and commits the offsets of durable batches."""
 
-    limit: int  # bytes of a record that are read; given by the app before the consumer starts
-    fence: EpochFence  # likewise
-    claim: Callable[[Iterable[int]], Awaitable[None]]  # likewise: makes us the owner of partitions
-    put_back: Callable[[Iterable[Any]], None]  # likewise: takes rows that were read into the table
+    # Set by the app before the consumer starts.
+    limit: int  # bytes; a longer record is cut
+    fence: EpochFence
+    begin_epochs: Callable[[Iterable[int]], Awaitable[None]]  # makes this worker the owner of partitions
+    load_rows: Callable[[Iterable[Any]], None]  # puts changelog rows into the table
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._busy = asyncio.Lock()  # held while a batch is judged
-        self._sought: dict[TP, int] = {}  # where we went back to, and no record has come from there yet
-        self._claimed = False  # whether we are the owner of what is assigned
+        self._busy = asyncio.Lock()  # held while a batch is processed
+        self._sought: dict[TP, int] = {}  # the offset of our last seek, until a record comes
+        self._is_owner = False  # of the assigned partitions
         self._seeks = 0
-        self._ticked = 0.0
-        self.handled = 0  # records in all, those that were passed on included
+        self._last_tick = 0.0
+        self.handled = 0  # records in all stages; a re-keyed record counts twice
 
     def _new_consumer_thread(self) -> ConsumerThread:
-        # A loop of the same make as the one we run in: Faust would make a plain one, which is slower at reading.
-        made = type(asyncio.get_running_loop())()
-        return ConsumerThread(self, loop=self.loop, thread_loop=made, beacon=self.beacon)
+        # The same kind of loop as the running one. Faust would create asyncio's own, which reads more slowly.
+        thread_loop = type(asyncio.get_running_loop())()
+        return ConsumerThread(self, loop=self.loop, thread_loop=thread_loop, beacon=self.beacon)
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Fetch and judge until one of the two services is stopped; an error ends it for good."""
+        """Fetch and process until the consumer or the fetcher is stopped. An error ends the worker."""
         try:
             while not (self.should_stop or fetcher.should_stop):
                 await self._fetch()
@@ -97,133 +98,131 @@ class BatchConsumer(LagConsumer):
         if fetched is None or self.should_stop:
             return
         if seeks != self._seeks or not self.flow_active:
-            self._go_back(fetched)
+            self._discard(fetched)
             return
-        mine: dict[TP, Sequence[Any]] = {}
-        for place, records in fetched.items():
-            if self._is_changelog_tp(place):
-                await self._restore(place, records)
+        events: dict[TP, Sequence[Any]] = {}
+        for tp, records in fetched.items():
+            if self._is_changelog_tp(tp):
+                await self._restore(tp, records)
             else:
-                mine[place] = records
-        # Shielded: being stopped must not leave a batch half written; wait_empty waits for it.
-        await asyncio.shield(asyncio.ensure_future(self._judge(mine)))
+                events[tp] = records
+        # Shielded: a stop must not interrupt a batch half-way; wait_empty waits for it.
+        await asyncio.shield(asyncio.ensure_future(self._process(events)))
 
-    def _go_back(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
-        """Drop what may have been fetched before somebody went elsewhere, and have it given again."""
-        for place in fetched:
-            if not self._is_changelog_tp(place):
-                self._dropped.add(place)
-            elif place in self.assignment():
-                self._thread.seek(place, self._read_offset[place] or 0)
+    def _discard(self, fetched: Mapping[TP, Sequence[Any]]) -> None:
+        """Discard records that may have been fetched before a seek, and read their partitions again."""
+        for tp in fetched:
+            if not self._is_changelog_tp(tp):
+                self._discarded.add(tp)
+            elif tp in self.assignment():
+                self._thread.seek(tp, self._read_offset[tp] or 0)
 
-    async def _restore(self, place: TP, records: Sequence[Any]) -> None:
-        """Put rows of the changelog into the table, and let the recovery know by the last of them.
+    async def _restore(self, tp: TP, records: Sequence[Any]) -> None:
+        """Load changelog rows into the table, and pass the last one to Faust's recovery.
 
-        Faust would wait for every row by itself: a minute for a hundred thousand sessions. The last one goes its way
-        all the same, for that is how the recovery finds out that it is over.
+        Faust would await each row: a minute for a hundred thousand sessions. The recovery needs the last row to find
+        out that it is complete.
         """
-        tables: Any = self.app.tables  # its interface leaves out the recovery
-        recovery, read = tables.recovery, self._read_offset[place]
+        tables: Any = self.app.tables  # Faust's interface leaves out the recovery
+        recovery, read = tables.recovery, self._read_offset[tp]
         fresh = [record for record in records if read is None or record.offset >= read]
-        if not self.flow_active or not fresh or place not in recovery.active_tps:
-            return  # another recovery begins, and goes to its own place
-        recovery.flush_buffers()  # what it holds back is older than these
+        if not self.flow_active or not fresh or tp not in recovery.active_tps:
+            return  # another recovery begins, and seeks by itself
+        recovery.flush_buffers()  # rows in the buffer are older than these
         rows = [self._fenced(record) for record in fresh]
-        self.put_back(rows)
+        self.load_rows(rows)
         if len(rows) > 1:
-            recovery.active_offsets[place] = max(recovery.active_offsets[place] or 0, rows[-2].offset)
-        await self.wait_first(self.callback(self._to_message(place, rows[-1])), self.suspend_flow.wait())
-        self._read_offset[place] = rows[-1].offset
+            recovery.active_offsets[tp] = max(recovery.active_offsets[tp] or 0, rows[-2].offset)
+        await self.wait_first(self.callback(self._to_message(tp, rows[-1])), self.suspend_flow.wait())
+        self._read_offset[tp] = rows[-1].offset
 
     def _fenced(self, record: Any) -> Any:
-        """Return a row, or, where it is of a worker that was not the owner any more, one that changes nothing."""
+        """Return a row; for a row of a former owner, one that changes nothing."""
         if self.fence.admits(record.partition, record.offset, record.key, record.headers):
             return record
         return replace(record, key=owner_key(record.partition), value=None)
 
-    async def _judge(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
+    async def _process(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
         async with self._busy:
             if not self._is_ready():
-                self._dropped.update(fetched)
+                self._discarded.update(fetched)
                 return
-            if not self._claimed:
-                await self.claim(sorted({place.partition for place in self._places()}))
-                self._claimed = True
-            again = await self._read_again()
+            if not self._is_owner:
+                await self.begin_epochs(sorted({tp.partition for tp in self._event_partitions()}))
+                self._is_owner = True
+            again = await self._seek_discarded()
             batch = {}
-            for place, records in fetched.items():
-                if records and place not in again and await self._continues(place, records[0].position):
-                    batch[TopicPartition(*place)] = records
+            for tp, records in fetched.items():
+                if records and tp not in again and await self._continues(tp, records[0].position):
+                    batch[TopicPartition(*tp)] = records
             if batch:
-                await self.judge.judge(batch, self._note)
+                await self.stages.process(batch, self._mark_committable)
             await self._tick()
 
-    def _note(self, batch: Batch) -> None:
-        """Hear that a batch is settled."""
-        self._settled.update({TP(*place): records[-1].position + 1 for place, records in batch.items()})
+    def _mark_committable(self, batch: FetchedBatch) -> None:
+        """Allow the commit of a durable batch's offsets."""
+        self._committable.update({TP(*source): records[-1].position + 1 for source, records in batch.items()})
         self.handled += sum(map(len, batch.values()))
 
-    async def _read_again(self) -> set[TP]:
-        """Go back on the partitions whose records were dropped, and return them."""
-        again = self._dropped & self.assignment()
-        self._dropped.clear()
-        for place in again:
-            self._seek_to(place, await self._expected(place))
+    async def _seek_discarded(self) -> set[TP]:
+        """Seek back on the partitions whose records were discarded, and return them."""
+        again = self._discarded & self.assignment()
+        self._discarded.clear()
+        for tp in again:
+            self._seek_to(tp, await self._next_offset(tp))
         return again
 
-    def _seek_to(self, place: TP, offset: int) -> None:
-        self._thread.seek(place, offset)
-        self._sought[place] = offset
+    def _seek_to(self, tp: TP, offset: int) -> None:
+        self._thread.seek(tp, offset)
+        self._sought[tp] = offset
 
-    async def _expected(self, place: TP) -> int:
-        """Return the offset that must come next; where nothing was judged yet, the one to begin with."""
-        following = self.judge.next_offset(TopicPartition(*place))
-        if following is None:
-            following = self._committed_offset[place]
-        if following is None:
-            following = (await self.earliest_offsets(place))[place] or 0
-        return following
+    async def _next_offset(self, tp: TP) -> int:
+        """Return the next offset to process: after the last record, or the committed one, or the earliest."""
+        offset = self.stages.next_offset(TopicPartition(*tp))
+        if offset is None:
+            offset = self._committed_offset[tp]
+        if offset is None:
+            offset = (await self.earliest_offsets(tp))[tp] or 0
+        return offset
 
-    async def _continues(self, place: TP, offset: int) -> bool:
-        """Whether an offset is the one to come; if not, go to that one.
+    async def _continues(self, tp: TP, offset: int) -> bool:
+        """Whether an offset is at or below the next one to process; if not, seek to that one.
 
-        What comes from there is taken as it is: the offsets in between belong to no record any more.
+        After the seek the first offset is accepted, whatever it is: the broker has no records in between.
         """
-        expected = await self._expected(place)
-        sought = self._sought.pop(place, None)
+        expected = await self._next_offset(tp)
+        sought = self._sought.pop(tp, None)
         if offset <= expected:
             return True
         if sought == expected:
-            _logger.warning("%s/%d: the broker has no records from %d to %d", *place, expected, offset - 1)
+            _logger.warning("%s/%d: the broker has no records from %d to %d", *tp, expected, offset - 1)
             return True
-        _logger.warning("%s/%d: %d came where %d was to come; reading from there again", *place, offset, expected)
-        self._seek_to(place, expected)
+        _logger.warning("%s/%d: %d came where %d was to come; reading from there again", *tp, offset, expected)
+        self._seek_to(tp, expected)
         return False
 
     async def _tick(self) -> None:
-        if time.monotonic() - self._ticked < TICK:
+        if time.monotonic() - self._last_tick < TICK:
             return
-        self._ticked = time.monotonic()
-        await self._pass_marks()
-        lagging = [place for place in self._places() if self.lag_of(place) != 0]
-        self._suspect(lagging)
-        idle = {place.partition for place in self._places()} - {place.partition for place in lagging}
-        await self.judge.tick(sorted(idle))
+        self._last_tick = time.monotonic()
+        await self._skip_markers()
+        lagging = [tp for tp in self._event_partitions() if self.lag_of(tp) != 0]
+        self._reread_stalled(lagging)
+        idle = {tp.partition for tp in self._event_partitions()} - {tp.partition for tp in lagging}
+        await self.stages.tick(sorted(idle))
 
-    def troubles(self) -> list[str]:
-        """Return what keeps the worker from judging; nothing when nothing does."""
+    def unready(self) -> list[str]:
+        """Return the reasons why the worker is not ready; none when it is."""
         reasons = {
             "partitions are being handed out": self.app.rebalancing,
             "states are being recovered": not self.app.tables.actives_ready,
-            "no partition is assigned: there are more workers than partitions": not self._places(),
+            "no partition is assigned: there are more workers than partitions": not self._event_partitions(),
         }
         return [reason for reason, holds in reasons.items() if holds]
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Begin with what was assigned; partitions that belong together must have come together."""
-        numbers = {
-            topic: {place.partition for place in assigned if place.topic == topic} for topic in self.judge.topics
-        }
+        """Start with an assignment. It must have the same partitions of every topic."""
+        numbers = {topic: {tp.partition for tp in assigned if tp.topic == topic} for topic in self.stages.topics}
         if len(set(map(frozenset, numbers.values()))) > 1:
             self.failure = SettingsError(
                 f"the workers of this group do not read the same topics (this one: {', '.join(numbers)}); stop all of "
@@ -232,54 +231,53 @@ class BatchConsumer(LagConsumer):
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish what was begun, commit it, and let go."""
-        # Faust does not wait when the worker is being stopped, and the next owner would read rows that still change.
+        """Flush, commit, and drop all partitions."""
+        # Faust does not wait when the worker is being stopped. The next owner would read rows that still change.
+        await self._flush()
+        await super().on_partitions_revoked(revoked)
+        self._committable.clear()
+        self._sought.clear()
+        self._discarded.clear()
+        self._stalled.clear()
+        self._end_offsets.clear()
+        self._reread_end.clear()
+        self._reread_from.clear()
+        self._is_owner = False
+        self.stages.drop_partitions()
+
+    async def _flush(self) -> None:
         async with self._busy:
             try:
-                await self.judge.finish()
-            except Exception as error:  # noqa: BLE001  # whatever it is: the worker ends with it
+                await self.stages.flush()
+            except Exception as error:  # noqa: BLE001  # whatever it is: it ends the worker, not the rebalance
                 self.failure = error
-        await super().on_partitions_revoked(revoked)
-        self._settled.clear()
-        self._sought.clear()
-        self._dropped.clear()
-        self._waiting.clear()
-        self._ends.clear()
-        self._passed.clear()
-        self._reread.clear()
-        self._claimed = False
-        self.judge.forget()
 
     @asynccontextmanager
     async def between_batches(self) -> AsyncIterator[None]:
-        """Wait until everything judged so far is settled, and let nothing be judged meanwhile."""
+        """Wait until every processed batch is durable, and process none meanwhile."""
         async with self._busy:
-            await self.judge.finish()
+            await self.stages.flush()
             yield
 
     async def wait_empty(self) -> None:
-        """Wait until what was judged is settled, and commit what is."""
-        async with self._busy:
-            try:
-                await self.judge.finish()
-            except Exception as error:  # noqa: BLE001  # whatever it is: it ends the worker, not the rebalance
-                self.failure = error
+        """Flush, and commit the offsets of durable batches."""
+        await self._flush()
         await self.commit_and_end_transactions()
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
-        return (place for place in list(self._settled) if topics is None or place in topics or place.topic in topics)
+        return (tp for tp in list(self._committable) if topics is None or tp in topics or tp.topic in topics)
 
     def _new_offset(self, tp: TP) -> int | None:
-        return self._settled.get(tp)
+        return self._committable.get(tp)
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Go to offsets; what is being fetched meanwhile is not from there."""
+        """Seek to offsets; records that are being fetched meanwhile are discarded."""
         self._seeks += 1
         await super().seek_wait(partitions)
         self._seeks += 1
 
     async def perform_seek(self) -> None:
-        """Go to what was committed; what is being fetched meanwhile is not from there."""
+        """Seek to the committed offsets; records that are being fetched meanwhile are discarded."""
         self._seeks += 1
         await super().perform_seek()
         self._seeks += 1

@@ -1,24 +1,26 @@
-"""Fetching from the broker: what comes of the events becomes our records at once.
+"""Fetching: the client creates our records, instead of its own.
 
-Faust and its client would make two objects a record, and a third would be ours. The client's own loop over
-what was fetched stays as it is, with its checks, transactions and positions; only what it makes is changed.
+Faust and its client would create two objects for each record, and we a third. The client's loop over fetched data stays
+as it is, with its checks, transactions and positions. Only the objects that it creates are ours.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka.errors import ConsumerStoppedError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
-from stream_guard.worker.fetched_records import TopicPartition, reader
+from stream_guard.ports import Record
+from stream_guard.sources.splitting import HEAD
+from stream_guard.worker.fetched_records import TopicPartition
 
 
 class FetchingThread(AIOKafkaConsumerThread):
-    """The thread of Faust's consumer, giving out events as our records and rows of the changelog as the client's."""
+    """The thread of Faust's consumer. Events become our records; changelog rows stay the client's records."""
 
     async def _fetch_records(
         self,
@@ -27,7 +29,7 @@ class FetchingThread(AIOKafkaConsumerThread):
         timeout: float | None = None,  # noqa: ASYNC109  # Faust's signature
         max_records: int | None = None,
     ) -> Mapping[TP, list[Any]]:
-        """Return what has been fetched of the partitions; nothing when nothing comes in time."""
+        """Return the fetched records of the partitions; none after the timeout."""
         if not self.consumer.flow_active:
             return {}
         fetcher = consumer._fetcher  # noqa: SLF001  # as Faust does
@@ -38,27 +40,43 @@ class FetchingThread(AIOKafkaConsumerThread):
             if subscriptions.reassignment_in_progress:
                 await subscriptions.wait_for_assignment()
             if active_partitions.isdisjoint(fetcher._records):  # noqa: SLF001  # as above
-                await _wait(fetcher, timeout)
+                await _wait_for_data(fetcher, timeout)
             if subscriptions.reassignment_in_progress:
-                return {}  # whatever there is may not be ours any more
-            # From here on nothing is awaited, so that nothing comes in between that would be made differently.
-            for place, result in fetcher._records.items():  # noqa: SLF001  # as above
-                self._make_ours(place, result)
+                return {}  # the partitions may have another owner now
+            # Nothing is awaited from here on: data that arrived in between would become the client's records.
+            for tp, result in fetcher._records.items():  # noqa: SLF001  # as above
+                self._create_our_records(tp, result)
             fetched: Mapping[TP, list[Any]] = await fetcher.fetched_records(
                 active_partitions, timeout=0, max_records=max_records
             )
             return fetched
 
-    def _make_ours(self, place: Any, result: Any) -> None:
-        """Have a result of the fetcher make our records; an error is none, and stays."""
+    def _create_our_records(self, tp: Any, result: Any) -> None:
+        """Have a result of the fetcher create our records. An error result has no records, and stays as it is."""
         fetched: Any = getattr(result, "_partition_records", None)
         consumer: Any = self.consumer
-        if fetched is not None and not consumer._is_changelog_tp(TP(*place)):  # noqa: SLF001  # our own consumer
-            fetched._consumer_record = reader(TopicPartition(*place), consumer.limit)  # noqa: SLF001  # asked by its loop for each record
+        if fetched is not None and not consumer._is_changelog_tp(TP(*tp)):  # noqa: SLF001  # our own consumer
+            # The client's loop calls this for each record.
+            fetched._consumer_record = record_maker(TopicPartition(*tp), consumer.limit)  # noqa: SLF001  # as above
 
 
-async def _wait(fetcher: Any, timeout: float | None) -> None:  # noqa: ASYNC109  # there is nothing to cancel but a waiter
+def record_maker(source: TopicPartition, limit: int) -> Callable[[Any, Any], Record]:
+    """Return a function from a client's record to ours. A record over the limit is cut to its head."""
+    origin = f"{source.topic}/{source.partition}"
+
+    def make(_tp: Any, fetched: Any) -> Record:
+        value, headers = fetched.value or b"", fetched.headers  # a tombstone has no value
+        ours = tuple((name, content or b"") for name, content in headers) if headers else ()
+        size = len(value)
+        if size <= limit:
+            return Record(value, origin, fetched.offset, 0, fetched.key, ours)
+        return Record(value[: min(HEAD, limit)], origin, fetched.offset, 0, fetched.key, ours, size)
+
+    return make
+
+
+async def _wait_for_data(fetcher: Any, timeout: float | None) -> None:  # noqa: ASYNC109  # only the waiter is cancelled
     waiter = fetcher._create_fetch_waiter()  # noqa: SLF001  # as the fetcher itself waits
     _, pending = await asyncio.wait([waiter], timeout=timeout)
-    for unheard in pending:
-        unheard.cancel()
+    for unfinished in pending:
+        unfinished.cancel()

@@ -1,4 +1,4 @@
-"""How far the consumer is behind, and which partitions should give something and do not."""
+"""The lag of the consumer, and the partitions that have records and deliver none."""
 
 from __future__ import annotations
 
@@ -13,87 +13,88 @@ from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
 
 from stream_guard.worker.fetched_records import TopicPartition
-from stream_guard.worker.stages import Stages
+from stream_guard.worker.stages import TopicRouter
 
-SUSPICION: Final = 5.0  # seconds without a record from a partition that has some
-ASK: Final = 5.0  # seconds between two questions to the broker about where partitions end
+STALL: Final = 5.0  # seconds without a record from a partition that has some, before it is read again
+END_OFFSETS: Final = 5.0  # seconds between two requests for the end offsets
 
 
 class LagConsumer(Consumer):
-    """Faust's consumer, which knows what of its partitions is settled and what waits."""
+    """Faust's consumer with the lag of each partition, counted from the offsets that may be committed."""
 
-    judge: Stages  # given by the app before the consumer starts
+    stages: TopicRouter  # set by the app before the consumer starts
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._settled: dict[TP, int] = {}  # what may be committed: the next offset
-        self._dropped: set[TP] = set()  # gave records that were not judged, and has to give them again
-        self._waiting: dict[TP, tuple[int, float]] = {}  # has more since then, and gives nothing after that offset
-        self._reread: dict[TP, int] = {}  # was read once more from there, because nothing came
-        self._passed: dict[TP, int] = {}  # where the client stood after that: behind marks of transactions
-        self._ends: dict[TP, int] = {}  # where partitions end, as the broker said when it was asked
-        self._asked = 0.0
+        self._committable: dict[TP, int] = {}  # the next offset after the durable records
+        self._discarded: set[TP] = set()  # partitions whose fetched records were discarded, to be read again
+        self._stalled: dict[TP, tuple[int, float]] = {}  # lagging partitions: the committable offset, and since when
+        self._reread_from: dict[TP, int] = {}  # the offset from which a stalled partition was read again
+        self._reread_end: dict[TP, int] = {}  # the client's position after that: transaction markers are behind it
+        self._end_offsets: dict[TP, int] = {}  # as the broker returned them last
+        self._requested = 0.0  # when that was
         self.failure: BaseException | None = None
 
     def _is_ready(self) -> bool:
-        """Whether partitions are assigned and their states recovered, and nothing has failed."""
+        """Whether partitions are assigned, their states are recovered, and nothing has failed."""
         ready = self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing
         return bool(ready and self.failure is None)
 
-    def _places(self) -> list[TP]:
-        return [place for place in self.assignment() if not self._is_changelog_tp(place)]
+    def _event_partitions(self) -> list[TP]:
+        """Return the assigned partitions, without those of the changelog."""
+        return [tp for tp in self.assignment() if not self._is_changelog_tp(tp)]
 
-    def lag_of(self, place: TP) -> int | None:
-        """Return how many records wait to be judged; None while nobody has said."""
-        told: int | None = self.highwater(place)
-        end = self._ends.get(place) if told is None else max(told, self._ends.get(place, 0))
-        upto = self._settled.get(place)
-        if upto is None:
-            upto = self.judge.next_offset(TopicPartition(*place))
-        passed = self._passed.get(place)
-        if passed is not None and self._was_read_again(place):
-            upto = max(passed, upto or 0)
-        if end is None or (upto is None and end > 0):
+    def lag_of(self, tp: TP) -> int | None:
+        """Return the lag of a partition in records; None while its end offset is unknown."""
+        highwater: int | None = self.highwater(tp)
+        end = self._end_offsets.get(tp) if highwater is None else max(highwater, self._end_offsets.get(tp, 0))
+        done = self._committable.get(tp)
+        if done is None:
+            done = self.stages.next_offset(TopicPartition(*tp))
+        reread_end = self._reread_end.get(tp)
+        if reread_end is not None and self._was_read_again(tp):
+            done = max(reread_end, done or 0)
+        if end is None or (done is None and end > 0):
             return None
-        return max(0, end - (upto or 0))
+        return max(0, end - (done or 0))
 
     def lag(self) -> int:
-        """Return how many records wait to be judged, as far as we know."""
-        return sum(self.lag_of(place) or 0 for place in self._places()) if self._is_ready() else 0
+        """Return the lag of all partitions in records, as far as it is known."""
+        return sum(self.lag_of(tp) or 0 for tp in self._event_partitions()) if self._is_ready() else 0
 
-    async def ask_ends(self) -> None:
-        """Ask the broker now and then where partitions end: a client that fetches no more does not hear of it."""
-        places = self._places()
-        if time.monotonic() - self._asked < ASK or not places or not self._is_ready():
+    async def refresh_end_offsets(self) -> None:
+        """Request the end offsets now and then: a client that has stopped fetching does not learn of new records."""
+        partitions = self._event_partitions()
+        if time.monotonic() - self._requested < END_OFFSETS or not partitions or not self._is_ready():
             return
-        self._asked = time.monotonic()
-        with suppress(KafkaError, TimeoutError):  # whether the broker answers at all is looked after elsewhere
-            self._ends = dict(await asyncio.wait_for(self.highwaters(*places), ASK))
+        self._requested = time.monotonic()
+        with suppress(KafkaError, TimeoutError):  # BrokerHealth handles a broker that does not answer
+            self._end_offsets = dict(await asyncio.wait_for(self.highwaters(*partitions), END_OFFSETS))
 
-    async def _pass_marks(self) -> None:
-        """Find out where the client has gone over all there is: marks of transactions have offsets, and no record.
+    async def _skip_markers(self) -> None:
+        """Find the position behind transaction markers: they have offsets, and the client delivers no record for them.
 
-        It is believed only where it went there once more from what is settled, and gave nothing.
+        Trust the client's position only after re-reading from the committable offset returned no records.
         """
-        for place in list(self._waiting):
-            if self._was_read_again(place):
-                position = await self.position(place)
+        for tp in list(self._stalled):
+            if self._was_read_again(tp):
+                position = await self.position(tp)
                 if position is not None:
-                    self._passed[place] = position
+                    self._reread_end[tp] = position
 
-    def _was_read_again(self, place: TP) -> bool:
-        return place not in self._dropped and self._reread.get(place) == self._settled.get(place, -1)
+    def _was_read_again(self, tp: TP) -> bool:
+        return tp not in self._discarded and self._reread_from.get(tp) == self._committable.get(tp, -1)
 
-    def _suspect(self, lagging: Sequence[TP]) -> None:
-        """Have partitions read again that should give something and do not: asking twice is cheap, losing is not."""
-        now, before = time.monotonic(), self._waiting
-        self._waiting = {}
-        for place in lagging:
-            upto = self._settled.get(place, -1)
-            at, since = before.get(place, (upto, now))
-            if at != upto or now - since > SUSPICION:
-                if at == upto:
-                    self._dropped.add(place)
-                    self._reread[place] = upto
-                at, since = upto, now
-            self._waiting[place] = (at, since)
+    def _reread_stalled(self, lagging: Sequence[TP]) -> None:
+        """Read lagging partitions again that have delivered nothing for a while. It is cheap; a lost record is not."""
+        now, before = time.monotonic(), self._stalled
+        self._stalled = {}
+        for tp in lagging:
+            committable = self._committable.get(tp, -1)
+            offset, since = before.get(tp, (committable, now))
+            if offset != committable or now - since > STALL:
+                if offset == committable:
+                    self._discarded.add(tp)
+                    self._reread_from[tp] = committable
+                offset, since = committable, now
+            self._stalled[tp] = (offset, since)

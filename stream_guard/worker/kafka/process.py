@@ -1,12 +1,15 @@
-"""Running a worker: connected, started, watched, and stopped in an order that loses nothing."""
+"""The process of a worker: connect, start, check regularly, and stop without losing anything."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
@@ -15,18 +18,19 @@ from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.kafka.app import TableRows, WorkerApp, make_app, read_topics
-from stream_guard.worker.kafka.broker_health import BrokerHealth
-from stream_guard.worker.kafka.topics import connect, count_partitions, make_topics
+from stream_guard.worker.kafka.app import ChangelogTable, WorkerApp, make_app, read_topics
+from stream_guard.worker.kafka.topics import KafkaOutbox, connect, count_partitions, make_topics
 
-LOOK: Final = 0.2  # seconds between two looks at how the worker is doing
-FAREWELL: Final = 20.0  # seconds to leave the group in
+CHECK: Final = 0.2  # seconds between two checks of the worker
+LEAVE: Final = 20.0  # seconds to leave the group
+ABORT: Final = 2.0  # seconds to leave it after a failure: everything that counts is acknowledged
+PING: Final = 2.0  # seconds between two requests to the cluster
 
 _logger = logging.getLogger(__name__)
 
 
 async def run_worker(address: Address, parts: WorkerParts) -> None:
-    """Judge what comes on the topics until SIGINT or SIGTERM; StreamGuardError says why it ended otherwise."""
+    """Process the topics until SIGINT or SIGTERM; raise StreamGuardError when the worker cannot go on."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -37,61 +41,62 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
     try:
         partitions = await count_partitions(producer, address.topics)
         app = make_app(parts.settings, servers, partitions)
-        app.stages = build_stages(parts, TableRows(app, producer), producer, address.topics, partitions)
+        rows, open_outbox = ChangelogTable(app, producer), partial(KafkaOutbox, producer)
+        app.stages = build_stages(parts, rows, open_outbox, address.topics, partitions)
         await make_topics(servers, parts.settings, set(app.stages.topics) - set(address.topics), partitions)
         read_topics(app)
         await _run(app, parts, stop, BrokerHealth(producer.client, patience=parts.settings.kafka.patience))
     finally:
-        # Everything that was to be kept is acknowledged; a broker that is away would be waited for without end.
+        # Everything that must be kept is acknowledged. Without a limit this would wait for an absent broker for ever.
         with suppress(KafkaError, TimeoutError):
-            await asyncio.wait_for(producer.stop(), FAREWELL / 4)
+            await asyncio.wait_for(producer.stop(), LEAVE / 4)
 
 
-async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, reach: BrokerHealth) -> None:
+async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: BrokerHealth) -> None:
     starting = asyncio.ensure_future(app.start())
-    patience = 2.0  # a worker that cannot go on may as well be killed: what counts is acknowledged
+    seconds = ABORT
     try:
-        await _watch(app, parts, stop, starting, reach)
-        patience = FAREWELL
+        await _watch(app, parts, stop, starting, broker)
+        seconds = LEAVE
     finally:
         starting.cancel()
         with suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(app.stop(), patience)
+            await asyncio.wait_for(app.stop(), seconds)
 
 
 async def _watch(
-    app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, starting: asyncio.Future[None], reach: BrokerHealth
+    app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, starting: asyncio.Future[None], broker: BrokerHealth
 ) -> None:
-    """Return when the worker is to stop; StreamGuardError when it cannot go on."""
+    """Return when the worker is asked to stop; raise StreamGuardError when it cannot go on."""
     while not stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK)
+            await asyncio.wait_for(stop.wait(), CHECK)
         parts.beat()
-        reach.look()
+        broker.check()
         if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
             raise StreamGuardError(f"the worker could not start: {error!r}") from error
         if (reason := app.crash_reason) is not None:
             raise StreamGuardError(f"the worker cannot go on: {reason!r}; start it again") from reason
         if not starting.done():
             continue
-        consumer = app.batches
+        consumer = app.batch_consumer
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
-        await consumer.ask_ends()
-        parts.health.look([*reach.troubles(), *consumer.troubles()], consumer.lag(), consumer.handled)
+        await consumer.refresh_end_offsets()
+        parts.health.update([*broker.unready(), *consumer.unready()], consumer.lag(), consumer.handled)
         if stuck := parts.health.stuck():
             raise SourceError(f"{stuck}; nothing is lost: start the worker again")
         await _reload(app, parts)
 
 
 async def _reload(app: WorkerApp, parts: WorkerParts) -> None:
-    """Change the policy between two batches, when there is another good one."""
+    """Use a changed policy, from the next batch on."""
     policy = parts.reload()
     if policy is None:
         return
     old = parts.engine
     engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states)
-    async with app.batches.between_batches():
+    async with app.batch_consumer.between_batches():
         parts.adopted(policy)
         app.stages.use(engine)
 
@@ -105,3 +110,39 @@ def _explain(failure: BaseException) -> StreamGuardError:
             "start the worker again when they can be"
         )
     return StreamGuardError(f"the worker met an error that it does not know: {failure!r}; nothing was skipped")
+
+
+class BrokerHealth:
+    """Pings the cluster, and knows since when it has not answered. The clients retry for ever and do not report it."""
+
+    def __init__(self, client: Any, *, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._patience = patience
+        self._clock = clock
+        self._answered = self._sent = clock()
+        self._request: asyncio.Future[bool] | None = None
+
+    def check(self) -> None:
+        """Read the response, if there is one, and send the next request; raise SourceError after the patience."""
+        now = self._clock()
+        request = self._request
+        if request is not None and request.done():
+            if not request.cancelled() and request.exception() is None and request.result():
+                self._answered = now
+            self._request = None
+        if self._request is None and now - self._sent >= PING:
+            self._sent = now
+            self._request = asyncio.ensure_future(self._client.force_metadata_update())
+        if self._silence() > self._patience:
+            raise SourceError(
+                f"no broker has answered for {self._silence():.0f} s (kafka.patience is {self._patience:.0f} s); "
+                "look at the brokers and their disks; nothing is lost: start the worker again when they are back"
+            )
+
+    def unready(self) -> list[str]:
+        """Return the reason why the worker is not ready, when no broker answers."""
+        silence = self._silence()
+        return [f"no broker has answered for {silence:.0f} s"] if silence > 3 * PING else []
+
+    def _silence(self) -> float:
+        return self._clock() - self._answered

@@ -1,4 +1,4 @@
-"""A worker that does not know that its partition has another owner: what it writes then does not count."""
+"""A worker that does not know that its partition has another owner: rows that it writes then do not count."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def read(fence: EpochFence, rows: list[Written], start: int = 0) -> list[int]:
 
 
 def write(rows: list[Written], fence: EpochFence, *keys: bytes) -> None:
-    rows += [(len(rows) + place, key, fence.mark(0)) for place, key in enumerate(keys)]
+    rows += [(len(rows) + place, key, fence.headers(0)) for place, key in enumerate(keys)]
 
 
 def test_rows_of_an_earlier_owner_do_not_count_once_the_next_has_written() -> None:
     rows: list[Written] = [(0, b"before there were owners", [])]
     frozen, owner = EpochFence(), EpochFence()
     read(frozen, rows)
-    frozen.take(0)
-    write(rows, frozen, b"claim", b"a", b"b")
+    frozen.begin(0)
+    write(rows, frozen, b"owner", b"a", b"b")
     read(owner, rows)
-    owner.take(0)
-    write(rows, frozen, b"b")  # before the claim of the next: it counts
-    write(rows, owner, b"claim", b"a")
+    owner.begin(0)
+    write(rows, frozen, b"b")  # before the next epoch begins: it counts
+    write(rows, owner, b"owner", b"a")
     write(rows, frozen, b"a", b"c")
     write(rows, owner, b"b")
     successor = EpochFence()
     assert read(successor, rows) == [0, 1, 2, 3, 4, 5, 6, 9]
-    assert successor.take(0) == {b"a", b"c"}, "their last rows do not count, and a broker forgets all but the last"
-    assert successor.mark(0) > owner.mark(0)
+    assert successor.begin(0) == {b"a", b"c"}, "their last rows do not count, and a broker forgets all but the last"
+    assert successor.headers(0) > owner.headers(0)
 
 
 def test_rows_that_are_read_again_from_anywhere_are_told_apart_as_before() -> None:
@@ -50,8 +50,8 @@ def test_rows_that_are_read_again_from_anywhere_are_told_apart_as_before() -> No
     for _ in range(6):
         owners.append(EpochFence())
         read(owners[-1], rows)
-        owners[-1].take(0)
-        write(rows, owners[-1], b"claim", b"x")
+        owners[-1].begin(0)
+        write(rows, owners[-1], b"owner", b"x")
         write(rows, owners[-2], b"y")
     wanted, again = read(EpochFence(), rows), EpochFence()
     read(again, rows)
@@ -59,14 +59,14 @@ def test_rows_that_are_read_again_from_anywhere_are_told_apart_as_before() -> No
         assert read(again, rows, start) == [offset for offset in wanted if offset >= start]
 
 
-def test_an_owner_takes_a_higher_number_each_time_also_when_it_has_read_nothing_new() -> None:
+def test_an_owner_begins_a_higher_epoch_each_time_also_when_it_has_read_nothing_new() -> None:
     fence = EpochFence()
-    marks = []
+    headers = []
     for _ in range(3):
-        fence.take(0)
-        marks.append(fence.mark(0))
-    assert marks == sorted(marks)
-    assert len({str(mark) for mark in marks}) == 3
+        fence.begin(0)
+        headers.append(fence.headers(0))
+    assert headers == sorted(headers)
+    assert len({str(written) for written in headers}) == 3
 
 
 @pytest.mark.kafka
@@ -77,7 +77,7 @@ def test_a_worker_that_is_frozen_in_the_middle_of_its_work_and_thaws_spoils_noth
     wanted = run(make_fleet(), rows)
     fleet = make_fleet()
     names = [fleet.start() for _ in range(3)]
-    fleet.wait_until(lambda: all("a worker of group" in fleet.said(name) for name in names))
+    fleet.wait_until(lambda: all("a worker of group" in fleet.log_of(name) for name in names))
     filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[:12_000]))
     filling.start()
     fleet.wait_for(dice.randint(500, 3_000))

@@ -1,4 +1,4 @@
-"""A batch is judged while the one before is settled, and still: alerts, then letters, then states, then offsets."""
+"""A batch is evaluated while the one before becomes durable: alerts, then dead letters, then states, then offsets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pytest
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.engine import Engine
@@ -24,17 +25,17 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import make_decoder
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.batches import BatchProcessor
-from stream_guard.worker.delivery import Delivery
-from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.delivery import BatchDelivery
+from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.rows import decode_session, progress_key
-from stream_guard.worker.store import Change, PartitionStore
+from stream_guard.worker.store import PartitionStore, RowChange
 
-PLACE = TopicPartition("events", 0)
+SOURCE = TopicPartition("events", 0)
 
 
 class Table:
-    """A table that keeps its writers waiting for a few turns of the loop, and remembers what it held when."""
+    """A table that acknowledges writes after a few turns of the loop."""
 
     def __init__(self, log: list[str]) -> None:
         self.rows: dict[bytes, bytes] = {}
@@ -43,7 +44,7 @@ class Table:
     def recovered(self) -> Mapping[bytes, bytes]:
         return self.rows
 
-    async def write(self, changes: Mapping[int, Sequence[Change]]) -> None:
+    async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         for key, value in (change for listed in changes.values() for change in listed):
@@ -83,38 +84,41 @@ class Alerts:
 
 
 class Letters(DeadLetters):
-    """Dead letters that tell when they were flushed."""
+    """Dead letters that log their flushes."""
 
     def __init__(self, counts: Counts, log: list[str]) -> None:
         super().__init__(None, counts, format_name="native")
-        self._told = log
+        self._flushes = log
 
     def flush(self) -> int:
-        self._told.append(f"{self.total} letters")
+        self._flushes.append(f"{self.total} letters")
         return 0
 
 
-class Court:
-    """A judge with everything around it, and a log of what became safe when."""
+class Processing:
+    """A batch processor with its surroundings, and a log of what became durable when."""
 
     def __init__(self, policy: Path, **limits: int) -> None:
         self.log: list[str] = []
         self.table, self.alerts, counts = Table(self.log), Alerts(self.log), Counts()
         registry, settings = build_registry(), Settings(sessions=SessionLimits(**limits))
         decoder = make_decoder("native", registry, settings)
-        self.judge = BatchProcessor(
+        self.processor = BatchProcessor(
             engine=Engine(load_policy(policy, registry), counts, mode="stream"),
-            delivery=Delivery({"alerts": self.alerts}, Letters(counts, self.log), counts),
+            delivery=BatchDelivery(Delivery({"alerts": self.alerts}, counts), Letters(counts, self.log)),
             rows=self.table,
             settings=settings,
-            make=lambda number, rows, engine, undertaker: Partition(
-                PartitionStore(number, rows), engine, decoder, undertaker, settings.sessions, now=time.time
+            make=lambda number, rows, engine, dead_letters: Partition(
+                PartitionStore(number, rows), engine, decoder, dead_letters, settings.sessions, now=time.time
             ),
-            observe=lambda _seconds, records: self.log.append(f"{records} settled"),
+            observe=lambda _seconds, records: self.log.append(f"{records} durable"),
         )
 
-    async def take(self, records: Sequence[Record]) -> None:
-        await self.judge.judge({PLACE: records}, lambda batch: self.log.append(f"up to {batch[PLACE][-1].position}"))
+    async def process(self, records: Sequence[Record]) -> None:
+        def on_durable(batch: FetchedBatch) -> None:
+            self.log.append(f"up to {batch[SOURCE][-1].position}")
+
+        await self.processor.process({SOURCE: records}, on_durable)
 
 
 def sample_records(sessions: int) -> list[Record]:
@@ -124,49 +128,49 @@ def sample_records(sessions: int) -> list[Record]:
 
 def run_through(policy: Path, given: Sequence[Record], size: int, **limits: int) -> tuple[set[str], dict[bytes, bytes]]:
     """The alerts and the rows that are left after batches of one size."""
-    court = Court(policy, **limits)
+    run = Processing(policy, **limits)
 
-    async def run() -> None:
+    async def drive() -> None:
         for start in range(0, len(given), size):
-            await court.take(given[start : start + size])
-        await court.judge.finish()
+            await run.process(given[start : start + size])
+        await run.processor.flush()
 
-    asyncio.run(run())
-    return set(court.alerts.ids), {key: row for key, row in court.table.rows.items() if key != progress_key(0)}
+    asyncio.run(drive())
+    return set(run.alerts.ids), {key: row for key, row in run.table.rows.items() if key != progress_key(0)}
 
 
 def test_alerts_then_letters_then_states_then_offsets(policy: Path) -> None:
-    court, given = Court(policy), [*sample_records(40), Record(b"{", "events/0", 10_000)]
+    run, given = Processing(policy), [*sample_records(40), Record(b"{", "events/0", 10_000)]
 
-    async def run() -> None:
-        await court.take(given)
-        await court.judge.finish()
+    async def drive() -> None:
+        await run.process(given)
+        await run.processor.flush()
 
-    asyncio.run(run())
-    assert court.log == ["alerts", "1 letters", "states", "up to 10000", f"{len(given)} settled"]
+    asyncio.run(drive())
+    assert run.log == ["alerts", "1 letters", "states", "up to 10000", f"{len(given)} durable"]
 
 
-def test_the_next_batch_is_judged_while_alerts_are_waited_for_and_nothing_of_it_is_written(policy: Path) -> None:
-    court, given = Court(policy), sample_records(80)
+def test_the_next_batch_is_evaluated_while_alerts_are_in_flight_and_nothing_of_it_is_written(policy: Path) -> None:
+    run, given = Processing(policy), sample_records(80)
     half = len(given) // 2
 
-    async def run() -> None:
-        court.alerts.gate.clear()
-        await court.take(given[:half])
-        second = asyncio.ensure_future(court.take([*given[half:], Record(b"{", "events/0", len(given))]))
+    async def drive() -> None:
+        run.alerts.gate.clear()
+        await run.process(given[:half])
+        second = asyncio.ensure_future(run.process([*given[half:], Record(b"{", "events/0", len(given))]))
         end = time.monotonic() + 30
-        while court.judge.counts.records < len(given):
+        while run.processor.counts.records < len(given):
             assert time.monotonic() < end
             await asyncio.sleep(0)
-        assert (court.log, court.table.rows, second.done()) == ([], {}, False)
-        court.alerts.gate.set()
+        assert (run.log, run.table.rows, second.done()) == ([], {}, False)
+        run.alerts.gate.set()
         await second
-        await court.judge.finish()
+        await run.processor.flush()
 
-    asyncio.run(run())
-    first = ["alerts", "states", f"up to {half - 1}", f"{half} settled"]
-    second = ["alerts", "1 letters", "states", f"up to {len(given)}", f"{len(given) - half + 1} settled"]
-    assert court.log == [*first, *second]
+    asyncio.run(drive())
+    first = ["alerts", "states", f"up to {half - 1}", f"{half} durable"]
+    second = ["alerts", "1 letters", "states", f"up to {len(given)}", f"{len(given) - half + 1} durable"]
+    assert run.log == [*first, *second]
 
 
 @pytest.mark.parametrize("limits", [{}, {"in_memory": 1}], ids=["sessions at hand", "sessions read back"])
@@ -182,19 +186,19 @@ def test_whatever_the_batches_alerts_and_states_are_those_of_one(policy: Path, l
         }
 
 
-def test_what_kept_a_batch_from_being_settled_is_raised_and_nothing_of_it_is_written(policy: Path) -> None:
-    court, given = Court(policy), sample_records(40)
-    court.alerts.error = SinkError("the topic is gone", retryable=False)
+def test_the_error_of_a_batch_is_raised_and_nothing_of_it_is_written(policy: Path) -> None:
+    run, given = Processing(policy), sample_records(40)
+    run.alerts.error = SinkError("the topic is gone", retryable=False)
 
-    async def run() -> None:
-        await court.take(given[:300])
+    async def drive() -> None:
+        await run.process(given[:300])
         with pytest.raises(SinkError, match="the topic is gone"):
-            await court.take(given[300:])
+            await run.process(given[300:])
         with pytest.raises(SinkError, match="the topic is gone"):
-            await court.judge.finish()
+            await run.processor.flush()
 
-    asyncio.run(run())
-    assert (court.log, court.table.rows) == ([], {})
+    asyncio.run(drive())
+    assert (run.log, run.table.rows) == ([], {})
 
 
 def _is_live(row: bytes) -> bool:

@@ -1,0 +1,31 @@
+"""A client's record becomes ours. Nothing is lost except what is over the limit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from stream_guard.ports import Record
+from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.kafka.fetching import record_maker
+
+SOURCE = TopicPartition("events", 3)
+
+
+def fetched(value: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> Any:
+    return SimpleNamespace(offset=7, key=b"s1", value=value, headers=headers)
+
+
+def test_a_record_keeps_its_key_partition_offset_and_headers() -> None:
+    record = record_maker(SOURCE, 100)(SOURCE, fetched(b"{}", (("trace", b"1"), ("empty", None))))
+    assert record == Record(b"{}", "events/3", 7, key=b"s1", headers=(("trace", b"1"), ("empty", b"")))
+
+
+def test_a_tombstone_is_an_empty_record() -> None:
+    assert record_maker(SOURCE, 100)(SOURCE, fetched(None)) == Record(b"", "events/3", 7, key=b"s1")
+
+
+def test_a_record_over_the_limit_is_cut_to_its_head_and_has_its_size() -> None:
+    record = record_maker(SOURCE, 10)(SOURCE, fetched(b"x" * 11))
+    assert (record.value, record.truncated) == (b"x" * 10, 11)
+    assert record_maker(SOURCE, 11)(SOURCE, fetched(b"x" * 11)).truncated == 0
