@@ -9,14 +9,14 @@ from stream_guard import Command, hookimpl
 
 if TYPE_CHECKING:
     from stream_guard_compliance.check import check_compliance
-    from stream_guard_compliance.results import BehavioralRule, ComplianceResult, Verdict, Violation
-    from stream_guard_compliance.rules import Extraction, extract
+    from stream_guard_compliance.extraction import Extraction, extract
+    from stream_guard_compliance.results import BehavioralRule, ComplianceResult, RuleVerdict, Violation
 
 __all__ = [
     "BehavioralRule",
     "ComplianceResult",
     "Extraction",
-    "Verdict",
+    "RuleVerdict",
     "Violation",
     "check_compliance",
     "extract",
@@ -27,11 +27,11 @@ __all__ = [
 _LAZY: Final = {
     "BehavioralRule": "stream_guard_compliance.results",
     "ComplianceResult": "stream_guard_compliance.results",
-    "Extraction": "stream_guard_compliance.rules",
-    "Verdict": "stream_guard_compliance.results",
+    "Extraction": "stream_guard_compliance.extraction",
+    "RuleVerdict": "stream_guard_compliance.results",
     "Violation": "stream_guard_compliance.results",
     "check_compliance": "stream_guard_compliance.check",
-    "extract": "stream_guard_compliance.rules",
+    "extract": "stream_guard_compliance.extraction",
 }
 
 

@@ -22,14 +22,14 @@ from stream_guard import (
     redact,
     redact_text,
 )
+from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
 from stream_guard_compliance.judging import Judgement, ask_judge, transcript
 from stream_guard_compliance.results import (
     ComplianceResult,
     NotEvaluated,
-    Verdict,
+    RuleVerdict,
     Violation,
 )
-from stream_guard_compliance.rules import ExtractedRule, Extraction, extract
 from stream_guard_compliance.trace import Trace, event_index, read_trace
 
 FLAG: Final = "PISAMA_ENABLE_CHECK_COMPLIANCE"
@@ -39,11 +39,11 @@ _UNSURE: Final = 0.7  # where a rule guesses which tools or texts its sentence m
 
 
 @dataclass(slots=True)
-class _Judged:
-    """What the rules and the judge said so far."""
+class _Outcomes:
+    """The results of the rules and of the judge so far."""
 
     violations: list[Violation] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[RuleVerdict] = field(default_factory=list)
     not_evaluated: list[NotEvaluated] = field(default_factory=list)
     tokens: int = 0
     cost: float = 0.0
@@ -53,7 +53,7 @@ async def check_compliance(
     system_prompt: str,
     trace_events: Iterable[Any],
     *,
-    timeout: float = 60.0,  # noqa: ASYNC109  # the seed's own parameter: total, and what is late is not evaluated
+    timeout: float = 60.0,  # noqa: ASYNC109  # the parameter of the API that this one follows
     tools: Iterable[str] = (),
     settings: Settings | None = None,
     registry: Registry | None = None,
@@ -70,40 +70,40 @@ async def check_compliance(
     registry = registry or build_registry(settings.plugins)
     trace = read_trace(trace_events)
     extraction = extract(system_prompt, [*tools, *trace.tools], has_results=trace.has_results)
-    judged = _Judged(not_evaluated=list(trace.unreadable))
-    _run_rules(extraction, trace, registry, judged)
+    outcomes = _Outcomes(not_evaluated=list(trace.unreadable))
+    _run_rules(extraction, trace, registry, outcomes)
     open_rules = [rule for rule in extraction.rules if not rule.compiled.rules]
     text, was_cut = transcript(trace.events, settings.judge.max_characters)
     asked = [rule.rule for rule in open_rules] if trace.events else []
     judgements = await ask_judge(asked, text, registry, settings.judge, timeout)
     for rule, judgement in zip(open_rules, judgements or [Judgement(None, _EMPTY)] * len(open_rules), strict=True):
-        _take(rule, judgement, was_cut, judged)
-    judged.not_evaluated += [
+        _add_judgement(rule, judgement, was_cut, outcomes)
+    outcomes.not_evaluated += [
         NotEvaluated(what=f"sentence: {redact_text(left.sentence)}", reason=left.reason) for left in extraction.unparsed
     ]
-    return _result(extraction, judged)
+    return _result(extraction, outcomes)
 
 
 _EMPTY: Final = "the trace has no event that could be read"
 
 
-def _result(extraction: Extraction, judged: _Judged) -> ComplianceResult:
+def _result(extraction: Extraction, outcomes: _Outcomes) -> ComplianceResult:
     places = {rule.rule.rule_id: number for number, rule in enumerate(extraction.rules)}
     return ComplianceResult(
-        detected=bool(judged.violations),
-        confidence=max((violation.confidence for violation in judged.violations), default=0.0),
-        violations=judged.violations,
+        detected=bool(outcomes.violations),
+        confidence=max((violation.confidence for violation in outcomes.violations), default=0.0),
+        violations=outcomes.violations,
         extracted_rules=[rule.rule for rule in extraction.rules],
-        tokens_used=judged.tokens,
-        cost_usd=judged.cost,
-        verdicts=sorted(judged.verdicts, key=lambda verdict: places[verdict.rule_id]),
+        tokens_used=outcomes.tokens,
+        cost_usd=outcomes.cost,
+        verdicts=sorted(outcomes.verdicts, key=lambda verdict: places[verdict.rule_id]),
         unparsed=list(extraction.unparsed),
-        not_evaluated=judged.not_evaluated,
+        not_evaluated=outcomes.not_evaluated,
     )
 
 
-def _run_rules(extraction: Extraction, trace: Trace, registry: Registry, judged: _Judged) -> None:
-    """Put the compiled rules through the ordinary loader and engine, and note what each found."""
+def _run_rules(extraction: Extraction, trace: Trace, registry: Registry, outcomes: _Outcomes) -> None:
+    """Load the compiled rules as a policy, run the engine, and add what each rule found."""
     form = extraction.policy()
     if not form["rules"]:
         return
@@ -119,24 +119,24 @@ def _run_rules(extraction: Extraction, trace: Trace, registry: Registry, judged:
             continue
         findings = [finding for rule_id in rule.ids for finding in found.get(rule_id, ())]
         unjudged = any(_failed(counts, positions[rule_id]) for rule_id in rule.ids)
-        judged.verdicts.append(_verdict(rule, findings, unjudged, trace))
-        # A limit is passed once: the first call over it is the violation, not each one after it.
+        outcomes.verdicts.append(_verdict(rule, findings, unjudged, trace))
+        # A limit is broken once: by the first call over it.
         kept = findings[:1] if rule.rule.kind == "limit" else findings
-        judged.violations += [_violation(rule, finding) for finding in kept]
+        outcomes.violations += [_violation(rule, finding) for finding in kept]
 
 
 def _failed(counts: Counts, position: int) -> bool:
     return bool(counts.unevaluable.get(position) or counts.rule_errors.get(position))
 
 
-def _verdict(rule: ExtractedRule, findings: Sequence[Finding], unjudged: bool, trace: Trace) -> Verdict:
+def _verdict(rule: ExtractedRule, findings: Sequence[Finding], unjudged: bool, trace: Trace) -> RuleVerdict:
     rule_id = rule.rule.rule_id
     if findings:
-        return Verdict(rule_id=rule_id, verdict="violated", reason=redact_text(findings[0].detail))
+        return RuleVerdict(rule_id=rule_id, verdict="violated", reason=redact_text(findings[0].detail))
     why = _why_open(rule, unjudged, trace)
     if why:
-        return Verdict(rule_id=rule_id, verdict="inconclusive", reason=why)
-    return Verdict(rule_id=rule_id, verdict="satisfied", reason="the trace does nothing against it")
+        return RuleVerdict(rule_id=rule_id, verdict="inconclusive", reason=why)
+    return RuleVerdict(rule_id=rule_id, verdict="satisfied", reason="the trace does nothing against it")
 
 
 def _why_open(rule: ExtractedRule, unjudged: bool, trace: Trace) -> str:
@@ -172,20 +172,20 @@ def _violation(rule: ExtractedRule, finding: Finding) -> Violation:
     )
 
 
-def _take(rule: ExtractedRule, judgement: Judgement, was_cut: bool, judged: _Judged) -> None:
-    """Note what the judge said; whatever is not a clear answer leaves the rule open."""
+def _add_judgement(rule: ExtractedRule, judgement: Judgement, was_cut: bool, outcomes: _Outcomes) -> None:
+    """Add the answer of the judge; without a clear answer the rule stays open."""
     rule_id, answer = rule.rule.rule_id, judgement.answer
     if answer is not None:
-        judged.tokens += answer.tokens
-        judged.cost += answer.cost_usd
+        outcomes.tokens += answer.tokens
+        outcomes.cost += answer.cost_usd
     if answer is None or answer.violated is None:
         reason = f"{rule.compiled.why}; {judgement.why}"
-        judged.verdicts.append(Verdict(rule_id=rule_id, verdict="inconclusive", reason=reason, by="nobody"))
-        judged.not_evaluated.append(NotEvaluated(what=f"rule {rule_id}", reason=reason))
+        outcomes.verdicts.append(RuleVerdict(rule_id=rule_id, verdict="inconclusive", reason=reason, by="nobody"))
+        outcomes.not_evaluated.append(NotEvaluated(what=f"rule {rule_id}", reason=reason))
     elif answer.violated:
         explanation = redact_text(answer.explanation) or "the judge found it broken"
-        judged.verdicts.append(Verdict(rule_id=rule_id, verdict="violated", reason=explanation, by="judge"))
-        judged.violations.append(
+        outcomes.verdicts.append(RuleVerdict(rule_id=rule_id, verdict="violated", reason=explanation, by="judge"))
+        outcomes.violations.append(
             Violation(
                 rule_id=rule_id,
                 evidence=explanation,
@@ -197,8 +197,8 @@ def _take(rule: ExtractedRule, judgement: Judgement, was_cut: bool, judged: _Jud
         )
     elif was_cut:
         reason = "the judge saw no violation, but only the beginning of the trace"
-        judged.verdicts.append(Verdict(rule_id=rule_id, verdict="inconclusive", reason=reason, by="judge"))
-        judged.not_evaluated.append(NotEvaluated(what=f"rule {rule_id}", reason=reason))
+        outcomes.verdicts.append(RuleVerdict(rule_id=rule_id, verdict="inconclusive", reason=reason, by="judge"))
+        outcomes.not_evaluated.append(NotEvaluated(what=f"rule {rule_id}", reason=reason))
     else:
         reason = redact_text(answer.explanation) or "the judge found it kept"
-        judged.verdicts.append(Verdict(rule_id=rule_id, verdict="satisfied", reason=reason, by="judge"))
+        outcomes.verdicts.append(RuleVerdict(rule_id=rule_id, verdict="satisfied", reason=reason, by="judge"))

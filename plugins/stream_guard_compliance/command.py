@@ -52,7 +52,7 @@ def check(
         )
         outcomes.add(result.verdict)
         if form is ResultFormat.TABLE:
-            _say(name, result)
+            _print_result(name, result)
         results.append({"trace": name, "verdict": result.verdict, **msgspec.to_builtins(result)})
     if form is ResultFormat.JSON:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
@@ -83,7 +83,7 @@ def extract_policy(prompt: Prompt, tool: Tools = None) -> None:
     typer.echo(extraction.policy_yaml(), nl=False)
 
 
-def _say(name: str, result: Any) -> None:
+def _print_result(name: str, result: Any) -> None:
     typer.echo(f"{name}: {result.verdict}")
     for violation in result.violations:
         at = "at the end" if violation.event_index is None else f"event {violation.event_index}"

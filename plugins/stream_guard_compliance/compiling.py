@@ -10,10 +10,10 @@ from typing import Final
 import re2
 
 from stream_guard import Json
-from stream_guard_compliance.reading import PER_AGENT, TEXT_WITH_CALLS, Reading
-from stream_guard_compliance.tool_reader import is_asking
-from stream_guard_compliance.vocabulary import Vocabulary, words_of
-from stream_guard_compliance.word_lists import word_set
+from stream_guard_compliance.reading.tools import is_asking
+from stream_guard_compliance.reading.values import PER_AGENT, TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.vocabulary import Vocabulary, words_of
+from stream_guard_compliance.reading.word_lists import word_set
 
 Form = dict[str, Json]
 
@@ -37,7 +37,7 @@ _ALL_PII: Final = ("email", "phone", "card", "ssn", "iban")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledReading:
     """The rules a reading became, or why it became none."""
 
     rules: tuple[Form, ...] = ()
@@ -46,7 +46,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CompileContext:
     """What compiling needs beside the reading."""
 
     prompt: str
@@ -54,53 +54,53 @@ class Context:
     has_results: bool = True  # without results in the trace, an attempt has to count as done
 
 
-def compile_reading(reading: Reading, context: Context) -> Compiled:
+def compile_reading(reading: Reading, context: CompileContext) -> CompiledReading:
     """Return rules of ordinary kinds, or the reason why a machine cannot check the sentence."""
     compiler = _COMPILERS.get(reading.kind)
     if compiler is None:
-        return Compiled(why="it leaves to judgement what counts")
+        return CompiledReading(why="it leaves to judgement what counts")
     return compiler(reading, context)
 
 
-def _names(tools: tuple[str, ...], context: Context) -> list[str]:
+def _names(tools: tuple[str, ...], context: CompileContext) -> list[str]:
     """Return every known spelling of the tools; what could be taken for a pattern is left out."""
     spelt = [name for tool in tools for name in context.vocabulary.spellings(tool)]
     return list(dict.fromkeys(name for name in spelt if _USABLE.fullmatch(name)))
 
 
-def _described(stems: tuple[str, ...], context: Context) -> list[str]:
+def _described(stems: tuple[str, ...], context: CompileContext) -> list[str]:
     """Return the known tools that an action's words describe and that do more than look."""
     found = context.vocabulary.about(stems)
     return [name for name in found if words_of(name)[0] not in _READS and _USABLE.fullmatch(name)]
 
 
-def _forbid_tool(reading: Reading, context: Context) -> Compiled:
+def _forbid_tool(reading: Reading, context: CompileContext) -> CompiledReading:
     tools = ["*"] if reading.items == ("*",) else _names(reading.items, context)
     return _one("no_call", {"tool": tools})
 
 
-def _forbid_arg(reading: Reading, _context: Context) -> Compiled:
+def _forbid_arg(reading: Reading, _context: CompileContext) -> CompiledReading:
     return _one("forbidden_text", {"pattern": _any_of(reading.items), "where": "tool_args"})
 
 
-def _allow_only(reading: Reading, context: Context) -> Compiled:
+def _allow_only(reading: Reading, context: CompileContext) -> CompiledReading:
     tools = _names(reading.items, context)
     if not reading.by:
         return _one("must_call_only", {"tool": tools})
     name = reading.by.removeprefix(f"{PER_AGENT}:")
-    # Where the trace does not say which agent calls, nothing can be said.
+    # Where the trace does not name the agent, the rule does not apply.
     rule: Form = {
         "kind": "no_call",
         "params": {"tool": tools},
         "when": {"path": "agent", "op": "matches", "value": "."},
         "unless": {"path": "agent", "op": "matches", "value": f"(?i){_literal(name)}"},
     }
-    return Compiled((rule,))
+    return CompiledReading((rule,))
 
 
-def _forbid_output(reading: Reading, context: Context) -> Compiled:
+def _forbid_output(reading: Reading, context: CompileContext) -> CompiledReading:
     if reading.items == (TEXT_WITH_CALLS,):
-        return Compiled(({"kind": "no_text_with_calls"},))
+        return CompiledReading(({"kind": "no_text_with_calls"},))
     rules: list[Form] = []
     types = [item.removeprefix("pii:") for item in reading.items if item.startswith("pii:")]
     if "pii" in reading.items:
@@ -116,35 +116,35 @@ def _forbid_output(reading: Reading, context: Context) -> Compiled:
     )
     if literals:
         rules.append({"kind": "forbidden_text", "params": {"pattern": _any_of(literals)}})
-    return Compiled(tuple(rules), certain=not {"system_prompt", "secrets"} & set(reading.items))
+    return CompiledReading(tuple(rules), certain=not {"system_prompt", "secrets"} & set(reading.items))
 
 
-def _require_output(reading: Reading, _context: Context) -> Compiled:
+def _require_output(reading: Reading, _context: CompileContext) -> CompiledReading:
     if reading.items == ("citation",):
         rule = {"kind": "must_match_text", "params": {"pattern": _CITATION, "each": False}}
-        return Compiled((rule,), certain=False)
+        return CompiledReading((rule,), certain=False)
     if reading.items == ("json",):
         talks = {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]}
-        return Compiled(({"kind": "must_match_json_schema", "params": {"schema": {}}, "when": talks},))
+        return CompiledReading(({"kind": "must_match_json_schema", "params": {"schema": {}}, "when": talks},))
     frames = {"": "{}", "end": r"{}\W*$", "start": r"^\W*{}"}
     patterns = ["(?i)" + frames[reading.place].replace("{}", _literal(item)) for item in reading.items]
-    return Compiled(
+    return CompiledReading(
         tuple({"kind": "must_match_text", "params": {"pattern": pattern, "each": reading.each}} for pattern in patterns)
     )
 
 
-def _require_tool(reading: Reading, context: Context) -> Compiled:
+def _require_tool(reading: Reading, context: CompileContext) -> CompiledReading:
     rules = [{"kind": "must_call", "params": {"tool": _names((tool,), context)}} for tool in reading.items]
-    return Compiled(tuple(rules))
+    return CompiledReading(tuple(rules))
 
 
-def _limit(reading: Reading, context: Context) -> Compiled:  # noqa: PLR0911  # one for each thing that is counted
+def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noqa: PLR0911  # one for each thing that is counted
     if reading.window:
-        return Compiled(why="it counts over a span of time, and a recorded trace need not have times")
+        return CompiledReading(why="it counts over a span of time, and a recorded trace need not have times")
     if not reading.items:
         tools = _described(reading.stems, context)
         rules = [{"kind": "max_calls", "params": {"tool": tool, "n": int(reading.over or 0)}} for tool in tools]
-        return Compiled(tuple(rules), _UNKNOWN_ACTION, certain=False)
+        return CompiledReading(tuple(rules), _UNKNOWN_ACTION, certain=False)
     about, number = reading.items[0].rsplit("<=", 1)
     n = int(number)
     if about in {"words", "chars"}:
@@ -152,23 +152,23 @@ def _limit(reading: Reading, context: Context) -> Compiled:  # noqa: PLR0911  # 
     if about == "parallel":
         return _one("max_parallel_calls", {"n": n})
     if about == "calls":
-        return Compiled(
+        return CompiledReading(
             ({"kind": "max_calls", "params": {"n": n}, **({"scope": "session"} if reading.per_part else {})},)
         )
     if about == "failures":
         tools = [name for name in context.vocabulary.about(reading.stems) if _USABLE.fullmatch(name)]
         rules = [{"kind": "max_failed_calls", "params": {"tool": tools, "n": n}}] if tools and n else []
-        return Compiled(tuple(rules), _UNKNOWN_ACTION, certain=False)
+        return CompiledReading(tuple(rules), _UNKNOWN_ACTION, certain=False)
     if about in {"sentences", "paragraphs", "lines", "tokens", "retries"}:
-        return Compiled(why=f"no kind counts {about}")
+        return CompiledReading(why=f"no kind counts {about}")
     pairs = [item.rsplit("<=", 1)[0] for item in reading.items]
     rules = [{"kind": "max_calls", "params": {"tool": _names((tool,), context), "n": n}} for tool in pairs]
-    return Compiled(tuple(rules))
+    return CompiledReading(tuple(rules))
 
 
-def _order(reading: Reading, context: Context) -> Compiled:
+def _order(reading: Reading, context: CompileContext) -> CompiledReading:
     if not reading.first:
-        return Compiled(why="it puts actions in order that are described and not named")
+        return CompiledReading(why="it puts actions in order that are described and not named")
     second = _names(reading.second, context)
     rules = []
     for tool in reading.first:
@@ -178,10 +178,10 @@ def _order(reading: Reading, context: Context) -> Compiled:
         if reading.each_time:
             params["reset_on"] = second
         rules.append({"kind": "must_call_before", "params": params})
-    return Compiled(tuple(rules))
+    return CompiledReading(tuple(rules))
 
 
-def _confirm_before(reading: Reading, context: Context) -> Compiled:
+def _confirm_before(reading: Reading, context: CompileContext) -> CompiledReading:
     certain = bool(reading.items)
     tools = _names(reading.items, context) if reading.items else _described(reading.stems, context)
     params: Form = {}
@@ -193,11 +193,11 @@ def _confirm_before(reading: Reading, context: Context) -> Compiled:
         name for name in context.vocabulary.names if is_asking(name) and _USABLE.fullmatch(name) and name not in tools
     ]
     if not tools:
-        return Compiled(why=_UNKNOWN_ACTION)
+        return CompiledReading(why=_UNKNOWN_ACTION)
     rule: Form
     if reading.by:
         if not asking:
-            return Compiled(why=f"no known tool asks the {reading.by}, so an approval would not be seen")
+            return CompiledReading(why=f"no known tool asks the {reading.by}, so an approval would not be seen")
         rule = {"kind": "must_call_before", "params": {"first": asking, "second": tools, "reset_on": tools}}
     else:
         rule = {
@@ -206,14 +206,16 @@ def _confirm_before(reading: Reading, context: Context) -> Compiled:
         }
     if reading.over is not None:
         rule["when"] = _over(reading.over)
-    return Compiled((rule,), certain=certain)
+    return CompiledReading((rule,), certain=certain)
 
 
-def _conditional(reading: Reading, context: Context) -> Compiled:
+def _conditional(reading: Reading, context: CompileContext) -> CompiledReading:
     if reading.over is not None and reading.items:
         tools = _names(reading.items, context)
-        return Compiled(({"kind": "no_call", "params": {"tool": tools}, "when": _over(reading.over)},), certain=False)
-    return Compiled(why="it depends on a condition that no event shows")
+        return CompiledReading(
+            ({"kind": "no_call", "params": {"tool": tools}, "when": _over(reading.over)},), certain=False
+        )
+    return CompiledReading(why="it depends on a condition that no event shows")
 
 
 def _destroys(name: str) -> bool:
@@ -224,10 +226,10 @@ def _over(amount: float) -> Json:
     return {"any_of": [{"path": f"tool.args.{name}", "op": ">", "value": amount} for name in _AMOUNTS]}
 
 
-def _one(kind: str, params: Form) -> Compiled:
+def _one(kind: str, params: Form) -> CompiledReading:
     if params.get("tool") == []:
-        return Compiled(why="the tool's name could be taken for a pattern")
-    return Compiled(({"kind": kind, "params": params},))
+        return CompiledReading(why="the tool's name could be taken for a pattern")
+    return CompiledReading(({"kind": kind, "params": params},))
 
 
 def _literal(text: str) -> str:
@@ -244,7 +246,7 @@ def _any_of(texts: tuple[str, ...]) -> str:
 
 _UNKNOWN_ACTION: Final = "it describes an action, and no known tool is called like it"
 
-_COMPILERS: Final[dict[str, Callable[[Reading, Context], Compiled]]] = {
+_COMPILERS: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] = {
     "forbid_tool": _forbid_tool,
     "forbid_arg": _forbid_arg,
     "allow_only": _allow_only,

@@ -1,244 +1,184 @@
-"""From a system prompt to readings: every sentence, in order, with nothing dropped."""
+"""The rules of a prompt: read, compiled to rules of a policy, and given a severity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from stream_guard_compliance.clauses import CONDITION, MODAL, Clause, make_clause
-from stream_guard_compliance.limit_reader import read_limit
-from stream_guard_compliance.output_reader import read_forbidden_output, read_required_output
-from stream_guard_compliance.prompt import Sentence, split
-from stream_guard_compliance.reading import Reading
-from stream_guard_compliance.tool_reader import (
-    amount_over,
-    read_allowed,
-    read_confirmation,
-    read_forbidden,
-    read_order,
-    read_required,
-)
-from stream_guard_compliance.vocabulary import Vocabulary, declared_in
-from stream_guard_compliance.word_lists import word_set
+import re2
 
-_EXAMPLE: Final = (
-    r"^\W*(?:for example|for instance|examples?\b|e\.g\.|sample\b|good:|bad:|user:|assistant:|input:|output:)"
-)
-_PERMISSION: Final = (
-    r"\b(?:feel free to|(?:do not|don.t|never) (?:hesitate|be afraid)|you(?: are|.re) (?:free|welcome|allowed"
-    r"|permitted|encouraged) to|it(?: is|.s) (?:ok|okay|fine|alright) to|at your discretion)\b"
-)
-_MAY: Final = r"^\W*(?:you|the (?:agent|assistant|bot)) (?:may|can|could|might)\b|^\W*as an? [\w ]{2,60}, you can\b"
-_RESTRICTED: Final = (
-    r"\b(?:only|not|never|at most|no more|must|unless|before|until|once|cannot|without|up to|maximum)\b"
-)
-_PERSONA: Final = r"^\W*(?:you are|you.re|your (?:name|role|job|task|goal|purpose) is|i am|act as|welcome|hello|hi)\b"
-_BINDS: Final = r"\b(?:must|should|never|not|only|forbidden|prohibited|required)\b"
-_VOCABULARY: Final = (
-    r"^\W*(?:available |your |the following )?(?:tools?|functions?)(?: available)?(?: are)?(?: to you)?:"
-)
-_MENTAL: Final = (
-    r"\b(?:sure|unsure|certain|uncertain|doubt|know|unclear|ambiguous|confus\w+|appropriate|necessary|possible"
-    r"|needed|relevant|helpful|useful|comfortable|reasonable)\b"
-)
-_AGENT: Final = (
-    r"^\W*(?:you|the (?:ai |support )?(?:agent|assistant|bot|model)|never|do not|don.t|always|please|under no"
-    r"|at no time|no\b|if\b|when\b|whenever\b|before\b|prior\b|after\b|once\b|only\b|be\b|avoid|ensure"
-    r"|make sure|unless\b|in case\b|for\b|your\b|it is|answers?\b|replies\b|responses\b|for each\b)"
-)
-_NAMES_AGENT: Final = (
-    r"\b(?:you|the agent|the assistant) (?:must|should|need|needs|have|has|cannot|may|can|shall|are)\b"
-)
-_SUBORDINATE: Final = r"^\W*(?:if|when|whenever|before|prior|after|once|for|unless|in case|until|while)\b"
-_COMMANDS: Final = word_set("never do don't dont always please only no avoid ensure under at")
-_IMPERATIVE: Final = word_set(
-    "be keep use call ask check verify confirm provide respond reply answer respect follow refuse deny decline "
-    "transfer escalate offer explain tell give write speak stay remain maintain treat help assist wait stop start "
-    "begin end include cite add list summarize summarise greet thank apologize apologise think consider act make "
-    "take run execute read search look find get set send return report log record mention state limit restrict "
-    "stick focus prefer try double-check validate authenticate identify collect obtain gather reject ignore "
-    "handle process prioritize prioritise translate format output produce generate remember note inform notify "
-    "warn suggest recommend hand redirect route politely briefly carefully first then next finally say show "
-    "display present protect store save delete remove retry"
-)
-_FACT: Final = r"^\W*(?:we|our|it|they|there|this is|these are|the (?:store|company|shop|office|team|refund|system))\b"
-_CANNOT: Final = r"\b(?:cannot|can not|can.t|may not|must not|do not|don.t|never|not allowed to|should not)\b"
-_QUALIFIED: Final = r"\b(?:in|for|of|within|with|after|during|on|outside|older|that|which|whose|over|under|to)\b"
-_DEEDS: Final = (
-    r"\b(?:modify|cancel|refund|book|change|update|exchange|return|issue|offer|compensate|upgrade|ship|charge"
-    r"|delete|remove|transfer|approve|grant|waive|schedule|process|sell|order|pay|reset|unlock|close|open"
-    r"|merge|deploy|push|access|edit)\b"
-)
-_FORBIDDEN_HEADING: Final = r"(?i)\b(?:forbidden|prohibited|banned|disallowed|never|not allowed|don.t|do not)\b"
-_ALLOWED_HEADING: Final = r"(?i)\b(?:allowed|permitted) tools?\b"
+from stream_guard import Json
+from stream_guard.documents import MAX_REASON, write_yaml
+from stream_guard_compliance.compiling import CompileContext, CompiledReading, Form, compile_reading
+from stream_guard_compliance.reading.sentences import ReadSentence, read_prompt, vocabulary_of
+from stream_guard_compliance.reading.values import Reading, SeverityWord
+from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
 
-_READERS: Final[tuple[Callable[[Clause], Reading | None], ...]] = (
-    read_limit,
-    read_confirmation,
-    read_forbidden_output,
-    read_forbidden,
-    lambda clause: _with_tools(read_order, clause),
-    read_allowed,
-    read_required_output,
-    read_required,
-    lambda clause: read_order(clause) if _is_addressed(clause) else None,
+_FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output", "allow_only", "limit"))
+_MAX_SLUG: Final = 60
+
+_ORDER: Final[tuple[SeverityWord, ...]] = ("low", "medium", "high", "critical")
+_CRITICAL: Final = re2.compile(
+    r"(?i)\b(?:never|do not|don.t|must not|mustn.t|under no circumstances?|prohibited|forbidden|strictly"
+    r"|explicit|critical)\b"
+)
+_HIGH: Final = re2.compile(
+    r"(?i)\b(?:must|shall|cannot|can.t|may not|only|requires?|required|needs?|have to|has to|not allowed|manager)\b"
+)
+_SOFT: Final = re2.compile(r"(?i)\b(?:should|try|prefer|ideally|avoid|please|aim|consider)\b")
+_STYLE: Final = re2.compile(
+    r"(?i)\b(?:friendly|polite\w*|concise|brief|tone|helpful|professional|warm|empath\w+|clear|style|kind"
+    r"|short|simple)\b"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSentence:
-    """A sentence and what it was read as."""
+class ExtractedRule:
+    """A rule of the prompt, with the rules of a policy that check it."""
 
-    sentence: Sentence
-    reading: Reading
-
-
-def vocabulary_of(prompt: str, tools: Iterable[str] = ()) -> Vocabulary:
-    """Return the tools known from outside and those the prompt declares."""
-    return Vocabulary([*tools, *declared_in(prompt)])
+    rule: BehavioralRule
+    compiled: CompiledReading
+    ids: tuple[str, ...]  # of its rules in the policy
 
 
-def read_prompt(prompt: str, tools: Iterable[str] = ()) -> list[ReadSentence]:
-    """Return every sentence of a prompt with its reading; pure: the same prompt and tools, the same readings."""
-    # Half of a surrogate pair is no text; one character for one, so that offsets hold.
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Everything a prompt says: rules, sentences that may be rules, and sentences that are none."""
+
+    rules: tuple[ExtractedRule, ...]
+    unparsed: tuple[Unparsed, ...]
+    other: tuple[ReadSentence, ...]
+
+    def policy(self) -> dict[str, Json]:
+        """Return the native form of the rules that a machine can check."""
+        return {
+            "name": "extracted from a system prompt",
+            "rules": [form for rule in self.rules for form in _forms(rule)],
+        }
+
+    def policy_yaml(self) -> str:
+        """Return the policy as a file to review; the reason of each rule is its sentence."""
+        return write_yaml(self.policy())
+
+
+def extract(prompt: str, tools: Iterable[str] = (), *, has_results: bool = True) -> Extraction:
+    """Return the rules of a system prompt; the same prompt and tools give the same rules, byte for byte.
+
+    ``tools`` are names known from elsewhere: declared to the model, or seen in the trace. ``has_results``
+    says whether results of calls are recorded; without them an attempt counts as done.
+    """
+    listed = list(tools)
     prompt = prompt.encode("utf-8", "replace").decode()
-    vocabulary = vocabulary_of(prompt, tools)
-    read: list[ReadSentence] = []
-    before: tuple[str, ...] = ()
-    for sentence in _joined(split(prompt)):
-        clause = make_clause(sentence.text, vocabulary, sentence.heading, before)
-        read.append(ReadSentence(sentence, read_sentence(sentence, clause)))
-        before = clause.tools or (before if sentence.is_item else ())
-    return read
-
-
-def _joined(sentences: list[Sentence]) -> list[Sentence]:
-    """Put the items of a list behind the words that open it, where they make no sense alone."""
-    joined: list[Sentence] = []
-    gathered: dict[str, tuple[int, list[str]]] = {}
-    for sentence in sentences:
-        lead = sentence.lead or (sentence.heading if sentence.is_item and _opens(sentence.heading) else "")
-        if not lead or not sentence.is_item:
-            joined.append(sentence)
-        elif _is_bare(sentence.text):
-            # Bare names: all of them belong to one rule.
-            if lead not in gathered:
-                gathered[lead] = (len(joined), [])
-                joined.append(sentence)
-            gathered[lead][1].append(sentence.text.rstrip(".,;"))
-        elif _carries(lead):
-            joined.append(replace(sentence, text=f"{lead.rstrip(': ')} {_lower(sentence.text)}"))
+    context = CompileContext(prompt, vocabulary_of(prompt, listed), has_results)
+    rules: list[ExtractedRule] = []
+    unparsed: list[Unparsed] = []
+    other: list[ReadSentence] = []
+    taken: dict[str, int] = {}
+    for read in read_prompt(prompt, listed):
+        if read.reading.kind == "unparsed":
+            unparsed.append(Unparsed(sentence=read.sentence.text, offset=read.sentence.offset, reason=read.reading.why))
+        elif read.reading.kind == "none":
+            other.append(read)
         else:
-            joined.append(sentence)
-    for lead, (place, names) in gathered.items():
-        joined[place] = replace(joined[place], text=f"{_opening(lead)} {', '.join(names)}.")
-    return joined
+            rules.append(_rule(read, context, taken))
+    return Extraction(tuple(rules), tuple(unparsed), tuple(other))
 
 
-def _is_bare(text: str) -> bool:
-    return len(text) <= 80 and len(text.strip("`.,; ").split()) == 1
-
-
-def _opens(heading: str) -> bool:
-    clause = make_clause(heading, Vocabulary())
-    return clause.has(_FORBIDDEN_HEADING) or clause.has(_ALLOWED_HEADING)
-
-
-def _opening(lead: str) -> str:
-    """Return the words a list of names is read behind."""
-    clause = make_clause(lead, Vocabulary())
-    if clause.has(r"\b(?:confirm|approv|permission|consent)\w*"):
-        return f"{lead.rstrip(': ')} before calling"
-    if clause.has(_ALLOWED_HEADING):
-        return "Only call"
-    if clause.has(_FORBIDDEN_HEADING):
-        return "Never call"
-    return lead.rstrip(": ")
-
-
-def _carries(lead: str) -> bool:
-    """Whether a lead ends in words that every item completes: "You must:", "Never:"."""
-    clause = make_clause(lead, Vocabulary())
-    return clause.has(r"\b(?:must|should|shall|never|always|do not|don.t|not|to|can|may|must not|should not)\s*:$")
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
-
-
-def read_sentence(sentence: Sentence, clause: Clause) -> Reading:
-    """Return what one sentence says: the first reader that understands it wins."""
-    nothing = _no_rule(sentence, clause)
-    if nothing is not None:
-        return nothing
-    for reader in _READERS:
-        reading = reader(clause)
-        if reading is not None:
-            return reading
-    return _vague(clause)
-
-
-def _no_rule(sentence: Sentence, clause: Clause) -> Reading | None:
-    """Return why a sentence is no rule, or None."""
-    reasons = (
-        ("a heading", sentence.is_heading),
-        ("code or declared tools", sentence.is_code),
-        ("no words outside quotes", not any(char.isalpha() for char in clause.low)),
-        ("an example", clause.has(_EXAMPLE)),
-        ("a permission", clause.has(_PERMISSION) or (clause.has(_MAY) and not clause.has(_RESTRICTED))),
-        ("names tools", clause.has(_VOCABULARY)),
-        ("opens a list", sentence.text.endswith(":")),
-        ("says who the agent is", clause.has(_PERSONA) and not clause.has(_BINDS)),
+def _rule(read: ReadSentence, context: CompileContext, taken: dict[str, int]) -> ExtractedRule:
+    reading, sentence = read.reading, read.sentence
+    compiled = compile_reading(reading, context)
+    if compiled.rules:
+        compiled = CompiledReading(compiled.rules, "", compiled.certain)
+    rule_id = _free_id(f"{reading.kind}-{'-'.join(reading.items) or sentence.text}", taken)
+    ids = (rule_id, *(_free_id(f"{rule_id}-{number}", taken) for number in range(2, len(compiled.rules) + 1)))
+    rule = BehavioralRule(
+        rule_id=rule_id,
+        description=sentence.text,
+        trigger=_trigger(reading),
+        required_action=None if reading.kind in _FORBIDS else _action(reading, sentence.text),
+        forbidden_action=_action(reading, sentence.text) if reading.kind in _FORBIDS else None,
+        severity=severity_of(sentence.text, reading),
+        kind=reading.kind,
+        items=reading.items,
+        checkable=_checkable(compiled),
+        offset=sentence.offset,
     )
-    return next((Reading("none", why=why) for why, holds in reasons if holds), None)
+    return ExtractedRule(rule, compiled, ids[: len(compiled.rules)])
 
 
-def _with_tools(reader: Callable[[Clause], Reading | None], clause: Clause) -> Reading | None:
-    """Ask a reader, but take only what names two tools: one alone is read by the others first."""
-    reading = reader(clause)
-    return reading if reading is not None and reading.first else None
+def _checkable(compiled: CompiledReading) -> Checkable:
+    if not compiled.rules:
+        return "none"
+    return "full" if compiled.certain else "partial"
 
 
-def _is_addressed(clause: Clause) -> bool:
-    """Whether a sentence speaks to the agent."""
-    if clause.has(_NAMES_AGENT):
-        return True
-    low = clause.low
-    if clause.has(_SUBORDINATE) and "," in low:
-        # "If the status is open, ..." speaks to the agent when what follows does.
-        low = low.split(",", 1)[1]
-    elif clause.has(_SUBORDINATE) or clause.has(_AGENT):
-        return True
-    words = low.split(None, 1)
-    first = words[0].strip("*\"'(,") if words else ""
-    return first in _IMPERATIVE or first in _COMMANDS
+def _trigger(reading: Reading) -> str:
+    if reading.details:
+        return reading.details[0]
+    if reading.second:
+        return f"before {', '.join(reading.second)}"
+    if reading.kind == "confirm_before":
+        return f"before {', '.join(reading.items) or 'the action'}"
+    return "at the end of the session" if reading.kind == "require_tool" else "always"
 
 
-def _vague(clause: Clause) -> Reading:
-    """Return the reading of a sentence that no reader could make concrete."""
-    if clause.has(_FACT) and not clause.tools and not clause.has(r"\b(?:you|agent|assistant)\b"):
-        return Reading("unparsed", why=_OTHERS) if clause.has(r"\bmust\b") else Reading("none", why="states a fact")
-    if _is_addressed(clause):
-        return _addressed(clause)
-    if clause.has(MODAL):
-        return Reading("unparsed", why=_OTHERS)
-    if clause.tools:
-        return Reading("unparsed", why="names a tool, but not what to do with it")
-    return Reading("none", why="states a fact")
+def _action(reading: Reading, sentence: str) -> str:
+    if reading.kind == "order" and reading.first:
+        return f"call {', '.join(reading.first)}"
+    return ", ".join(reading.items) or sentence
 
 
-def _addressed(clause: Clause) -> Reading:
-    """Return the reading of what the agent is told, but not in a way that a machine can check."""
-    condition = clause.find(CONDITION)
-    if condition is None:
-        depends = clause.tools or (clause.has(_CANNOT) and clause.has(_DEEDS) and clause.has(_QUALIFIED))
-        return Reading("conditional" if depends else "ambiguous", clause.tools)
-    details = (clause.text[condition.start() :],)
-    if clause.has(_MENTAL) and not clause.tools:
-        return Reading("ambiguous", details=details)
-    over = amount_over(clause) if clause.negated() else None
-    return Reading("conditional", clause.tools, details=details, over=over)
+def _free_id(words: str, taken: dict[str, int]) -> str:
+    """Return an id made of the words, with a number behind it where another rule has it already."""
+    small = "".join(char if char.isascii() and char.isalnum() else "-" for char in words.lower())
+    slug = "-".join(part for part in small.split("-") if part)[:_MAX_SLUG].strip("-") or "rule"
+    free = slug
+    while free in taken:
+        taken[slug] += 1  # where the last one got its number: no searching from the start
+        free = f"{slug}-{taken[slug]}"
+    taken[free] = 1
+    return free
 
 
-_OTHERS: Final = "says what must be, but not what the agent has to do about it"
+def _forms(extracted: ExtractedRule) -> list[Form]:
+    rule = extracted.rule
+    return [
+        {"id": rule_id, **form, "severity": rule.severity, "reason": rule.description[:MAX_REASON]}
+        for rule_id, form in zip(extracted.ids, extracted.compiled.rules, strict=True)
+    ]
+
+
+def severity_of(sentence: str, reading: Reading) -> SeverityWord:
+    """Return the severity: the strongest words decide, and some sorts of rules have a ceiling."""
+    if reading.kind == "ambiguous":
+        return "low" if _STYLE.search(sentence) else "medium"
+    if reading.kind == "limit":
+        return _of_limit(reading)
+    if reading.kind == "require_output":
+        return "medium" if reading.items in (("citation",), ("json",)) else "low"
+    if reading.kind == "require_tool":
+        return "high" if _HIGH.search(sentence) else "medium"
+    word: SeverityWord = "medium"
+    if _CRITICAL.search(sentence):
+        word = "critical"
+    elif _HIGH.search(sentence) or (reading.kind == "confirm_before" and not _SOFT.search(sentence)):
+        word = "high"
+    if reading.kind == "forbid_output" and not _is_sensitive(reading):
+        return _least(word, "medium")
+    return word
+
+
+def _of_limit(reading: Reading) -> SeverityWord:
+    about = reading.items[0] if reading.items else ""
+    if about.startswith(("words", "chars", "sentences", "paragraphs", "lines", "tokens")):
+        return "low"
+    return "high" if about.startswith("failures") else "medium"
+
+
+def _is_sensitive(reading: Reading) -> bool:
+    return any(item.startswith("pii") or item in {"system_prompt", "secrets"} for item in reading.items)
+
+
+def _least(one: SeverityWord, other: SeverityWord) -> SeverityWord:
+    return min(one, other, key=_ORDER.index)

@@ -1,4 +1,4 @@
-"""What a check of compliance returns: the seed's shape, and what was judged, and what was not."""
+"""The result of a compliance check: violations, the verdict on each rule, and what was not evaluated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stream_guard_compliance.reading import SeverityWord
+from stream_guard_compliance.reading.values import SeverityWord
 
 Outcome: TypeAlias = Literal["violated", "satisfied", "inconclusive"]
 Checkable: TypeAlias = Literal["full", "partial", "none"]
@@ -39,8 +39,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     severity: SeverityWord = "medium"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one rule."""
+class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on one rule, and who gave it."""
 
     rule_id: str
     verdict: Outcome
@@ -64,7 +64,7 @@ class NotEvaluated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComplianceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of ``check_compliance``; the first six fields are the seed's."""
+    """The answer of ``check_compliance``; the first six fields are those of Pisama's API."""
 
     detected: bool
     confidence: float
@@ -72,7 +72,7 @@ class ComplianceResult(msgspec.Struct, frozen=True, kw_only=True):
     extracted_rules: list[BehavioralRule]
     tokens_used: int = 0
     cost_usd: float = 0.0
-    verdicts: list[Verdict] = []
+    verdicts: list[RuleVerdict] = []
     unparsed: list[Unparsed] = []
     not_evaluated: list[NotEvaluated] = []
 

@@ -1,6 +1,6 @@
-"""Trace events as callers have them become events: the seed's shapes, native events, chat messages.
+"""Trace events as events: those of the compliance API, native events, and chat messages.
 
-Whatever cannot be read is listed with its place and never stands for something that did not happen.
+An event that cannot be read is listed with its place. It never counts as an event that did not happen.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _EVENT_TYPES: Final = get_args(Event)
 _ERROR_PREFIXES: Final = ("error:", "error ", "exception:", "traceback (most recent")
 
 
-class UnreadableError(ValueError):
-    """An event that says too little to become one."""
+class UnreadableEventError(ValueError):
+    """A trace event lacks what an event needs."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def read_trace(trace_events: Iterable[Any]) -> Trace:
     for index, raw in enumerate(trace_events):
         try:
             event = _read(raw, index, trace)
-        except UnreadableError as reason:
+        except UnreadableEventError as reason:
             trace.unreadable.append(NotEvaluated(what=f"event {index}", reason=str(reason)))
         else:
             if event is not None:
@@ -71,15 +71,17 @@ def _read(raw: Any, index: int, trace: Trace) -> Event | None:
     if isinstance(raw, _EVENT_TYPES):
         return _renamed(msgspec.to_builtins(raw), index)
     if not isinstance(raw, Mapping):
-        raise UnreadableError(f"an event is an object, not {type(raw).__name__}")
+        raise UnreadableEventError(f"an event is an object, not {type(raw).__name__}")
     word = raw.get("type", raw.get("kind", raw.get("role")))
     if not isinstance(word, str):
-        raise UnreadableError('the event has no "type"; write user_message, agent_message, tool_call or tool_result')
+        raise UnreadableEventError(
+            'the event has no "type"; write user_message, agent_message, tool_call or tool_result'
+        )
     if "kind" in raw and "type" not in raw and "session_id" in raw:
         return _renamed(dict(raw), index)
     reader = _READERS.get(word.lower())
     if reader is None:
-        raise UnreadableError(
+        raise UnreadableEventError(
             f'"{word[:60]}" is no type that is known; write user_message, agent_message, tool_call or tool_result'
         )
     return reader(raw, f"event-{index}", trace)
@@ -93,7 +95,7 @@ def _renamed(data: dict[str, Json], index: int) -> Event:
     try:
         event: Event = msgspec.convert(data, type=Event)
     except (msgspec.ValidationError, ValueError) as error:
-        raise UnreadableError(f"not a native event: {error}") from None
+        raise UnreadableEventError(f"not a native event: {error}") from None
     return event
 
 
@@ -145,7 +147,7 @@ def _block(call: Mapping[str, Any]) -> dict[str, Json]:
 def _call(raw: Mapping[str, Any], event_id: str, _trace: Trace) -> Event:
     name = raw.get("name", raw.get("tool", raw.get("tool_name")))
     if not isinstance(name, str) or not name:
-        raise UnreadableError('a tool_call needs the "name" of its tool')
+        raise UnreadableEventError('a tool_call needs the "name" of its tool')
     args = raw.get("args", raw.get("arguments", raw.get("input", {})))
     failed = False
     if isinstance(args, str):
@@ -169,8 +171,10 @@ def _status(raw: Mapping[str, Any], output: Any) -> Any:
     status = raw.get("status")
     if status in {"ok", "error", "blocked"}:
         return status
-    said = isinstance(output, str) and output.lstrip()[:40].lower().startswith(_ERROR_PREFIXES)
-    return "error" if raw.get("error") or raw.get("is_error") or status in {"failed", "failure"} or said else "ok"
+    looks_failed = isinstance(output, str) and output.lstrip()[:40].lower().startswith(_ERROR_PREFIXES)
+    return (
+        "error" if raw.get("error") or raw.get("is_error") or status in {"failed", "failure"} or looks_failed else "ok"
+    )
 
 
 def _call_id(raw: Mapping[str, Any]) -> str:
@@ -183,7 +187,7 @@ def _plain(value: Any) -> Json:
     try:
         return json.loads(json.dumps(value, default=str))
     except (TypeError, ValueError, RecursionError):
-        raise UnreadableError("the arguments or the result are nested too deep, or are no JSON") from None
+        raise UnreadableEventError("the arguments or the result are nested too deep, or are no JSON") from None
 
 
 def _system(raw: Mapping[str, Any], _event_id: str, trace: Trace) -> None:

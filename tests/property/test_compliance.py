@@ -8,7 +8,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_guard_compliance.rules import extract
+from stream_guard_compliance.extraction import extract
 
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from stream_guard_compliance import ComplianceResult, check_compliance
-from stream_guard_compliance.extraction import read_prompt
+from stream_guard_compliance.reading.sentences import read_prompt
 
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import Settings

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from stream_guard_compliance.extraction import read_prompt
-from stream_guard_compliance.rules import extract
+from stream_guard_compliance.extraction import extract
+from stream_guard_compliance.reading.sentences import read_prompt
 
 VECTORS = Path(__file__).parents[2] / "golden" / "vectors" / "compliance" / "sentences.json"
 

@@ -1,11 +1,11 @@
-"""Actions that are described and not named: which words of a description a tool's name may begin with."""
+"""Actions that a sentence describes without naming a tool: the word stems that such a tool's name may have."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from stream_guard_compliance.word_lists import word_set
+from stream_guard_compliance.reading.word_lists import word_set
 
 _WORD: Final = re.compile(r"[a-z]{3,40}")
 _IN_BRACKETS: Final = re.compile(r"\(([^()]{3,300})\)")

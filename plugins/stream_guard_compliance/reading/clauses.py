@@ -1,4 +1,4 @@
-"""A sentence made ready for reading: quotes set aside, tools found, and the questions that readers ask of it."""
+"""A sentence prepared for the readers: quotes masked, tools found, patterns searched in linear time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import re2
 
-from stream_guard_compliance.vocabulary import Mention, Vocabulary, looks_like_name
+from stream_guard_compliance.reading.vocabulary import Mention, Vocabulary, looks_like_name
 
 _QUOTED: Final = re.compile(
     r"""\u201c([^\u201d\n]{1,300})\u201d|"([^"\n]{1,300})"|(?<!\w)'([^'\n]{2,200})'(?!\w)|\u2018([^\u2019\n]{2,200})\u2019"""
@@ -59,7 +59,7 @@ def _compiled(pattern: str) -> Any:
 
 @dataclass(slots=True)
 class Clause:
-    """A sentence as readers see it: ``low`` is small, without quotes, and as long as ``text``."""
+    """A prepared sentence: ``low`` is in lower case, without quotes, and as long as ``text``."""
 
     text: str
     low: str
@@ -75,7 +75,7 @@ class Clause:
         self.tools = tuple(mention.name for mention in self.mentions)
 
     def has(self, pattern: str) -> bool:
-        """Whether the pattern occurs outside quotes; linear, whatever the sentence."""
+        """Whether the pattern occurs outside quotes, in time linear in the sentence."""
         return _compiled(pattern).search(self.low) is not None
 
     def find(self, pattern: str) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from stream_guard_compliance.actions import stems_of
-from stream_guard_compliance.clauses import NUMBER, Clause, read_number
-from stream_guard_compliance.reading import Reading
+from stream_guard_compliance.reading.actions import stems_of
+from stream_guard_compliance.reading.clauses import NUMBER, Clause, read_number
+from stream_guard_compliance.reading.values import Reading
 
 _AT_MOST: Final = (
     r"\b(?:under|below|at most|no more than|not more than|more than|a? ?max(?:imum)?(?: of)?|within|up to"

@@ -1,4 +1,4 @@
-"""The tools a prompt can speak of: declared, seen in the trace, or written like a name."""
+"""The tools that a prompt can name: declared, seen in the trace, or written like a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stream_guard_compliance.word_lists import word_set
+from stream_guard_compliance.reading.word_lists import word_set
 
 # A name with an inner underscore, dot or capital: people do not write words like that.
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:(?:__?|\.|-)[A-Za-z0-9]+)*")
@@ -69,8 +69,10 @@ class Vocabulary:
 
     def about(self, stems: Iterable[str]) -> list[str]:
         """Return the known tools that have a word of their name begin like one of the stems."""
-        wanted = tuple(dict.fromkeys(stem for stem in stems if len(stem) >= 3))
-        return [name for name in self.names if wanted and any(word.startswith(wanted) for word in words_of(name))]
+        beginnings = tuple(dict.fromkeys(stem for stem in stems if len(stem) >= 3))
+        return [
+            name for name in self.names if beginnings and any(word.startswith(beginnings) for word in words_of(name))
+        ]
 
     def mentions(self, text: str) -> list[Mention]:
         """Return the tools that a sentence names, in order; the text must have its quotes masked already."""

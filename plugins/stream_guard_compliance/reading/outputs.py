@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from stream_guard_compliance.clauses import Clause
-from stream_guard_compliance.reading import TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.clauses import Clause
+from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
 
 _SAYS: Final = (
     r"\b(?:reveal\w*|disclos\w+|shar(?:e|es|ing)|mention\w*|expos(?:e|es|ing)|leak\w*|output\w*|display\w*|print\w*"

@@ -1,7 +1,7 @@
-"""A system prompt cut into sentences: headings, lists and examples told apart, and every offset kept.
+"""A system prompt cut into sentences: with headings, lists and code marked, and with offsets.
 
 Every pattern here is a run over plain character classes with bounded repeats, and each character is looked
-at a bounded number of times: the time is linear in the prompt, whatever it says.
+at a bounded number of times: the time is linear in the length of the prompt.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_compliance.actions import stems_of
-from stream_guard_compliance.clauses import CONDITION, NEGATION, PERSON, Clause
-from stream_guard_compliance.reading import PER_AGENT, Reading
-from stream_guard_compliance.word_lists import word_set
+from stream_guard_compliance.reading.actions import stems_of
+from stream_guard_compliance.reading.clauses import CONDITION, NEGATION, PERSON, Clause
+from stream_guard_compliance.reading.values import PER_AGENT, Reading
+from stream_guard_compliance.reading.word_lists import word_set
 
 _AGREES: Final = (
     r"\b(?:confirm|confirms|confirmed|confirming|confirmation|approval|approve|approves|approved|permission|consent"

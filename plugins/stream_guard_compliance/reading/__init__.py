@@ -1,0 +1,1 @@
+"""From a system prompt to readings: which sentence states which sort of rule. No model is asked."""
