@@ -106,8 +106,8 @@ def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
     if log.format == "text":
         say_counts(counts, letters)
         return
-    told = {"records": counts.records, "events": sum(counts.events.values()), "findings": counts.total("findings")}
-    _logger.info("ended", extra=told | {"dead_letters": letters.total, "state_resets": counts.state_resets})
+    totals = {"records": counts.records, "events": sum(counts.events.values()), "findings": counts.total("findings")}
+    _logger.info("ended", extra=totals | {"dead_letters": letters.total, "state_resets": counts.state_resets})
 
 
 def _serve(serve: StatusSettings, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:

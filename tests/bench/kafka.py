@@ -1,10 +1,10 @@
 """Events per second on a real broker: the worker, the embedded runner, and clients that do nothing, in one run.
 
 ``python -m tests.bench.kafka`` starts a broker, unless STREAM_GUARD_TEST_KAFKA names one; prints a table and writes
-JSON to .cache/bench-kafka.json. Every way of reading runs in a process of its own, over the same topic, in turns;
-the best of its turns counts. The clients that do nothing are those that the worker and the runner read with, told
-what these tell them, and polled as these poll them: whole batches, of which only the records are counted. Where
-`make compiled` has been there, the worker and the runner are measured in that build as well.
+JSON to .cache/bench-kafka.json. Every way of reading runs in a process of its own, over the same topic, in turns; the
+best of its turns counts. The clients that do nothing are those of the worker and of the runner, with the same settings
+and the same polls: whole batches, of which only the records are counted. After `make compiled`, the worker and the
+runner are measured in that build as well.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tests.bench.workload import event_lines, policy
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
 
-SESSIONS = 12_000  # about 180,000 events: with a third of them, what is measured is how a worker starts
-AGENT_EVENTS = 40_000  # of the plain agent, whose rate does not change and whose patience would be ours
+SESSIONS = 12_000  # about 180,000 events: a third of them would measure the start of a worker
+AGENT_EVENTS = 40_000  # of the plain agent, which is slow and has a constant rate
 ROUNDS = 3
 PARTITIONS = 6
 RULES = 50
 RESULTS = Path(".cache") / "bench-kafka.json"
 
 
-class ClockMessage:
-    """Measures from the first record to the last: starting and joining a group are not what is compared."""
+class Stopwatch:
+    """Measures from the first record to the last, without the start and the join of the group."""
 
     def __init__(self, records: int) -> None:
         self._left = records
@@ -58,7 +58,7 @@ class ClockMessage:
         return {"events_per_s": round(counted / seconds), "cpu_us_per_event": round(used / counted * 1e6, 1)}
 
 
-async def consume(address: str, topics: list[str], clock: ClockMessage) -> None:
+async def consume(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Read everything with the worker's client and do nothing."""
     import aiokafka
 
@@ -77,12 +77,12 @@ async def consume(address: str, topics: list[str], clock: ClockMessage) -> None:
         done = False
         while not done:
             for records in (await consumer.getmany(timeout_ms=500)).values():
-                done = clock.count(len(records))
+                done = watch.count(len(records))
     finally:
         await consumer.stop()
 
 
-async def poll(address: str, topics: list[str], clock: ClockMessage) -> None:
+async def poll(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Read everything with the embedded runner's client and do nothing."""
     from kafka import TopicPartition
 
@@ -98,12 +98,12 @@ async def poll(address: str, topics: list[str], clock: ClockMessage) -> None:
     done = False
     while not done:
         for records in consumer.poll(timeout_ms=POLL_MS, max_records=MAX_RECORDS).values():
-            done = clock.count(len(records))
+            done = watch.count(len(records))
     connection.close(autocommit=False)
 
 
-async def work(address: str, topics: list[str], clock: ClockMessage) -> None:
-    """Judge everything with one worker."""
+async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
+    """Process everything with one worker."""
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
@@ -120,7 +120,7 @@ async def work(address: str, topics: list[str], clock: ClockMessage) -> None:
     settings, registry, counts = load_settings(worker={"group": f"bench-{alerts}"}), build_registry(), Counts()
 
     def observe(_seconds: float, records: int) -> None:
-        if clock.count(records):
+        if watch.count(records):
             os.kill(os.getpid(), 15)
 
     target = f"kafka:{address}/{alerts}"
@@ -136,8 +136,8 @@ async def work(address: str, topics: list[str], clock: ClockMessage) -> None:
     await run_worker(parse_address(f"kafka://{address}/{events}"), parts)
 
 
-async def embed(address: str, topics: list[str], clock: ClockMessage) -> None:
-    """Judge everything with the embedded runner, with a checkpoint."""
+async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
+    """Process everything with the embedded runner, with a checkpoint."""
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import RunOptions, assemble
     from stream_guard.settings import load_settings
@@ -154,12 +154,12 @@ async def embed(address: str, topics: list[str], clock: ClockMessage) -> None:
             serve=False,
         )
         with assemble(options, registry, load_settings(), threading.Event()) as ready:
-            clock.count(0)
+            watch.count(0)
             ready.runner.run()
-            clock.count(ready.counts.records)
+            watch.count(ready.counts.records)
 
 
-async def idle_agent(address: str, topics: list[str], clock: ClockMessage) -> None:
+async def idle_agent(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Read everything with a plain Faust agent that does nothing."""
     import faust
 
@@ -170,21 +170,21 @@ async def idle_agent(address: str, topics: list[str], clock: ClockMessage) -> No
         @app.agent(app.topic(topics[0], value_type=bytes, key_type=bytes))
         async def nothing(stream: Any) -> None:
             async for _ in stream:
-                if clock.count(1):
+                if watch.count(1):
                     done.set()
 
         starting = asyncio.ensure_future(app.start())
         await done.wait()
-        print(json.dumps(clock.result()), flush=True)
+        print(json.dumps(watch.result()), flush=True)
         starting.cancel()
-        os._exit(0)  # a plain app takes long to leave, and nothing is measured any more
+        os._exit(0)  # a plain app takes long to leave the group
 
 
 AIOKAFKA, KAFKA_PYTHON = "aiokafka, doing nothing", "kafka-python, doing nothing"
 AGENT = "a plain Faust agent, doing nothing"
 WORKER, RUNNER = f"the worker, {RULES} rules", f"the embedded runner, {RULES} rules"
 COMPILED = ", compiled"
-WAYS: dict[str, Callable[[str, list[str], ClockMessage], Any]] = {
+WAYS: dict[str, Callable[[str, list[str], Stopwatch], Any]] = {
     AIOKAFKA: consume,
     WORKER: work,
     KAFKA_PYTHON: poll,
@@ -197,12 +197,12 @@ def measure(address: str, way: str, topics: list[str], records: int) -> None:
     """Run one way in this process and print its result."""
     import uvloop
 
-    clock = ClockMessage(records)
+    watch = Stopwatch(records)
     plain_name = way.removesuffix(COMPILED)
     if is_compiled() is (plain_name == way):
         raise AssertionError(f"{way}: the benchmark measures another build; `make compiled`")
-    uvloop.run(WAYS[plain_name](address, topics, clock))
-    print(json.dumps(clock.result()), flush=True)
+    uvloop.run(WAYS[plain_name](address, topics, watch))
+    print(json.dumps(watch.result()), flush=True)
 
 
 def compare(address: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tests of the worker share: a fleet on topics of its own, and the sample policy."""
+"""Fixtures of the worker's tests: fleets on topics of their own, and the sample policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def policy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_fleet(cluster: Cluster, tmp_path: Path, policy: Path) -> Iterator[Callable[[], Fleet]]:
-    """Make fleets; whatever they leave running is ended after the test."""
+    """Make fleets; end their workers after the test."""
     made: list[Fleet] = []
 
     def make() -> Fleet:

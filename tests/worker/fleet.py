@@ -1,4 +1,4 @@
-"""Workers as a test sees them: processes on a topic, killed and stopped at will, and what they left on the broker."""
+"""Worker processes for tests: start, kill and stop them, and read what they wrote to the broker."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class Fleet:
         return name
 
     def kill(self, name: str) -> None:
-        """Kill a worker without a word."""
+        """Kill a worker with SIGKILL."""
         worker = self.workers.pop(name)
         worker.kill()
         worker.wait()
 
     def stop(self, name: str) -> None:
-        """Ask a worker to stop and see that it does so in good order."""
-        self.wait_until(lambda: "a worker of group" in self.log_of(name))  # before that, nobody listens to signals
+        """Stop a worker with SIGTERM; it must exit with 0."""
+        self.wait_until(lambda: "a worker of group" in self.log_of(name))  # before that, it has no signal handler
         worker = self.workers.pop(name)
         worker.send_signal(signal.SIGTERM)
         code = worker.wait(60)
@@ -96,7 +96,7 @@ class Fleet:
         return self._logs[name].read_text()
 
     def url(self, name: str) -> str:
-        """Where a worker that was started with ``--serve`` can be asked how it does."""
+        """The address of the status server of a worker that was started with ``--serve``."""
         self.wait_until(lambda: "metrics at " in self.log_of(name))
         (found,) = re.findall(r"metrics at (\S+)/metrics", self.log_of(name))
         return str(found)
@@ -105,11 +105,11 @@ class Fleet:
         """Wait until something holds, as long as all workers run."""
         end = time.monotonic() + within
         while not holds():
-            self._look_after_workers()
+            self._check_workers()
             assert time.monotonic() < end, "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             time.sleep(0.1)
 
-    def _look_after_workers(self) -> None:
+    def _check_workers(self) -> None:
         dead = [name for name, worker in self.workers.items() if worker.poll() is not None]
         assert not dead, f"{dead} ended\n" + "\n".join(map(self.log_of, dead))
 
@@ -128,7 +128,7 @@ class Fleet:
         while (done := self.progress()) < records:
             if done > before:
                 end, before = time.monotonic() + patience, done
-            self._look_after_workers()
+            self._check_workers()
             logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{done} of {records} records are applied\n{logs}"
             time.sleep(0.3)
@@ -140,7 +140,7 @@ class Fleet:
         while left := self.cluster.uncommitted(self.group, topics):
             if left != before:
                 end, before = time.monotonic() + PATIENCE, left
-            self._look_after_workers()
+            self._check_workers()
             logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{left} records are left\n{logs}"
             time.sleep(0.5)
@@ -182,11 +182,11 @@ class Fleet:
         return self._table
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill the workers that still run."""
         for worker in self.workers.values():
             worker.kill()
             worker.wait()
-        if self.cluster is self._shared:  # a broker of the test's own goes, or has gone, with all it has
+        if self.cluster is self._shared:  # topics on a broker of the test's own are removed with it
             self.cluster.delete([f"{self.group}-{ending}" for ending in ("sessions-changelog", "rekeyed", "spanning")])
 
 

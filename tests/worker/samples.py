@@ -1,4 +1,4 @@
-"""Sample sessions as records of a topic, and what the command `check` says about them."""
+"""Sample sessions as records of a topic, and the alerts of `check` for them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def sample_rows(sessions: int, *, open_every: int = 0) -> list[Row]:
 
 
 def labels(sessions: int, policy: Path) -> set[tuple[str, str]]:
-    """What the scripts of sample sessions say that they break: session and rule."""
+    """The rules that sample sessions break, by their scripts: session and rule."""
     rules = re.findall(r"- id: (\S+)", policy.read_text())
     bad = {number: BAD[number // 4 % len(BAD)].__doc__ or "" for number in range(3, sessions, 4)}
     return {(f"refund-{number:05d}", rule) for number, breaks in bad.items() for rule in rules if rule in breaks}
 
 
 def as_row(event: dict[str, Any]) -> Row:
-    """An event as a producer that does it right writes it: under its session's id."""
+    """An event under its session's id."""
     return Row(json.dumps(event).encode(), event["session_id"].encode())
 
 
 def checked(rows: Sequence[Row], policy: Path) -> dict[str, str]:
-    """What the command `check` finds in a file of the records: alert ids, and the rule of each."""
+    """The alerts of `check` for the records: ids, and the rule of each."""
     file = policy.with_name("checked.jsonl")
     file.write_bytes(b"\n".join(row.value or b"" for row in rows) + b"\n")
     command = [sys.executable, "-m", "stream_guard.cli", "check", str(file), "--policy", str(policy)]

@@ -1,4 +1,4 @@
-"""Workers that are killed, join and leave: no alert is lost, a repeat has the same id, and every state is exact."""
+"""Workers are killed, join and leave: no alert is lost, repeats have the same id, and every state is exact."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = 14_000  # sessions, of which half never end: a little over 200,000 events
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind."""
+    """The outcome of a run."""
 
     alerts: dict[str, tuple[str, str]]  # session and rule, by id
     sessions: dict[str, dict[str, Any]]
@@ -59,14 +59,14 @@ def poisoned(sessions: int, *, every: int = 10) -> list[Row]:
 
 
 def run(fleet: Fleet, rows: list[Row], disturb: Disturb | None = None, times: int = 0) -> Outcome:
-    """Judge records with three workers and return what they leave; every record is accounted for."""
+    """Process records with three workers and return the outcome, after ``account`` has checked it."""
     dice = random.Random(times)
     for _ in range(3):
         fleet.start()
     step = max(1, len(rows) // (times + 1))
     for number in range(times + 1):
         piece = rows[number * step : (number + 1) * step if number < times else len(rows)]
-        # Disturbed while records come in: an idle worker loses nothing when it is killed.
+        # Disturbed while records come in: killing an idle worker would test nothing.
         filling = Thread(target=fleet.cluster.fill, args=(fleet.events, piece))
         filling.start()
         if number < times and disturb is not None:
@@ -79,21 +79,21 @@ def run(fleet: Fleet, rows: list[Row], disturb: Disturb | None = None, times: in
 
 
 def account(fleet: Fleet, rows: list[Row]) -> Outcome:
-    """Return what a run left, after holding it against what went in: every event is in its session, or buried."""
-    assert fleet.progress() == len(rows), "no more was judged than there is"
+    """Return the outcome of a run, after checking that every event is in its session or a dead letter."""
+    assert fleet.progress() == len(rows), "no more records are applied than there are"
     broken = sum(1 for row in rows if row.value == b"{broken")
     assert len(fleet.dead_letters()) == broken
     sent = Counter(json.loads(row.value or b"")["session_id"] for row in rows if row.value != b"{broken")
     sessions = fleet.sessions()
     assert {name: session["seq"] for name, session in sessions.items()} == {name: sent[name] for name in sessions}
     alerts = fleet.sent()
-    told = {alert["id"]: (alert["subject"], alert["data"]["rule_id"]) for alert in alerts}
-    assert all(told[alert["id"]] == (alert["subject"], alert["data"]["rule_id"]) for alert in alerts)
-    return Outcome(told, sessions, len(alerts) - len(told))
+    found = {alert["id"]: (alert["subject"], alert["data"]["rule_id"]) for alert in alerts}
+    assert all(found[alert["id"]] == (alert["subject"], alert["data"]["rule_id"]) for alert in alerts)
+    return Outcome(found, sessions, len(alerts) - len(found))
 
 
 def compare(found: Outcome, wanted: Outcome, record: Callable[[str, object], None]) -> None:
-    """Hold a disturbed run against an undisturbed one; how many alerts were repeated is reported."""
+    """Compare a disturbed run with an undisturbed one; report the number of repeated alerts."""
     record("alerts", len(found.alerts))
     record("repeated alerts", found.repeats)
     print(f"{len(found.alerts)} alerts, {found.repeats} of them sent again, {len(found.sessions)} live sessions")
@@ -103,7 +103,7 @@ def compare(found: Outcome, wanted: Outcome, record: Callable[[str, object], Non
 
 @pytest.fixture
 def endless(policy: Path) -> Path:
-    """The sample policy, under which silence does not end a session: what never ends can be counted."""
+    """The sample policy without an idle end: sessions that never end can be counted."""
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
     return policy
 

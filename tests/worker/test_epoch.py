@@ -1,4 +1,4 @@
-"""A worker that does not know that its partition has another owner: rows that it writes then do not count."""
+"""Epochs: rows that a former owner of a partition writes do not count."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_rows_of_an_earlier_owner_do_not_count_once_the_next_has_written() -> No
     write(rows, owner, b"b")
     successor = EpochFence()
     assert read(successor, rows) == [0, 1, 2, 3, 4, 5, 6, 9]
-    assert successor.begin(0) == {b"a", b"c"}, "their last rows do not count, and a broker forgets all but the last"
+    assert successor.begin(0) == {b"a", b"c"}, "their last rows do not count, and compaction keeps only the last"
     assert successor.headers(0) > owner.headers(0)
 
 
-def test_rows_that_are_read_again_from_anywhere_are_told_apart_as_before() -> None:
+def test_a_second_pass_from_any_offset_admits_the_same_rows() -> None:
     rows: list[Written] = []
     owners = [EpochFence()]
     for _ in range(6):
@@ -70,7 +70,7 @@ def test_an_owner_begins_a_higher_epoch_each_time_also_when_it_has_read_nothing_
 
 
 @pytest.mark.kafka
-def test_a_worker_that_is_frozen_in_the_middle_of_its_work_and_thaws_spoils_nothing(
+def test_a_worker_that_is_frozen_and_continues_later_spoils_nothing(
     make_fleet: Callable[[], Fleet], record_property: Callable[[str, object], None]
 ) -> None:
     rows, dice = poisoned(1_500), random.Random(11)
@@ -84,12 +84,12 @@ def test_a_worker_that_is_frozen_in_the_middle_of_its_work_and_thaws_spoils_noth
     victim = fleet.workers[dice.choice(names)]
     victim.send_signal(signal.SIGSTOP)
     filling.join()
-    fleet.wait_for(12_000)  # the others have taken over what it had
+    fleet.wait_for(12_000)  # the others have taken over its partitions
     victim.send_signal(signal.SIGCONT)
     fleet.cluster.fill(fleet.events, rows[12_000:16_000])
     time.sleep(dice.uniform(0.5, 2.0))  # the random moment
     others = [name for name in names if fleet.workers[name] is not victim]
-    fleet.kill(others[0])  # so that somebody reads what all of them have written
+    fleet.kill(others[0])  # so that its successor reads the rows of all owners
     fleet.start(others[0])
     fleet.cluster.fill(fleet.events, rows[16_000:])
     fleet.wait_for(len(rows))

@@ -1,4 +1,4 @@
-"""What a worker says of itself: metrics, health, and a log that machines can read."""
+"""Metrics, health and the JSON log of a worker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_metrics_are_clean_and_count_records_lag_and_reloads(fleet: Fleet, polic
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_every_line_of_the_log_is_json_where_that_is_asked_for(fleet: Fleet) -> None:
+def test_every_line_of_the_json_log_is_an_object(fleet: Fleet) -> None:
     rows = sample_rows(5)
     fleet.cluster.fill(fleet.events, rows)
     name = fleet.start(options=("--log-format", "json"))
@@ -72,7 +72,7 @@ def test_every_line_of_the_log_is_json_where_that_is_asked_for(fleet: Fleet) -> 
     assert lines[-1]["records"] == len(rows)
 
 
-def test_a_worker_whose_alerts_go_nowhere_ends_and_says_how_many_records_wait(
+def test_a_worker_whose_alerts_cannot_be_delivered_ends_and_reports_its_lag(
     fleet: Fleet, policy: Path, own_broker: Broker
 ) -> None:
     elsewhere = Cluster(own_broker.address())

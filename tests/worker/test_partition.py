@@ -48,7 +48,7 @@ def reopen(rows: Rows, policy: Policy, now: float = 0.0) -> Partition:
 
 
 def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
-    """What the live sessions remember, beside how far they ran behind the stream when last looked at."""
+    """The states of the live sessions, without their lag behind the watermark."""
     prefix, found = session_prefix(0), {}
     for key, row in rows.items():
         if key.startswith(prefix) and (state := decode_session(row).state):
@@ -82,7 +82,7 @@ def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undistur
     assert states(rows) == states(whole)
 
 
-def test_ended_sessions_leave_nothing_behind_once_their_partition_has_passed_them(loaded: Policy) -> None:
+def test_rows_of_ended_sessions_are_deleted_once_the_progress_row_covers_them(loaded: Policy) -> None:
     rows: Rows = {}
     given = records(30)
     fold(rows, loaded, given)
@@ -102,7 +102,7 @@ def test_a_record_is_folded_once(loaded: Policy) -> None:
     assert states(rows) == before
 
 
-def test_a_silent_partition_ages_by_the_wall_clock_also_over_a_restart(loaded: Policy) -> None:
+def test_an_idle_partition_advances_with_wall_time_also_over_a_restart(loaded: Policy) -> None:
     rows: Rows = {}
     fold(rows, loaded, records(20))
     assert states(rows)
@@ -121,6 +121,6 @@ def test_the_next_offset_is_known_after_a_restart(loaded: Policy) -> None:
     assert reopen(rows, loaded).next_offset(TOPIC) == len(records(5))
 
 
-def test_rows_of_another_version_are_refused_and_not_forgotten(loaded: Policy) -> None:
+def test_rows_of_another_version_are_refused(loaded: Policy) -> None:
     with pytest.raises(StoreError, match="another version"):
         reopen({progress_key(0): b"\x91\x02"}, loaded)

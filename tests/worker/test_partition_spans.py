@@ -1,4 +1,4 @@
-"""A partition of spans: what waits for its session survives crashes, and silence ends the waiting."""
+"""A partition of spans: spans that wait for their session survive crashes, and are released when it is idle."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_crashes_between_any_two_rows_leave_the_alerts_of_sessions_that_are_name
     assert len({one.alert_id for one in found}) == 24
 
 
-def test_spans_that_nobody_names_are_judged_when_the_partition_has_been_silent_long_enough(policy: Policy) -> None:
+def test_spans_without_a_session_are_evaluated_when_the_partition_has_been_idle_long_enough(policy: Policy) -> None:
     rows: Rows = {}
     now, found = [0.0], list[Finding]()
     partition = reopen(rows, policy, now)

@@ -37,7 +37,7 @@ REKEYED = "rekeyed"
 
 
 def by_customer(rows: list[Row]) -> list[Row]:
-    """The records as a producer writes them that knows customers and not sessions; each has five sessions."""
+    """The records of a producer that uses customers as keys; each customer has five sessions."""
     return [row._replace(key=b"customer-%d" % (int((row.key or b"")[-5:]) // 5)) for row in rows]
 
 
@@ -110,7 +110,7 @@ def fold(rows: dict[bytes, bytes], policy: Path, rekeyed: list[Outgoing], dice: 
 def test_records_that_are_rekeyed_again_after_a_crash_are_folded_once(policy: Path, seed: int) -> None:
     dice, counts, outbox = random.Random(seed), Counts(), MemoryOutbox()
     rows = by_customer(sample_rows(60))
-    # Two partitions, each with its own sender; a sender that dies begins again where it had committed.
+    # Two source partitions. A re-keyer that crashes starts again at its committed offset.
     for number in (0, 1):
         values = [row.value or b"" for row in rows if home_of(row.key or b"", 2) == number]
         committed, crashed = 0, False
@@ -164,7 +164,7 @@ def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, pol
     fleet.wait_for_all(REKEYED)
     assert {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()} == checked(rows, policy)
     ((origin, _),) = fleet.dead_letters()
-    assert origin.startswith(f"{fleet.events}/"), "a dead letter names the topic that the producer wrote to"
+    assert origin.startswith(f"{fleet.events}/"), "a dead letter has the producer's topic"
 
 
 @pytest.mark.kafka
@@ -193,5 +193,5 @@ def test_killed_workers_rekey_records_again_and_no_event_counts_twice(fleet: Fle
     assert found.items() <= wanted.items()
     late = {alert for alert, rule in wanted.items() if alert not in found}
     assert {wanted[alert] for alert in late} <= {"confirm-after-quote", "large-refunds-name-the-policy"}, (
-        "only what is judged at the end of a session is left to say"
+        "only findings of session ends are missing"
     )

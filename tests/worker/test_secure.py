@@ -1,4 +1,4 @@
-"""The worker is let in by TLS and by every password scheme, and says so when it is not."""
+"""The worker connects by TLS and by every SASL mechanism, and reports a refused login."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAYS = [
 
 
 def login(broker: Broker, listener: str, mechanism: str) -> dict[str, str]:
-    """The settings that let a worker in."""
+    """The settings of a worker for a listener and a mechanism."""
     files = broker.certificates
     assert files is not None
     known = {"kafka__security_protocol": listener, "kafka__patience": "10"}
@@ -39,7 +39,7 @@ def login(broker: Broker, listener: str, mechanism: str) -> dict[str, str]:
 
 @pytest.fixture
 def secure_fleet(secure_broker: Broker, tmp_path: Path, policy: Path, make_fleet: Callable[[], Fleet]) -> Fleet:
-    """A fleet on the broker that lets nobody in without being asked; the test itself comes in by the back door."""
+    """A fleet on the broker with security; the test itself uses a plain listener."""
     del tmp_path, policy
     fleet = make_fleet()
     fleet.move_to(Cluster(secure_broker.address()))
@@ -47,7 +47,7 @@ def secure_fleet(secure_broker: Broker, tmp_path: Path, policy: Path, make_fleet
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_every_way_of_being_let_in_works(
+def test_every_security_protocol_and_mechanism_works(
     secure_fleet: Fleet, secure_broker: Broker, policy: Path, listener: str, mechanism: str
 ) -> None:
     rows = sample_rows(20)

@@ -1,4 +1,4 @@
-"""One worker after another: who takes over a partition knows what happened before, and a changed rule starts afresh."""
+"""A worker that takes over a partition has its states. A changed rule starts with empty ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_rolling_restart_with_a_changed_rule_resets_its_states_and_no_others(f
     names = [fleet.start(options=("--no-serve", "--no-reload")) for _ in range(3)]
     fleet.cluster.fill(fleet.events, early)
     fleet.wait_for(len(early))
-    holding = [name for name, one in fleet.sessions().items() if tag in {state[0] for state in one["states"]}]
+    holding = [name for name, session in fleet.sessions().items() if tag in {state[0] for state in session["states"]}]
     assert len(holding) > 50
     policy.write_text(policy.read_text().replace("tool.args.amount", "tool.args.order_id"))
     for name in names:
@@ -86,11 +86,11 @@ def test_a_rolling_restart_with_a_changed_rule_resets_its_states_and_no_others(f
     fleet.wait_for(len(early) + len(late))
     for name in names:
         fleet.stop(name)
-    told = re.findall(r"(\d+) states forgotten because a rule changed", "".join(map(fleet.log_of, names)))
-    assert sum(map(int, told)) == len(holding)
+    resets = re.findall(r"(\d+) states forgotten because a rule changed", "".join(map(fleet.log_of, names)))
+    assert sum(map(int, resets)) == len(holding)
     found = {alert["id"]: alert["data"]["rule_id"] for alert in fleet.sent()}
     wanted = checked([*early, *late], policy)
-    assert unchanged(found) == unchanged(wanted), "the other rules remember what came before the restart"
+    assert unchanged(found) == unchanged(wanted), "the states of the other rules survive the restart"
 
 
 def unchanged(found: dict[str, str]) -> dict[str, str]:
@@ -99,13 +99,13 @@ def unchanged(found: dict[str, str]) -> dict[str, str]:
 
 
 def tag_of(rule: str, policy: Path) -> int:
-    """The number under which states of a rule are kept."""
+    """The tag of a rule in stored states."""
     engine = Engine(load_policy(policy, build_registry()), Counts(), mode="stream")
     return next(tag for tag, bound in engine.by_tag.items() if bound.spec.id == rule)
 
 
 def halves(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """The first half of every session, and what is left."""
+    """The first half of every session, and the second."""
     left, seen = Counter(row.key for row in rows), Counter[bytes | None]()
     parts: tuple[list[Row], list[Row]] = ([], [])
     for row in rows:

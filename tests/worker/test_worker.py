@@ -1,4 +1,4 @@
-"""The worker on a real broker finds what `check` finds, wherever the partitions are and whoever has them."""
+"""The alerts of workers on a real broker are those of `check`, however the partitions are assigned."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_alerts_are_those_of_check_by_id(fleet: Fleet, policy: Path, workers: in
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_deadline_fires_in_a_session_that_has_fallen_silent(fleet: Fleet, policy: Path, transactional: bool) -> None:
+def test_a_deadline_fires_in_an_idle_session(fleet: Fleet, policy: Path, transactional: bool) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 2s"))
     (row, *_) = sample_rows(1)
-    if transactional:  # the mark of the transaction stands behind the record, and nobody is ever given it
+    if transactional:  # the transaction marker has the last offset, and is never delivered
         producer = KafkaProducer(bootstrap_servers=fleet.cluster.address, transactional_id=fleet.events)
         producer.init_transactions()
         producer.begin_transaction()
