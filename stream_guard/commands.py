@@ -29,6 +29,7 @@ __all__ = [
     "AllowUnjudged",
     "Checkpoint",
     "Command",
+    "ListFormat",
     "LogForm",
     "LogFormat",
     "PolicyFile",
@@ -52,6 +53,13 @@ INFRASTRUCTURE: Final = 3  # something outside would not work: a file, a disk, a
 INCONCLUSIVE: Final = 4  # not everything could be judged
 
 AGENTLOG: Final = ".agentlog"
+
+
+class ListFormat(StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class LogFormat(StrEnum):

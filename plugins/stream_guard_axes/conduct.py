@@ -1,4 +1,4 @@
-"""Axes about how the agent carries itself: refusals, how turns stop, and whether answers keep their form."""
+"""Axes about conduct: refusals, how turns stop, and whether answers keep their form."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _keeps_form(old: RecordedTurn, new: RecordedTurn) -> bool:
 
 
 def _same_form(old: Json, new: Json) -> bool:
-    """An answer that was broken before cannot get worse; one that was JSON has to stay it, with the same keys."""
+    """A baseline that is no JSON cannot get worse; JSON must stay JSON, with the same keys."""
     if old is None:
         return True
     if isinstance(old, dict) and isinstance(new, dict):

@@ -1,4 +1,4 @@
-"""The axis of wording: how much of what was said is said in the same words."""
+"""The axis of wording: how many words of the responses stayed the same."""
 
 from __future__ import annotations
 

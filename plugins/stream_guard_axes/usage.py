@@ -1,4 +1,4 @@
-"""Axes about what a turn takes: tokens, time, money. Less is better, and never fails a gate."""
+"""Axes about what a turn uses: tokens, time, money. Less is better and never fails a gate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Verbosity:
     better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
 
     def measure(self, sides: Sides) -> AxisValues:
-        """Compare where both sides say it."""
+        """Compare the turns where both sides have the number."""
         return _both(sides, lambda turn: _tokens(turn, "output_tokens"))
 
 
@@ -36,7 +36,7 @@ class Latency:
     better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
 
     def measure(self, sides: Sides) -> AxisValues:
-        """Compare where both sides say it."""
+        """Compare the turns where both sides have the number."""
         return _both(sides, lambda turn: _number(turn.response.get("latency_ms")))
 
 
@@ -50,7 +50,7 @@ class Reasoning:
     better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
 
     def measure(self, sides: Sides) -> AxisValues:
-        """Compare; a turn that does not speak of thinking did none."""
+        """Compare; a turn without a record of thinking counts as none."""
         return _both(sides, _thinking)
 
 
@@ -78,7 +78,7 @@ def _both(sides: Sides, read: Callable[[RecordedTurn], float | None]) -> AxisVal
 
 
 def _number(value: Json) -> float | None:
-    """Return a measurement, or None: what a recording says may be anything."""
+    """Return a measurement, or None where the recording has no sensible number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15 or not isfinite(value):
         return None
     return float(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,17 +12,10 @@ import msgspec
 import typer
 
 from stream_guard import SettingsError, SourceError
-from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile, load_plugins
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, ListFormat, SettingsFile, load_plugins
 
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
-
-
-class ResultFormat(StrEnum):
-    """How the results are printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def check(
@@ -31,7 +23,7 @@ def check(
     traces: Annotated[
         list[Path], typer.Argument(help="Files of events: a JSON list, or JSON lines.", show_default=False)
     ],
-    form: Annotated[ResultFormat, typer.Option("--format", help="How to print the results.")] = ResultFormat.TABLE,
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print the results.")] = ListFormat.TABLE,
     tool: Tools = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds the judge may take for one trace.")] = 60.0,
     allow_inconclusive: Annotated[
@@ -51,10 +43,10 @@ def check(
             check_compliance(text, events, timeout=timeout, tools=tool or (), settings=settings, registry=registry)
         )
         outcomes.add(result.verdict)
-        if form is ResultFormat.TABLE:
+        if form is ListFormat.TABLE:
             _print_result(name, result)
         results.append({"trace": name, "verdict": result.verdict, **msgspec.to_builtins(result)})
-    if form is ResultFormat.JSON:
+    if form is ListFormat.JSON:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     if "violated" in outcomes:
         raise typer.Exit(FINDINGS)

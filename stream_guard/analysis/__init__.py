@@ -1,1 +1,1 @@
-"""Questions asked of batch results: what changed, what holds, what was promised."""
+"""Policies and recordings: what a change of policy would do, and rules mined from sessions."""

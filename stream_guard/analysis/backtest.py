@@ -31,7 +31,7 @@ class RuleScore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backtest(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes when the new policy is put in the old one's place."""
+    """The difference between the alerts of two policies."""
 
     added: tuple[Alert, ...]
     removed: tuple[Alert, ...]
@@ -62,8 +62,8 @@ def compare_policies(
         table.end_all(findings)
     removed, added = _only(found[0], found[1]), _only(found[1], found[0])
     return Backtest(
-        added=tuple(make_alert(one, new.version) for one in added),
-        removed=tuple(make_alert(one, old.version) for one in removed),
+        added=tuple(make_alert(finding, new.version) for finding in added),
+        removed=tuple(make_alert(finding, old.version) for finding in removed),
         kept=len(found[1]) - len(added),
         old_scores=_scores(old, found[0], labels),
         new_scores=_scores(new, found[1], labels),
@@ -79,10 +79,10 @@ def read_labels(text: bytes, name: str) -> Labels:
         raise SettingsError(f"{name}: {error}; {advice}") from None
 
 
-def _only(one: Sequence[Finding], other: Sequence[Finding]) -> list[Finding]:
-    left = Counter(map(_place, other))
+def _only(findings: Sequence[Finding], others: Sequence[Finding]) -> list[Finding]:
+    left = Counter(map(_place, others))
     kept = []
-    for finding in one:
+    for finding in findings:
         if left[_place(finding)] > 0:
             left[_place(finding)] -= 1
         else:
@@ -104,7 +104,7 @@ def _scores(policy: Policy, findings: Iterable[Finding], labels: Labels | None) 
 
 
 def _score(rule_id: str, fired: Set[str], labels: Labels) -> RuleScore:
-    bad = {name for name, said in labels.items() if (said if isinstance(said, bool) else rule_id in said)}
+    bad = {name for name, label in labels.items() if (label if isinstance(label, bool) else rule_id in label)}
     hit = fired & labels.keys()
     fine = labels.keys() - bad
     return RuleScore(

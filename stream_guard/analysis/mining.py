@@ -46,8 +46,8 @@ def mine_sequences(events: Iterable[Event], *, min_support: int = 5, min_confide
         for (first, second), count in before.items()
         if common[second] >= min_support and count / common[second] >= min_confidence
     }
-    kept_orders = [one for pair, one in found.items() if not _follows(pair, found)]
-    return sorted(kept_orders, key=lambda one: (-one.confidence, -one.support, one.first, one.second))
+    kept_orders = [order for pair, order in found.items() if not _follows(pair, found)]
+    return sorted(kept_orders, key=lambda order: (-order.confidence, -order.support, order.first, order.second))
 
 
 def draft_policy(sequences: Sequence[CallOrder], sessions: int) -> str:
@@ -56,15 +56,15 @@ def draft_policy(sequences: Sequence[CallOrder], sessions: int) -> str:
         {
             "id": f"mined-{number}",
             "kind": "must_call_before",
-            "params": {"first": one.first, "second": one.second},
+            "params": {"first": order.first, "second": order.second},
             "severity": "warning",
             "mode": "shadow",
             "reason": (
-                f"Mined, not reviewed: held in {one.confidence:.0%} of the {one.support} sessions (of {sessions}) "
+                f"Mined, not reviewed: held in {order.confidence:.0%} of the {order.support} sessions (of {sessions}) "
                 f"that make the second call."
             ),
         }
-        for number, one in enumerate(sequences, 1)
+        for number, order in enumerate(sequences, 1)
     ]
     return write_yaml({"name": "mined-draft", "rules": rules})
 

@@ -125,6 +125,6 @@ def main() -> None:
         print(f"stream-guard: {error}", file=sys.stderr)
         sys.exit(INFRASTRUCTURE)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; do not complain into a closed pipe.
+        # The reader of the output closed the pipe; do not complain into it.
         sys.stderr.close()
         sys.exit(INFRASTRUCTURE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -14,17 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-
-class RecordFormat(StrEnum):
-    """How records are printed."""
-
-    TABLE = "table"
-    JSON = "json"
+from stream_guard.commands import ListFormat
 
 
-def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: RecordFormat) -> None:
+def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
     """Print records: all of each as JSON, or some columns as a table."""
-    if form is RecordFormat.JSON:
+    if form is ListFormat.JSON:
         typer.echo(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
         return
     table = Table(*columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -10,16 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_guard.commands import SettingsFile
-from stream_guard.registry import PluginInfo, build_registry
-from stream_guard.settings import load_settings
-
-
-class ListFormat(StrEnum):
-    """How a list is printed."""
-
-    TABLE = "table"
-    JSON = "json"
+from stream_guard.commands import ListFormat, SettingsFile, load_plugins
+from stream_guard.registry import PluginInfo
 
 
 def plugins(
@@ -27,7 +18,7 @@ def plugins(
     settings_file: SettingsFile = None,
 ) -> None:
     """Show the plugins that are loaded, the package each came in, and what it provides."""
-    infos = build_registry(load_settings(settings_file).plugins).plugins
+    infos = load_plugins(settings_file)[1].plugins
     if form is ListFormat.JSON:
         typer.echo(msgspec.json.encode([_row(info) for info in infos]).decode())
         return

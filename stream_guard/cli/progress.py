@@ -1,4 +1,4 @@
-"""How far long work has come: a bar with rate and remaining time on a terminal, plain lines elsewhere."""
+"""Progress of a replay: a bar with rate and remaining time on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from stream_guard.sources.kafka import open_kafka
 EVERY: Final = 10.0  # seconds between two plain lines
 
 Watch: TypeAlias = Callable[[int, Mapping[str, int]], None]
-"""Is told how many records were read, and where the next one stands in each file or partition."""
+"""Takes how many records were read, and the position of the next one in each file or partition."""
 
 
 class Extent(NamedTuple):
     """How much there is to read, and where the reading of each origin begins: bytes of files, records of topics."""
 
-    total: int | None  # None: nobody knows before the end
+    total: int | None  # None: not known before the end
     starts: Mapping[str, int] = {}
 
     def done(self, positions: Mapping[str, int]) -> int:
-        """Return how much has been read when the next records stand there."""
+        """Return how much has been read, from the positions of the next records."""
         return sum(at - self.starts.get(origin, 0) for origin, at in positions.items())
 
 
@@ -80,34 +80,34 @@ class PlainProgress:
         extent: Extent,
         *,
         clock: Callable[[], float] = time.monotonic,
-        say: Callable[[str], None] = lambda line: typer.echo(line, err=True),
+        print_line: Callable[[str], None] = lambda line: typer.echo(line, err=True),
     ) -> None:
         self._extent = extent
         self._clock = clock
-        self._say = say
-        self._began = self._said = clock()
-        self._before: tuple[int, int] | None = None  # records, and what of the extent, an earlier run had read
+        self._print_line = print_line
+        self._began = self._printed = clock()
+        self._before: tuple[int, int] | None = None  # records and extent that an earlier run had read
 
     def __call__(self, records: int, positions: Mapping[str, int]) -> None:
-        """Hear how far it has come, and say so when it is time."""
+        """Take the progress so far, and print a line when the last one is old enough."""
         done, total = self._extent.done(positions), self._extent.total
         if self._before is None:
             self._before = (records, done)
         now = self._clock()
-        if now - self._said < EVERY:
+        if now - self._printed < EVERY:
             return
-        self._said = now
+        self._printed = now
         seconds = now - self._began
         line = f"{records} records, {(records - self._before[0]) / seconds:.0f}/s"
         fresh = done - self._before[1]
         if total and fresh > 0:
             left = max(0.0, (total - done) * seconds / fresh)
             line += f", {min(1.0, done / total):.0%}, about {left:.0f} s left"
-        self._say(line)
+        self._print_line(line)
 
 
 def size_of(source: str) -> int | None:
-    """Return how many bytes of lines a file or folder holds, unpacked; None where nobody knows before the end."""
+    """Return how many bytes of lines a file or folder holds, unpacked; None where that is not known before the end."""
     path = Path(source)
     if path.is_file():
         return _unpacked(path)

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
-from stream_guard.cli.listing import RecordFormat, show, show_one
-from stream_guard.commands import SettingsFile
+from stream_guard.cli.listing import show, show_one
+from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
 from stream_guard.history.records import AnswerRefusedError
 
@@ -22,7 +22,7 @@ ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_defa
 def list_reviews(
     status: Annotated[Status | None, typer.Option(help="Only those that are this.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 100,
-    form: Annotated[RecordFormat, typer.Option("--format", help="How to print them.")] = RecordFormat.TABLE,
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print them.")] = ListFormat.TABLE,
     history: HistoryOption = None,
     settings_file: SettingsFile = None,
 ) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import stream_guard_axes
+import stream_guard_compliance
+import stream_guard_contract
 import stream_guard_dialects
+import stream_guard_diff
 import stream_guard_formats
 import stream_guard_judge
 import stream_guard_rules
@@ -46,6 +49,9 @@ PACKAGES = (
     stream_guard_dialects,
     stream_guard_judge,
     stream_guard_axes,
+    stream_guard_diff,
+    stream_guard_contract,
+    stream_guard_compliance,
 )
 WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md")
 WITH_NAMES = ("docs/architecture.md",)

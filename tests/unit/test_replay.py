@@ -216,7 +216,7 @@ def test_a_share_holds_every_session_exactly_once() -> None:
 
 def test_plain_progress_says_rate_and_remaining_time_now_and_then() -> None:
     now, said = [0.0], list[str]()
-    progress = PlainProgress(Extent(10_000), clock=lambda: now[0], say=said.append)
+    progress = PlainProgress(Extent(10_000), clock=lambda: now[0], print_line=said.append)
     progress(100, {"a": 1000})
     assert said == []
     now[0] += EVERY
@@ -226,7 +226,7 @@ def test_plain_progress_says_rate_and_remaining_time_now_and_then() -> None:
 
 def test_progress_of_what_has_no_size_says_the_rate_alone() -> None:
     now, said = [0.0], list[str]()
-    progress = PlainProgress(Extent(None), clock=lambda: now[0], say=said.append)
+    progress = PlainProgress(Extent(None), clock=lambda: now[0], print_line=said.append)
     progress(0, {"topic/0": 7})
     now[0] += EVERY
     progress(50, {"topic/0": 57})
@@ -235,7 +235,9 @@ def test_progress_of_what_has_no_size_says_the_rate_alone() -> None:
 
 def test_progress_over_a_topic_counts_from_where_the_reading_begins() -> None:
     now, said = [100.0], list[str]()
-    progress = PlainProgress(Extent(400, {"events/0": 1_000, "events/1": 50}), clock=lambda: now[0], say=said.append)
+    progress = PlainProgress(
+        Extent(400, {"events/0": 1_000, "events/1": 50}), clock=lambda: now[0], print_line=said.append
+    )
     progress(0, {"events/0": 1_000, "events/1": 50})
     now[0] += EVERY
     progress(100, {"events/0": 1_060, "events/1": 90})
