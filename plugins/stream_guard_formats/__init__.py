@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
-from stream_guard import hookimpl
+from stream_guard import Decoder, hookimpl
 from stream_guard_formats.auto import DECODERS, AutoDecoder
 from stream_guard_formats.text_protocol import TextProtocolDecoder
 
 
 @hookimpl
-def stream_guard_decoders() -> dict[str, type[Any]]:
+def stream_guard_decoders() -> dict[str, type[Decoder]]:
     """Return the decoders of this pack, by format name; ``otlp-proto`` is there with the extra ``otlp``."""
-    found: dict[str, type[Any]] = {
+    found: dict[str, type[Decoder]] = {
         **DECODERS,
         "auto": AutoDecoder,
         "text-protocol": TextProtocolDecoder,

@@ -1,4 +1,4 @@
-"""Shadow's recordings, ``.agentlog``: JSON lines of envelopes, whose requests and responses pair up to turns."""
+"""Shadow's recordings, ``.agentlog``: JSON lines of envelopes. A request and its response become a turn."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import Any, Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, ToolCall, ToolResult, Turn, parse_arguments
 
-MAX_FILES: Final = 4096  # files whose place in their session is remembered; the oldest is forgotten
+MAX_FILES: Final = 4096  # files whose progress is remembered; the oldest is dropped
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _LONGEST_ID: Final = 200
 
 
 @dataclass(slots=True)
-class _Reading:
-    """Where one file stands: its session, the request that waits for its response, and how many sessions began."""
+class _FileProgress:
+    """The progress in one file: its session, the request without a response, and the sessions that began."""
 
     session_id: str
     request: dict[str, Json] | None = None
-    markers: int = 0
-    last: int = -1  # position of the last record that counted: read again, it must not count twice
+    markers: int = 0  # metadata records; each begins a part of the session
+    last: int = -1  # position of the last record: redelivered, it must not count twice
 
 
 class AgentlogDecoder(JsonDecoder):
-    """Reads .agentlog records in file order; a kind it does not know says nothing and is passed over.
+    """Reads .agentlog records in file order. A record of an unknown kind has no events.
 
-    A response belongs to the last request that has none. The session is the recording's trace id where its
-    first record carries one, else the file's name, because the format has no other.
+    A response belongs to the last request without one. The session is the trace id in the first record of the file,
+    else the name of the file, because the format has no other id.
     """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._files: dict[str, _Reading] = {}
+        self._files: dict[str, _FileProgress] = {}
 
     def read(self, data: Json, record: Record) -> list[Event]:
         """Return the turn, attempt or result that the record completes, or raise DecodeError."""
         kind, payload = _envelope(data)
-        reading = self._reading(record, data)
-        again, reading.last = record.position == reading.last, record.position
+        progress = self._progress(record, data)
+        redelivered, progress.last = record.position == progress.last, record.position
         if kind == "metadata":
-            reading.markers += not again
+            progress.markers += not redelivered
             return []
         if kind == "chat_request":
-            reading.request = payload
+            progress.request = payload
             return []
         if kind == "chat_response":
-            request, reading.request = reading.request, None
-            return [Turn(**self._header(record, data, reading), request=request, response=payload)]
-        return self._tool_event(kind, payload, self._header(record, data, reading))
+            request, progress.request = progress.request, None
+            return [Turn(**self._header(record, data, progress), request=request, response=payload)]
+        return self._tool_event(kind, payload, self._header(record, data, progress))
 
     def _tool_event(self, kind: str, payload: dict[str, Json], header: dict[str, Any]) -> list[Event]:
         call_id = _text(payload.get("tool_call_id"))
@@ -75,23 +75,23 @@ class AgentlogDecoder(JsonDecoder):
             ]
         return []
 
-    def _reading(self, record: Record, data: dict[str, Json]) -> _Reading:
+    def _progress(self, record: Record, data: dict[str, Json]) -> _FileProgress:
         known = self._files.get(record.origin)
         if known is None or (record.position == 0 and known.last != 0):
             self._files.pop(record.origin, None)
             if len(self._files) >= MAX_FILES:
                 del self._files[next(iter(self._files))]
-            known = self._files[record.origin] = _Reading(_session_of(record, data))
+            known = self._files[record.origin] = _FileProgress(_session_of(record, data))
         return known
 
     @staticmethod
-    def _header(record: Record, data: dict[str, Json], reading: _Reading) -> dict[str, Any]:
-        # An id is a digest of the payload alone: the same answer given twice would be one event.
+    def _header(record: Record, data: dict[str, Json], progress: _FileProgress) -> dict[str, Any]:
+        # The format's id is a digest of the payload alone: without the position, two equal answers would be one event.
         return {
-            "session_id": reading.session_id,
+            "session_id": progress.session_id,
             "event_id": f"{record.position}-{_text(data.get('id'))[7:23]}",
             "time": _time(data.get("ts")),
-            "part": f"part-{reading.markers - 1}" if reading.markers > 1 else "",
+            "part": f"part-{progress.markers - 1}" if progress.markers > 1 else "",
         }
 
 

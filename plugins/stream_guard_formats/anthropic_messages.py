@@ -1,4 +1,4 @@
-"""Anthropic messages: a request with its messages, and the response to it where it was kept."""
+"""Anthropic messages: a request with its messages, and the response to it if it was recorded."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.conversation import Conversation, Status, identifier, label, text_block, text_of, tool_use
+from stream_guard_formats.conversation import (
+    Conversation,
+    ResultStatus,
+    identifier,
+    label,
+    text_block,
+    text_of,
+    tool_use,
+)
 from stream_guard_formats.reading import excerpt, name_of, object_at, objects_of, text_at
 from stream_guard_formats.transcripts import find_session, open_chat
 
-Judge = Callable[[dict[str, Json], str], Status]
-"""Says what came of a call, from the result's block and its text."""
+ReadStatus = Callable[[dict[str, Json], str], ResultStatus]
+"""Returns the status of a result, from its block and its text."""
 
 
 class AnthropicDecoder(JsonDecoder):
-    """Reads messages with content blocks; a message that is sent again keeps its event id."""
+    """Reads messages with content blocks. A message that a later record sends again keeps its event id."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
@@ -31,8 +39,8 @@ class AnthropicDecoder(JsonDecoder):
         role = message.get("role")
         if role == "assistant":
             extra = {"stop_reason": message.get("stop_reason"), "usage": message.get("usage")}
-            said = said_blocks(message.get("content"), strict_keys=self.strict_keys)
-            conversation.turn(["assistant", said], said, extra=extra)
+            blocks = answer_blocks(message.get("content"), strict_keys=self.strict_keys)
+            conversation.turn(["assistant", blocks], blocks, extra=extra)
         elif role == "user":
             add_user(conversation, message.get("content"))
         elif role != "system":
@@ -40,18 +48,18 @@ class AnthropicDecoder(JsonDecoder):
 
 
 def blocks_in(content: Json) -> list[dict[str, Json]]:
-    """Return a message's content as blocks; a plain text is one block."""
+    """Return the content of a message as blocks. A plain text is one block."""
     if isinstance(content, str):
         return [text_block(content)] if content else []
     if content is None:
         return []
     if not isinstance(content, list):
         raise DecodeError(f'"content" must be a text or a list of blocks, this is {name_of(content)}')
-    return objects_of([text_block(one) if isinstance(one, str) else one for one in content], "content", "blocks")
+    return objects_of([text_block(item) if isinstance(item, str) else item for item in content], "content", "blocks")
 
 
-def said_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
-    """Return the blocks that say or call something; what a model thought is not what it said."""
+def answer_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
+    """Return the text blocks and the tool-use blocks of an answer, without its thinking."""
     blocks: list[Json] = []
     for block in blocks_in(content):
         if block.get("type") == "text" and (text := text_of([block])):
@@ -62,9 +70,14 @@ def said_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
 
 
 def add_user(
-    conversation: Conversation, content: Json, *, judge: Judge | None = None, person: bool = True, **header: Any
+    conversation: Conversation,
+    content: Json,
+    *,
+    read_status: ReadStatus | None = None,
+    person: bool = True,
+    **header: Any,
 ) -> None:
-    """Add the results a user's message carries, and then what was written in it, if a person wrote it."""
+    """Add the results in a message with the user's role, and then its text if a ``person`` wrote it."""
     blocks = blocks_in(content)
     event_id = header.pop("event_id", "")
     for number, block in enumerate(blocks):
@@ -74,7 +87,7 @@ def add_user(
                 block,
                 identifier(block.get("tool_use_id")),
                 output,
-                status=(judge or result_status)(block, output),
+                status=(read_status or result_status)(block, output),
                 event_id=f"{event_id}/{number}" if event_id else "",
                 **header,
             )
@@ -83,6 +96,6 @@ def add_user(
         conversation.user(["user", text], text, event_id=event_id, **header)
 
 
-def result_status(block: dict[str, Json], _text: str) -> Status:
-    """Return what came of a call, as the block's flag says."""
+def result_status(block: dict[str, Json], _text: str) -> ResultStatus:
+    """Return the status of a result, by the flag in its block."""
     return "error" if block.get("is_error") is True else "ok"

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0, structured and in the binary form of Kafka: an envelope around an event of ours."""
+"""CloudEvents 1.0, structured and in the binary form of Kafka: an envelope around a native event."""
 
 from __future__ import annotations
 

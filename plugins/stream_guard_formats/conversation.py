@@ -1,4 +1,4 @@
-"""One conversation as it is written down: messages become events with ids that every replay repeats."""
+"""The events of one session, built message by message, with ids that are the same in every replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_guard_formats.reading import digest, excerpt
 MAX_ID: Final = 512
 _MAX_LABEL: Final = 200
 
-Status = Literal["ok", "error", "blocked"]
+ResultStatus = Literal["ok", "error", "blocked"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -21,8 +21,8 @@ _encode = msgspec.json.Encoder().encode
 class Conversation:
     """Collects the events of one session, in order.
 
-    An event's id is a digest of what it was made from, and how often that came before. So a message that is
-    sent again has the id it had, wherever it stands now, and two equal messages are two events.
+    The id of an event is a digest of its source, ``made_from``, and a number if that source came before. A message
+    keeps its id when a later record sends it again at another place, and two equal messages have two ids.
     """
 
     def __init__(self, session_id: str, *, labels: dict[str, str] | None = None) -> None:
@@ -30,27 +30,27 @@ class Conversation:
         self.session_id = session_id
         self.events: list[Event] = []
         self.labels = labels or {}
-        self._times: dict[str, int] = {}
+        self._ids: dict[str, int] = {}  # how often each was given
 
-    def count_ids(self, times: dict[str, int]) -> None:
-        """Go on from how often each id was given before, and keep count there."""
-        self._times = times
+    def count_ids(self, ids: dict[str, int]) -> None:
+        """Continue the counts of ids that an earlier conversation with this session left, and update them in place."""
+        self._ids = ids
 
     def user(self, made_from: Json, text: str, **header: Any) -> None:
-        """Add what a person wrote."""
+        """Add a message of the user."""
         self.events.append(UserMessage(**self._header("u", made_from, header), text=text))
 
     def turn(
         self, made_from: Json, content: list[Json], *, extra: dict[str, Json] | None = None, **header: Any
     ) -> None:
-        """Add what the model answered; ``extra`` is what is known besides: stop_reason, usage, latency_ms."""
+        """Add an answer of the model. ``extra`` may hold stop_reason, usage and latency_ms."""
         response: dict[str, Json] = {"content": content}
         if extra:
             response.update({name: value for name, value in extra.items() if value is not None})
         self.events.append(Turn(**self._header("t", made_from, header), response=response))
 
     def call(self, made_from: Json, block: dict[str, Json], **header: Any) -> None:
-        """Add an attempt that stands apart from its turn."""
+        """Add a tool call that is not part of a turn."""
         args, parse_error = block["input"], isinstance(block["input"], str)
         self.events.append(
             ToolCall(
@@ -63,30 +63,30 @@ class Conversation:
         )
 
     def result(
-        self, made_from: Json, call_id: str, output: Json, *, status: Status = "ok", tool: str = "", **header: Any
+        self, made_from: Json, call_id: str, output: Json, *, status: ResultStatus = "ok", tool: str = "", **header: Any
     ) -> None:
-        """Add what came of an attempt; ``header`` may hold latency_ms too."""
+        """Add the result of a tool call. ``header`` may hold latency_ms."""
         self.events.append(
             ToolResult(**self._header("r", made_from, header), call_id=call_id, tool=tool, status=status, output=output)
         )
 
     def end(self, time: float | None = None) -> None:
-        """Add the end of the session, where the source says that nothing follows."""
+        """Add the end of the session. Only sources that mark the end of a session call this."""
         self.events.append(
             SessionEnd(session_id=self.session_id, event_id="end", time=time, labels=self.labels, reason="closed")
         )
 
     def _header(self, sort: str, made_from: Json, header: dict[str, Any]) -> dict[str, Any]:
         event_id = header.pop("event_id", "") or f"{sort}{digest(_encode(made_from))}"
-        before = self._times.get(event_id, 0)
-        self._times[event_id] = before + 1
+        before = self._ids.get(event_id, 0)
+        self._ids[event_id] = before + 1
         if before:
             event_id = f"{event_id}.{before}"
         return {"session_id": self.session_id, "event_id": event_id, "labels": self.labels, **header}
 
 
 def check_session_id(session_id: str) -> None:
-    """Raise DecodeError for an id that no session can have."""
+    """Raise DecodeError if no session can have this id."""
     if not session_id or len(session_id) > MAX_ID:
         raise DecodeError(
             f"the session's id {excerpt(session_id)} has {len(session_id)} characters; it needs 1 to {MAX_ID}"
@@ -96,23 +96,23 @@ def check_session_id(session_id: str) -> None:
 
 
 def derived_session(made_from: bytes, *names: str) -> str:
-    """Return an id for a recording that brings none: its names, for people, and a digest of its bytes."""
-    # Without the space around it: the same recording has a line end in a file and none in a topic.
+    """Return a session id for a recording without one: its names, for people, and a digest of its bytes."""
+    # Stripped: the same recording has a line end in a file and none in a topic.
     return "/".join([*(name[:60] for name in names if name), f"~{digest(made_from.strip())}"])
 
 
 def label(text: str) -> str:
-    """Return a label's value, cut to what labels are for."""
+    """Return a text as the value of a label, cut to the longest that is allowed."""
     return text[:_MAX_LABEL]
 
 
 def text_block(text: str) -> dict[str, Json]:
-    """Return the block for something that was said."""
+    """Return a text block."""
     return {"type": "text", "text": text}
 
 
 def tool_use(call_id: Json, name: Json, arguments: Json, *, strict_keys: bool) -> dict[str, Json]:
-    """Return the block for an attempt; arguments that are JSON in a text are read, what is not JSON stays a text."""
+    """Return a tool-use block. Arguments that are JSON in a text are parsed; other texts stay as they are."""
     if isinstance(arguments, str):
         arguments, _ = parse_arguments(arguments, strict_keys=strict_keys)
     return {
@@ -123,9 +123,9 @@ def tool_use(call_id: Json, name: Json, arguments: Json, *, strict_keys: bool) -
     }
 
 
-def identifier(found: Json) -> str:
-    """Return a call's id as text; empty where there is none."""
-    return str(found)[:MAX_ID] if isinstance(found, str | int) and not isinstance(found, bool) else ""
+def identifier(value: Json) -> str:
+    """Return the id of a call as text, or an empty text if the value is no id."""
+    return str(value)[:MAX_ID] if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def text_of(content: Json) -> str:
@@ -136,14 +136,14 @@ def text_of(content: Json) -> str:
         content = [content]
     if not isinstance(content, list):
         return ""
-    said = (one if isinstance(one, str) else _block_text(one) for one in content)
-    return "\n".join(text for text in said if text)
+    texts = (block if isinstance(block, str) else _block_text(block) for block in content)
+    return "\n".join(text for text in texts if text)
 
 
 def _block_text(block: Json) -> str:
     if not isinstance(block, dict):
         return ""
     for field in ("text", "content", "refusal"):
-        if isinstance(found := block.get(field), str):
-            return found
+        if isinstance(text := block.get(field), str):
+            return text
     return ""

@@ -25,7 +25,7 @@ _ROLES: Final = {
 
 
 class LangChainDecoder(JsonDecoder):
-    """Reads lists of messages, states of a graph, and what a chain returned; a message sent again keeps its id."""
+    """Reads lists of messages, states of a graph and results of a chain. A message keeps its id when sent again."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the messages in order, or raise DecodeError."""
@@ -52,12 +52,12 @@ class LangChainDecoder(JsonDecoder):
             )
 
     def _answer(self, conversation: Conversation, identity: Json, message: dict[str, Json]) -> None:
-        described = object_at(message, "response_metadata")
+        metadata = object_at(message, "response_metadata")
         extra = {
-            "stop_reason": described.get("finish_reason", described.get("stop_reason")),
-            "usage": message.get("usage_metadata") or described.get("token_usage"),
+            "stop_reason": metadata.get("finish_reason", metadata.get("stop_reason")),
+            "usage": message.get("usage_metadata") or metadata.get("token_usage"),
         }
-        model = text_at(described, "model_name", "model")
+        model = text_at(metadata, "model_name", "model")
         name = text_at(message, "name")
         header: dict[str, Json] = {"agent": name[:200], "run_id": name[:200]} if name else {}
         if model:
@@ -67,7 +67,7 @@ class LangChainDecoder(JsonDecoder):
     def _content(self, message: dict[str, Json]) -> list[Json]:
         text = text_of(message.get("content"))
         blocks: list[Json] = [text_block(text)] if text else []
-        # Calls whose arguments could not be read stand in a list of their own; they were attempts all the same.
+        # Calls whose arguments could not be parsed have a list of their own; they were attempts too.
         calls = [
             *objects_in(message, "tool_calls", "tool calls"),
             *objects_in(message, "invalid_tool_calls", "tool calls"),
@@ -82,7 +82,7 @@ class LangChainDecoder(JsonDecoder):
 
 
 def unwrap(message: dict[str, Json]) -> tuple[str, dict[str, Json]]:
-    """Return whose message it is, and its fields, however it was written."""
+    """Return the role and the fields of a message, in any of its forms."""
     kind = message.get("type", message.get("role"))
     if kind == "constructor":
         names = message.get("id")

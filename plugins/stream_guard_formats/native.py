@@ -19,7 +19,7 @@ MAX_ID: Final = 512
 LATEST: Final = 253_402_300_800.0
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
-# Written by the session tracker: whatever stands there on the wire, even nonsense, does not matter.
+# Written by the session tracker: values on the wire, even malformed ones, are ignored.
 _STAMPED: Final = ("index", "attempt")
 _STAMPED_OF_A_TURN: Final = ("text", "tools")
 
@@ -29,14 +29,14 @@ _replace = msgspec.structs.replace
 
 
 class NativeDecoder:
-    """Reads the native format; an empty line is no event and no error."""
+    """Reads the native format. An empty line has no event. It does not derive from ``Decoder``: it may be compiled."""
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         self._decode = msgspec.json.Decoder(Event).decode
         self._strict = strict_keys
 
     def decode(self, record: Record) -> list[Event]:
-        """Return the record's event in a list of one, or raise DecodeError with the reason in plain words."""
+        """Return the record's event in a list of one, or raise DecodeError with the reason."""
         value = record.value
         if record.truncated:
             record.check_whole()
@@ -98,7 +98,7 @@ def _check_id(field: str, found: str) -> None:
 
 
 def _repair(data: dict[str, Json]) -> None:
-    """Take out what does not matter, and turn a written time into seconds."""
+    """Remove the fields that the session tracker writes, and turn a time written as text into seconds."""
     stamped = _STAMPED + _STAMPED_OF_A_TURN if data["kind"] == Turn.__struct_config__.tag else _STAMPED
     for field in stamped:
         data.pop(field, None)

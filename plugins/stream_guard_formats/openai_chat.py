@@ -8,7 +8,7 @@ from typing import Any, Final
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
-    Status,
+    ResultStatus,
     identifier,
     label,
     text_block,
@@ -22,7 +22,7 @@ _SILENT: Final = ("system", "developer")
 
 
 class OpenAIChatDecoder(JsonDecoder):
-    """Reads chat completions as they are logged or kept; a message that is sent again keeps its event id."""
+    """Reads chat completions as they are logged. A message that a later record sends again keeps its event id."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
@@ -47,7 +47,7 @@ def add_message(
     extra: dict[str, Json] | None = None,
     **header: Any,
 ) -> None:
-    """Add what one message says; instructions to the model are no event."""
+    """Add the event of one message. Instructions to the model have none."""
     role = message.get("role")
     if role == "user":
         conversation.user(_identity(message), text_of(message.get("content")), **header)
@@ -70,7 +70,7 @@ def add_message(
 
 
 def blocks_of(message: dict[str, Json], *, strict_keys: bool) -> list[Json]:
-    """Return what an assistant's message says and calls, as blocks."""
+    """Return the text and the calls of an assistant's message as blocks."""
     text = text_of(message.get("content")) or text_of(message.get("refusal"))
     blocks: list[Json] = [text_block(text)] if text else []
     for call in objects_in(message, "tool_calls", "tool calls"):
@@ -82,12 +82,12 @@ def blocks_of(message: dict[str, Json], *, strict_keys: bool) -> list[Json]:
     return blocks
 
 
-def status_of(output: str) -> Status:
-    """Return what came of a call; the format has no flag, and its tools say so by how the text begins."""
+def status_of(output: str) -> ResultStatus:
+    """Return the status of a result. The format has no flag for it: by custom, an error begins with the word."""
     return "error" if output.startswith(("Error", "error:")) else "ok"
 
 
 def _identity(message: dict[str, Json]) -> Json:
-    """Return what makes a message the same when it is sent again: an answer comes back with fewer fields."""
+    """Return the fields that identify a message. An answer that is sent again has fewer fields than at first."""
     kept = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
     return {name: value for name, value in sorted(message.items()) if name in kept and value}

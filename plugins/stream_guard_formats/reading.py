@@ -11,7 +11,7 @@ import xxhash
 
 from stream_guard import DecodeError, Json
 
-# The year 10000: beyond it no clock is one.
+# The year 10000: a later time is an error of the producer.
 _LATEST: Final = 253_402_300_800.0
 _NAMES: Final = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 _SHOWN: Final = 60
@@ -25,18 +25,18 @@ def as_object(data: Json, what: str) -> dict[str, Json]:
 
 
 def name_of(value: Json) -> str:
-    """Return what sort of JSON value this is, in words."""
+    """Return the type of a JSON value, in words."""
     return _NAMES.get(type(value), "a number")
 
 
 def excerpt(value: Json) -> str:
-    """Return a short, printable piece of a value of the producer's, for a reason that people read on terminals."""
+    """Return the start of a producer's value, safe to print on a terminal, for the reason of a DecodeError."""
     shown = repr(value)[:_SHOWN]
     return shown if shown.isprintable() else ascii(shown)
 
 
 def objects_in(data: dict[str, Json], field: str, what: str) -> list[dict[str, Json]]:
-    """Return the field's list of objects; a field that is absent or null has none, and anything else is refused."""
+    """Return the field's list of objects, empty if it is absent or null. Raise DecodeError for any other value."""
     found = data.get(field)
     if found is None:
         return []
@@ -46,15 +46,15 @@ def objects_in(data: dict[str, Json], field: str, what: str) -> list[dict[str, J
 
 
 def objects_of(found: Sequence[Json], field: str, what: str) -> list[dict[str, Json]]:
-    """Return the list as it is, or raise DecodeError when something in it is not an object."""
-    for number, one in enumerate(found):
-        if not isinstance(one, dict):
-            raise DecodeError(f'"{field}[{number}]" must be an object ({what}), this is {name_of(one)}')
+    """Return the list, or raise DecodeError if an item is not an object."""
+    for number, item in enumerate(found):
+        if not isinstance(item, dict):
+            raise DecodeError(f'"{field}[{number}]" must be an object ({what}), this is {name_of(item)}')
     return list(found)
 
 
 def text_at(data: dict[str, Json], *fields: str) -> str:
-    """Return the first of the fields that holds a text or a whole number, as text; empty when none does."""
+    """Return the first of the fields that holds a text or a whole number, as text, or an empty text."""
     for field in fields:
         found = data.get(field)
         if isinstance(found, str) and found:
@@ -65,13 +65,13 @@ def text_at(data: dict[str, Json], *fields: str) -> str:
 
 
 def object_at(data: dict[str, Json], field: str) -> dict[str, Json]:
-    """Return the field's object, an empty one where there is none."""
+    """Return the field's object, or an empty object."""
     found = data.get(field)
     return found if isinstance(found, dict) else {}
 
 
 def number_at(data: dict[str, Json], field: str) -> float | None:
-    """Return the field's number, also where it is written as a text, or None."""
+    """Return the field's number, which may be written as a text, or None."""
     found = data.get(field)
     if isinstance(found, bool) or not isinstance(found, int | float | str):
         return None
@@ -83,7 +83,7 @@ def number_at(data: dict[str, Json], field: str) -> float | None:
 
 
 def seconds(written: Json) -> float | None:
-    """Return an ISO 8601 time as seconds since 1970, or None where it is none; without a zone it is UTC."""
+    """Return an ISO 8601 time as seconds since 1970, or None if it is no time. Without a zone it is UTC."""
     if not isinstance(written, str) or len(written) > 40:
         return None
     try:
@@ -95,5 +95,5 @@ def seconds(written: Json) -> float | None:
 
 
 def digest(value: bytes) -> str:
-    """Return sixteen characters that stand for the bytes: the same in every replay."""
+    """Return a digest of sixteen characters."""
     return xxhash.xxh3_64_hexdigest(value)

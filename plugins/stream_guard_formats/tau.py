@@ -1,4 +1,4 @@
-"""tau-bench and tau2: one record for each conversation of a benchmark, with everything that was said in it."""
+"""tau-bench and tau2: one record for each conversation of a benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_guard_formats.transcripts import open_run
 
 
 class TauBenchDecoder(JsonDecoder):
-    """Reads tau-bench results: OpenAI messages under ``traj``. Where the harness failed there are none."""
+    """Reads tau-bench results: OpenAI messages under ``traj``. A run whose harness failed has none."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the conversation's events in order, its end with them, or raise DecodeError."""
@@ -28,7 +28,7 @@ class TauBenchDecoder(JsonDecoder):
         if not opened.messages:
             return []
         run, messages = opened.data, opened.messages
-        # Benchmarks number their tasks; which run of a task it was, only the content tells.
+        # Benchmarks number their tasks. Only the content tells which run of a task a record is.
         names = (f"task-{text_at(run, 'task_id')}", f"trial-{text_at(run, 'trial')}")
         conversation = Conversation(derived_session(record.value, *names), labels={"scenario": label(names[0])})
         for message in messages:
@@ -38,7 +38,7 @@ class TauBenchDecoder(JsonDecoder):
 
 
 class Tau2Decoder(JsonDecoder):
-    """Reads tau2 simulations: messages with times, calls by the user's side among them."""
+    """Reads tau2 simulations: messages with times. The simulated user calls tools too."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the simulation's events in order, its end with them, or raise DecodeError."""
@@ -81,7 +81,7 @@ class Tau2Decoder(JsonDecoder):
             raise DecodeError(f'a message has the role {excerpt(role)}; tau2 knows "assistant", "user" and "tool"')
 
     def _user(self, conversation: Conversation, message: dict[str, Json], identity: Json, time: float | None) -> None:
-        """Add what the simulated person wrote, and what they did with tools of their own, which is a run of its own."""
+        """Add the message of the simulated user, and the user's own tool calls, which are a run of their own."""
         if text := text_of(message.get("content")):
             conversation.user(identity, text, time=time)
         for block in self._content(message):

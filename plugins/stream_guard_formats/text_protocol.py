@@ -1,4 +1,4 @@
-"""Agents that call tools in their text: transcripts whose calls and results are found by patterns."""
+"""Transcripts of agents that write tool calls into their texts. Patterns find the calls and the results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import re2
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, TextProtocol, parse_json
-from stream_guard_formats.conversation import Conversation, Status, text_block, text_of, tool_use
+from stream_guard_formats.conversation import Conversation, ResultStatus, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, text_at
 from stream_guard_formats.transcripts import find_session, open_chat
 
@@ -17,13 +17,15 @@ from stream_guard_formats.transcripts import find_session, open_chat
 _CALLS: Final = 100
 
 
-class _Call(NamedTuple):
+class _WrittenCall(NamedTuple):
+    """A tool call that was found in a text."""
+
     name: str
     args: Json
 
 
 class TextProtocolDecoder(JsonDecoder):
-    """Reads messages of a chat; calls stand in the texts of the model, results in the messages that answer them."""
+    """Reads messages of a chat. The calls are in the model's texts, the results in the messages after them."""
 
     def __init__(self, *, strict_keys: bool = True, protocol: TextProtocol | None = None) -> None:
         super().__init__(strict_keys=strict_keys)
@@ -36,7 +38,7 @@ class TextProtocolDecoder(JsonDecoder):
 
     @classmethod
     def configure(cls, settings: Any) -> Self:
-        """Return a decoder that looks for calls as the settings under ``text_protocol`` say."""
+        """Return a decoder with the patterns of the settings under ``text_protocol``."""
         return cls(strict_keys=settings.decode.strict_keys, protocol=settings.text_protocol)
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
@@ -53,7 +55,7 @@ class TextProtocolDecoder(JsonDecoder):
                 if output is None:
                     conversation.user([number, text], text)
                 else:
-                    status: Status = "error" if self._error.search(output) else "ok"
+                    status: ResultStatus = "error" if self._error.search(output) else "ok"
                     call_id = waiting.pop(0) if waiting else ""
                     conversation.result([number, text], call_id, output, status=status, tool=text_at(message, "name"))
             elif role not in ("system", "developer"):
@@ -61,9 +63,9 @@ class TextProtocolDecoder(JsonDecoder):
         return conversation.events
 
     def _turn(self, conversation: Conversation, number: int, text: str) -> list[str]:
-        """Add what the model said and called, and return the ids of its calls, which results answer in their order."""
-        said, calls = self._read(text)
-        content: list[Json] = [text_block(said)] if said else []
+        """Add the turn, and return the ids of its calls. Results come in the order of the calls."""
+        plain, calls = self._split(text)
+        content: list[Json] = [text_block(plain)] if plain else []
         ids = [f"{number}.{place}" for place in range(len(calls))]
         content += [
             tool_use(call_id, call.name, call.args, strict_keys=self.strict_keys)
@@ -72,8 +74,8 @@ class TextProtocolDecoder(JsonDecoder):
         conversation.turn([number, text], content)
         return ids
 
-    def _read(self, text: str) -> tuple[str, list[_Call]]:
-        """Return what is left of a text without its calls, and the calls."""
+    def _split(self, text: str) -> tuple[str, list[_WrittenCall]]:
+        """Return a text without its calls, and the calls."""
         matches = []
         for match in self._call.finditer(text):
             matches.append(match)
@@ -81,35 +83,35 @@ class TextProtocolDecoder(JsonDecoder):
                 break
         if not matches:
             return text, []
-        said, calls = [text[: matches[0].start()]], list[_Call]()
+        texts, calls = [text[: matches[0].start()]], list[_WrittenCall]()
         for number, match in enumerate(matches):
             behind = matches[number + 1].start() if number + 1 < len(matches) else len(text)
             call = self._call_at(match, text, behind)
             if call.name == self._answer and isinstance(call.args, dict) and isinstance(call.args.get("content"), str):
-                said.append(call.args["content"])
+                texts.append(call.args["content"])
             else:
                 calls.append(call)
-        return "\n".join(part.strip() for part in said if part.strip()), calls
+        return "\n".join(part.strip() for part in texts if part.strip()), calls
 
-    def _call_at(self, match: Any, text: str, end: int) -> _Call:
+    def _call_at(self, match: Any, text: str, end: int) -> _WrittenCall:
         groups = match.groupdict()
         if groups.get("json"):
             return self._object(text[match.start(self._json) : end])
         found = self._arguments.search(text[match.end() : end])
-        return _Call(groups["name"], (found.groupdict()["args"] or "").strip() if found else {})
+        return _WrittenCall(groups["name"], (found.groupdict()["args"] or "").strip() if found else {})
 
-    def _object(self, written: str) -> _Call:
-        """Return the call that an object describes; one that cannot be read is an attempt at a tool without a name."""
+    def _object(self, written: str) -> _WrittenCall:
+        """Return the call in a JSON object. An object that cannot be parsed is a call of a tool without a name."""
         written = written[: written.rfind("}") + 1] or written
         try:
             found = parse_json(written.encode("utf-8", "surrogatepass"), strict_keys=self.strict_keys)
         except (ValueError, RecursionError):
-            return _Call("", written)
+            return _WrittenCall("", written)
         if not isinstance(found, dict):
-            return _Call("", msgspec.json.encode(found).decode())
+            return _WrittenCall("", msgspec.json.encode(found).decode())
         name = text_at(found, "name", "tool", "action", "tool_name")
         args = found.get("arguments", found.get("args", found.get("input", found.get("action_input", {}))))
-        return _Call(name, args)
+        return _WrittenCall(name, args)
 
     def _output(self, text: str) -> str | None:
         match = self._result.search(text)

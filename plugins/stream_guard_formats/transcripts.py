@@ -1,4 +1,4 @@
-"""Recorded conversations as they are opened: one object to a record, and in it, somewhere, a list of messages."""
+"""Transcripts: records with a list of messages, found at one of the places where formats keep it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from stream_guard import DecodeError, Json
 from stream_guard_formats.conversation import derived_session
 from stream_guard_formats.reading import as_object, name_of, object_at, objects_of, text_at
 
-# What the conversation may be called, best first; also looked for under "metadata".
+# Fields that may hold the id of the conversation, best first; also under "metadata".
 SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
 
 
-class Opened(NamedTuple):
-    """A record that was opened."""
+class Transcript(NamedTuple):
+    """A record with a list of messages."""
 
-    data: dict[str, Json]  # all of it
+    data: dict[str, Json]  # the whole record
     holder: dict[str, Json]  # the object that holds the list
     messages: list[dict[str, Json]]
 
 
-def open_run(data: Json, what: str, field: str, *, advice: str = "") -> Opened:
-    """Return a record that is an object with a list of objects in a field, or raise DecodeError.
+def open_run(data: Json, what: str, field: str, *, advice: str = "") -> Transcript:
+    """Return a record that is an object with a list of objects in one field, or raise DecodeError.
 
-    ``what`` names what was expected; ``advice`` tells what may be done about a record without the field.
+    ``what`` names the expected record in the reason. ``advice`` is added to the reason if the field is missing.
     """
     run = as_object(data, what)
     if field not in run:
         raise DecodeError(f'{what} has "{field}", and this record has none{advice}')
-    return Opened(run, run, messages_in(run[field], field))
+    return Transcript(run, run, messages_in(run[field], field))
 
 
-def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",)) -> Opened:
-    """Return a record that is a list of messages, or an object with one at its top or in one of the holders."""
+def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",)) -> Transcript:
+    """Return a record that is a list of messages, or an object with the list at its top or inside one of ``holders``.
+
+    ``what`` names the expected record in the reason of a DecodeError.
+    """
     if isinstance(data, list):
         data = {fields[0]: data}
     if not isinstance(data, dict):
@@ -43,7 +46,7 @@ def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence
     if field is None:
         places = " or ".join(["at the top", *(f'under "{name}"' for name in holders)])
         raise DecodeError(f'{what} has "{fields[0]}" {places}, and this record has none')
-    return Opened(data, holder, messages_in(holder[field], field))
+    return Transcript(data, holder, messages_in(holder[field], field))
 
 
 def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
@@ -54,7 +57,7 @@ def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
 
 
 def find_session(data: dict[str, Json], value: bytes) -> str:
-    """Return the id that the recording gives its conversation, or one derived from its bytes."""
+    """Return the id of the conversation in a record, or one derived from the bytes of the record."""
     return (
         text_at(data, *SESSION_FIELDS)
         or text_at(object_at(data, "metadata"), *SESSION_FIELDS)

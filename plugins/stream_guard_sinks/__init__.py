@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard import hookimpl
+from stream_guard import Sink, hookimpl
 from stream_guard_sinks.console import ConsoleSink
 from stream_guard_sinks.history import HistorySink
 from stream_guard_sinks.jsonl import JsonLinesSink
@@ -10,6 +10,6 @@ from stream_guard_sinks.kafka import KafkaSink
 
 
 @hookimpl
-def stream_guard_sinks() -> dict[str, type[ConsoleSink | HistorySink | JsonLinesSink | KafkaSink]]:
+def stream_guard_sinks() -> dict[str, type[Sink]]:
     """Return the sinks of this pack, by name."""
     return {"console": ConsoleSink, "history": HistorySink, "jsonl": JsonLinesSink, "kafka": KafkaSink}
