@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,24 +107,20 @@ class RecordingReader:
     def __init__(self, form: str, registry: Registry, settings: Settings) -> None:
         from stream_guard.decoding.dead_letters import DeadLetters
         from stream_guard.observability.counts import Counts
+        from stream_guard.running.assembly import Assembly
 
         self._form = form
-        self._registry = registry
-        self._settings = settings
+        self._assembly = Assembly(settings, registry)
         self._letters = DeadLetters(None, Counts(), format_name=form)
 
     def read(self, target: str) -> Iterator[Event]:
         """Yield the events of a file, or of every file of a folder."""
-        from stream_guard.decoding.recordings import decode_records, decode_rest, holding
-        from stream_guard.running.assembly import make_decoder
-        from stream_guard.sources import open_source
+        from stream_guard.running.recordings import RecordedEvents
 
         for place in _files(target):
             name = "agentlog" if self._form == "auto" and _is_agentlog(place) else self._form
-            decoder = holding(make_decoder(name, self._registry, self._settings))
-            with closing(open_source(place, limits=self._settings.decode, kafka=self._settings.kafka)) as source:
-                yield from decode_records(source, decoder, self._letters.add)
-            yield from decode_rest(decoder)
+            decoder = self._assembly.make_decoder(name)
+            yield from RecordedEvents([place], decoder, self._assembly.settings, self._letters)
 
     @property
     def unread(self) -> int:

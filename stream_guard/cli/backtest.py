@@ -3,44 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import typer
 
 from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies, read_labels
-from stream_guard.cli.check import FindingFormat
+from stream_guard.cli.findings import FindingFormat
 from stream_guard.commands import CLEAN, INCONCLUSIVE
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.recordings import decode_records, decode_rest, holding
-from stream_guard.decoding.selection import Span
+from stream_guard.decoding.selection import TimeSpan
 from stream_guard.errors import SettingsError
-from stream_guard.model import Alert, Event
+from stream_guard.model import Alert
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Source
+from stream_guard.running.recordings import RecordedEvents
 from stream_guard.settings import SessionLimits
 
 
 def backtest(
-    source: Source,
-    decoder: Decoder,
-    span: Span,
+    recording: RecordedEvents,
+    span: TimeSpan,
     policies: tuple[Policy, Policy],
     labels: Path | None,
     form: FindingFormat,
     limits: SessionLimits,
-    letters: DeadLetters,
 ) -> int:
-    """Judge the source by the new and the old policy, print what differs, and return the exit code."""
+    """Judge a recording by the new and the old policy, print what differs, and return the exit code."""
     known = None if labels is None else read_labels(_read(labels), str(labels))
     new, old = policies
-    result = compare_policies(_events(source, decoder, span, letters), new, old, labels=known, limits=limits)
+    events = (event for event in recording if span.holds(event.time))
+    result = compare_policies(events, new, old, labels=known, limits=limits)
     if form is FindingFormat.TABLE:
         _show(result)
     else:
         typer.echo(msgspec.json.encode(result).decode())
+    letters = recording.dead_letters
     if letters.total:
         typer.echo(f"inconclusive: {letters.total} records could not be read: {letters.summary()[0]}", err=True)
         return INCONCLUSIVE
@@ -52,12 +49,6 @@ def _read(labels: Path) -> bytes:
         return labels.read_bytes()
     except OSError as error:
         raise SettingsError(f"{labels}: {error.strerror}; --labels takes a JSON file of sessions") from error
-
-
-def _events(source: Source, decoder: Decoder, span: Span, letters: DeadLetters) -> Iterator[Event]:
-    decoder = holding(decoder)
-    events = chain(decode_records(source, decoder, letters.add), decode_rest(decoder))
-    yield from (event for event in events if span.holds(event.time))
 
 
 def _show(result: Backtest) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
-from itertools import chain
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -13,16 +11,10 @@ import msgspec
 import typer
 
 from stream_guard.commands import INCONCLUSIVE, SettingsFile
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.recordings import decode_records, decode_rest, holding
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
-from stream_guard.observability.counts import Counts
-from stream_guard.ports import Record
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
-from stream_guard.settings import Settings, load_settings
-from stream_guard.sources import open_source
+from stream_guard.running.assembly import Assembly
+from stream_guard.settings import load_settings
 
 
 def convert(
@@ -41,36 +33,17 @@ def convert(
     settings_file: SettingsFile = None,
 ) -> None:
     """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
-    settings = load_settings(settings_file)
-    decoder = holding(make_decoder(source_format, build_registry(settings.plugins), settings))
-    letters = DeadLetters(dead_letters, Counts(), format_name=source_format)
-    reading, events = _Reading(traces, settings), 0
-    with ExitStack() as opened:
-        opened.callback(letters.close)
-        out = _open(output, opened)
-        for event in chain(decode_records(reading, decoder, letters.add), decode_rest(decoder)):
-            events += 1
+    count = 0
+    with Assembly(load_settings(settings_file)) as assembly:
+        recording = assembly.read_events(traces, source_format, dead_letters=dead_letters)
+        out = _open(output, assembly.opened)
+        for event in recording:
+            count += 1
             out.write(native_line(event))
-    typer.echo(f"{reading.records} records, {events} events, {letters.total} could not be read", err=True)
-    if letters.total:
+    unread = recording.dead_letters.total
+    typer.echo(f"{recording.records} records, {count} events, {unread} could not be read", err=True)
+    if unread:
         raise typer.Exit(INCONCLUSIVE)
-
-
-class _Reading:
-    """The records of all traces, one after the other, counted."""
-
-    def __init__(self, traces: Sequence[str], settings: Settings) -> None:
-        self._traces = traces
-        self._settings = settings
-        self.records = 0
-
-    def __iter__(self) -> Iterator[Record]:
-        for trace in self._traces:
-            with closing(open_source(trace, limits=self._settings.decode, kafka=self._settings.kafka)) as source:
-                for record in source:
-                    if record is not None:
-                        self.records += 1
-                        yield record
 
 
 def native_line(event: Event) -> bytes:

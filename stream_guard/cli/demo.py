@@ -18,10 +18,10 @@ from stream_guard import demo as samples
 from stream_guard.cli.run import say_counts
 from stream_guard.demo.sessions import sample_events
 from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.policy.load import load_policy
+from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import Run, RunOptions, assemble
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import KafkaSettings, load_settings
 
 _TOGETHER: Final = 500  # events that are acknowledged together
@@ -40,18 +40,17 @@ def demo(
         written = produce_samples(produce, sessions, settings.kafka)
         typer.echo(f"{written} events of {sessions} sample sessions written to {produce}", err=True)
         return
-    registry = build_registry(settings.plugins)
     with tempfile.TemporaryDirectory(prefix="stream-guard-demo-") as temporary:
         folder = keep or Path(temporary)
         events, policy_file = write_samples(folder, sessions)
-        policy = load_policy(policy_file, registry)
-        typer.echo(f"{sessions} sample sessions of a refund agent, {len(policy.rules)} rules", err=True)
-        options = RunOptions(source=str(events), policy=policy, checkpoint=None)
-        with assemble(options, registry, settings, Flag()) as ready:
-            ready.runner.run()
-            _show_rules(policy, ready)
-            say_counts(ready.counts, ready.dead_letters)
-            _show_metrics(ready.url)
+        with Assembly(settings) as assembly:
+            policy = assembly.load_policy(policy_file)
+            typer.echo(f"{sessions} sample sessions of a refund agent, {len(policy.rules)} rules", err=True)
+            opened = open_run(RunOptions(source=str(events), policy=policy, serve=True), assembly, Flag())
+            opened.runner.run()
+            _show_rules(policy, opened.counts)
+            say_counts(opened.counts, opened.dead_letters)
+            _show_metrics(opened.url)
     if keep is not None:
         typer.echo(f"kept in {keep}: try `stream-guard check {events} --policy {policy_file}`", err=True)
 
@@ -84,12 +83,12 @@ def produce_samples(target: str, sessions: int, kafka: KafkaSettings) -> int:
     return len(events)
 
 
-def _show_rules(policy: Policy, ready: Run) -> None:
+def _show_rules(policy: Policy, counts: Counts) -> None:
     table = Table(box=None, pad_edge=False, title="Rules", title_justify="left")
     for heading in ("rule", "kind", "severity", "findings"):
         table.add_column(heading, justify="right" if heading == "findings" else "left")
     for number, spec in enumerate(policy.rules):
-        table.add_row(spec.id, spec.kind, spec.severity.word, str(ready.counts.findings.get(number, 0)))
+        table.add_row(spec.id, spec.kind, spec.severity.word, str(counts.findings.get(number, 0)))
     console = Console()
     console.print()
     console.print(table)

@@ -18,8 +18,7 @@ from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, choose_servers, home_of, open_consumer
 from stream_guard.ports import Decoder
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import KafkaSettings, Settings, load_settings
 from stream_guard.sources.kafka import open_kafka
 
@@ -58,7 +57,7 @@ def doctor(
     settings = load_settings(settings_file)
     checks = [] if gate is None else [_probe(gate, settings)]
     if kafka is not None:
-        decoder = make_decoder(source_format, build_registry(settings.plugins), settings)
+        decoder = Assembly(settings).make_decoder(source_format)
         try:
             address = parse_address(kafka)
         except ValueError as error:

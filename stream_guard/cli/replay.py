@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,8 +17,7 @@ import msgspec
 import typer
 
 from stream_guard.cli.backtest import backtest
-from stream_guard.cli.check import FindingFormat, Gate, leave
-from stream_guard.cli.outlet import FindingOutput
+from stream_guard.cli.findings import FailOnSeverity, FindingFormat, FindingOutput, leave
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.run import say_counts, set_up, stop_on_signals
 from stream_guard.commands import (
@@ -31,18 +29,15 @@ from stream_guard.commands import (
     SettingsFile,
     SourceFormat,
 )
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.selection import EventSelection, Pacer, Share, Span
+from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
-from stream_guard.model import Severity
+from stream_guard.model import Finding, Severity
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from stream_guard.registry import Registry, build_registry
-from stream_guard.running.assembly import lateness_of, make_decoder
-from stream_guard.running.embedded import SOURCE_META
+from stream_guard.running.assembly import Assembly
 from stream_guard.running.replay import (
     REPORTED_META,
     LocalWorker,
@@ -55,7 +50,6 @@ from stream_guard.running.replay import (
 )
 from stream_guard.running.replay_process import ProcessWorker
 from stream_guard.settings import Settings
-from stream_guard.sources import open_source
 from stream_guard.storage.stores import CheckpointStore
 
 _WHAT_META = "replay"
@@ -76,20 +70,16 @@ class Job:
     policy: bytes
     policy_file: Path
     form: str
-    span: Span
+    span: TimeSpan
     processes: int
     checkpoint: Path | None
     settings: Settings
 
-    def load(self, registry: Registry) -> Policy:
+    def load(self, assembly: Assembly) -> Policy:
         """Return the policy as it was when the replay began, whatever has become of the file."""
-        return load_policy(
-            self.policy,
-            registry,
-            file=str(self.policy_file),
-            folder=self.policy_file.parent,
-            lateness=lateness_of(self.form, registry, self.settings),
-        )
+        file = self.policy_file
+        loaded = load_policy(self.policy, assembly.registry, file=str(file), folder=file.parent)
+        return assembly.fit(loaded, self.form)
 
 
 def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -118,55 +108,51 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
         list[str] | None, typer.Option("--emit", help="Send the alerts to this sink too, as run does; may be repeated.")
     ] = None,
     form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
-    fail_on: Annotated[Gate, typer.Option(help="Findings this severe, or more, make the exit code 1.")] = Gate.NONE,
+    fail_on: Annotated[
+        FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
+    ] = FailOnSeverity.NONE,
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "native",
     log_format: LogForm = None,
     settings_file: SettingsFile = None,
 ) -> None:
     """Judge an archive again, with the same result every time; nothing is sent anywhere without --emit."""
-    settings, registry = set_up(settings_file, log_format)
     target, span = bounds_of(source, start, stop)
-    lateness = lateness_of(source_format, registry, settings)
-    rules = load_policy(policy, registry, lateness=lateness)
-    if compare_policy is not None:
-        decoder = make_decoder(source_format, registry, settings)
-        letters = DeadLetters(None, Counts(), format_name=source_format)
-        with closing(open_source(target, limits=settings.decode, kafka=settings.kafka)) as opened_source:
-            old = load_policy(compare_policy, registry, lateness=lateness)
-            raise typer.Exit(
-                backtest(opened_source, decoder, span, (rules, old), labels, form, settings.sessions, letters)
-            )
-    if labels is not None:
+    if labels is not None and compare_policy is None:
         raise SettingsError("--labels says how right the rules are, and goes with --compare-policy")
-    job = Job(
-        source=target,
-        policy=policy.read_bytes(),
-        policy_file=policy,
-        form=source_format,
-        span=span,
-        processes=processes_for(rules, processes, target, pace),
-        checkpoint=checkpoint,
-        settings=settings,
-    )
-    for warning in rules.warnings:
-        typer.echo(str(warning), err=True)
-    with stop_on_signals() as stopping, ExitStack() as opened:
-        worst, told, finished = _run(job, registry, emit or (), form, (pace, speed), stopping, opened)
-    _end(worst, told, fail_on, finished=finished, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)
+    with stop_on_signals() as stopping, set_up(settings_file, log_format) as assembly:
+        rules = assembly.load_policy(policy, source_format)
+        if compare_policy is not None:
+            policies = (rules, assembly.load_policy(compare_policy, source_format))
+            recording = assembly.read_events([target], source_format)
+            raise typer.Exit(backtest(recording, span, policies, labels, form, assembly.settings.sessions))
+        job = Job(
+            source=target,
+            policy=policy.read_bytes(),
+            policy_file=policy,
+            form=source_format,
+            span=span,
+            processes=processes_for(rules, processes, target, pace),
+            checkpoint=checkpoint,
+            settings=assembly.settings,
+        )
+        for warning in rules.warnings:
+            typer.echo(str(warning), err=True)
+        worst, summary, finished = _run(job, assembly, emit or (), form, (pace, speed), stopping)
+    _end(worst, summary, fail_on, finished=finished, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)
 
 
-def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, Span]:
+def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, TimeSpan]:
     """Return the source and the span of event time: a topic is bounded by its address, everything else by time."""
     if not source.startswith(SCHEME):
-        return source, Span(-inf if start is None else _moment("--from", start), _end_of(stop))
+        return source, TimeSpan(-inf if start is None else _moment("--from", start), _end_of(stop))
     given = {name: value for name, value in (("from", start), ("to", stop)) if value is not None}
     for name in given:
         if name in parse_qs(source.partition("?")[2]):
             raise SettingsError(f"--{name} is given, and the address has {name}= as well; leave one of them out")
     options = "&".join(f"{name}={quote(value, safe=':+')}" for name, value in given.items())
     joint = "" if not options else "&" if "?" in source else "?"
-    return f"{source}{joint}{options}", Span()
+    return f"{source}{joint}{options}", TimeSpan()
 
 
 def _end_of(stop: str | None) -> float:
@@ -204,71 +190,70 @@ def processes_for(policy: Policy, wanted: int, target: str, pace: Pace) -> int:
 
 
 def _run(
-    job: Job,
-    registry: Registry,
-    emit: Sequence[str],
-    form: FindingFormat,
-    pacing: tuple[Pace, float],
-    stop: Flag,
-    opened: ExitStack,
+    job: Job, assembly: Assembly, emit: Sequence[str], form: FindingFormat, pacing: tuple[Pace, float], stop: Flag
 ) -> tuple[Severity | None, ReplaySummary, bool]:
-    """Replay, and return the worst severity that was found, what else there is to tell, and whether it finished."""
-    progress = _open_progress(job, registry, opened)
-    outlet = FindingOutput(job.load(registry).version, form, emit, registry, job.settings, progress)
-    opened.callback(outlet.close)
+    """Replay, and return the worst severity that was found, what else happened, and whether it finished."""
+    progress = _open_progress(job, assembly)
+    counts = Counts()  # of the delivery; the shares count the rest
+    output = FindingOutput(job.load(assembly).version, form, assembly, counts, emit=emit, progress=progress)
     pace, speed = pacing
     pacer = Pacer(speed, stop.wait) if pace is Pace.ORIGINAL else None
-    workers: list[ShareWorker] = []
-    if job.processes == 1:
-        workers.append(LocalWorker(open_reader(job, Share(), pacer, stop)))
-    else:
-        for number in range(job.processes):
-            name = f"share {number + 1} of {job.processes}"
-            remote = ProcessWorker(open_reader, job, Share(number, job.processes), name=name)
-            opened.callback(remote.close)
-            workers.append(remote)
-    told = () if progress is None else msgspec.json.decode(progress.meta().get(REPORTED_META, b"[]"))
+    reported = () if progress is None else msgspec.json.decode(progress.meta().get(REPORTED_META, b"[]"))
+
+    def give(found: list[Finding], rule_errors: Set[str]) -> None:
+        output.give(found, {REPORTED_META: msgspec.json.encode(sorted(rule_errors))})
+
     with show_progress(extent_of(job.source, job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
-        leader = Replay(workers, outlet.give, batch=batch, told=told, watch=watch)
-        outlet.leader = leader
-        finished = leader.run(stopped=stop.is_set)
-    return outlet.worst, leader.tell(), finished
+        workers = _open_workers(job, assembly, pacer, stop)
+        replay = Replay(workers, give, batch=batch, reported=reported, watch=watch)
+        finished = replay.run(stopped=stop.is_set)
+    output.end()
+    summary = replay.summary()
+    summary.counts.add(counts)
+    return output.worst, summary, finished
+
+
+def _open_workers(job: Job, assembly: Assembly, pacer: Pacer | None, stop: Flag) -> list[ShareWorker]:
+    if job.processes == 1:
+        return [LocalWorker(open_reader(job, Share(), pacer, stop))]
+    workers: list[ShareWorker] = []
+    for number in range(job.processes):
+        name = f"share {number + 1} of {job.processes}"
+        remote = ProcessWorker(open_reader, job, Share(number, job.processes), name=name)
+        assembly.opened.callback(remote.close)
+        workers.append(remote)
+    return workers
 
 
 def open_reader(job: Job, share: Share, pacer: Pacer | None = None, stop: Flag | None = None) -> ShareReader:
     """Return the reader of one share; called in the process that does the work."""
-    registry = build_registry(job.settings.plugins)
+    assembly = Assembly(job.settings)
     counts = Counts()
     store = None
     if job.checkpoint is not None:
         suffix = f".{share.number + 1}-of-{share.of}"
         store = CheckpointStore(job.checkpoint.with_name(job.checkpoint.name + suffix))
-    positions = {} if store is None else msgspec.json.decode(store.meta().get(SOURCE_META, b"{}"), type=dict[str, int])
-    settings = job.settings
-    source = open_source(job.source, limits=settings.decode, positions=positions, stop=stop, kafka=settings.kafka)
+    decoder = assembly.make_decoder(job.form)
     return ShareReader(
-        source,
-        EventSelection(make_decoder(job.form, registry, settings), share, job.span, pacer),
-        open_table(job.load(registry), counts, without_eviction(settings.sessions), store),
-        DeadLetters(None, counts, format_name=job.form),
+        assembly.open_source(job.source, checkpoint=store, stop=stop),
+        EventSelection(decoder, share, job.span, pacer),
+        open_table(job.load(assembly), counts, without_eviction(job.settings.sessions), store),
+        assembly.open_dead_letters(None, job.form, counts),
         progress=store,
         stopped=stop.is_set if stop is not None and pacer is not None else lambda: False,
     )
 
 
-def _open_progress(job: Job, registry: Registry, opened: ExitStack) -> CheckpointStore | None:
+def _open_progress(job: Job, assembly: Assembly) -> CheckpointStore | None:
     """Open the file that says how far the alerts came, and refuse one of another replay."""
-    if job.checkpoint is None:
+    store = assembly.open_checkpoint(job.checkpoint, job.source)
+    if store is None:
         return None
-    if job.source == "-":
-        raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")
-    store = CheckpointStore(job.checkpoint)
-    opened.callback(store.close)
     wanted = {
         "source": job.source,
-        "policy": job.load(registry).version,
+        "policy": job.load(assembly).version,
         "--from": str(job.span.start),
         "--to": str(job.span.stop),
         "--from-format": job.form,
@@ -285,32 +270,22 @@ def _open_progress(job: Job, registry: Registry, opened: ExitStack) -> Checkpoin
     return store
 
 
-@dataclass(frozen=True, slots=True)
-class _Letters:
-    total: int
-    reasons: list[str]
-
-    def summary(self) -> list[str]:
-        """Return what was wrong, and where first."""
-        return self.reasons
-
-
 def _end(
     worst: Severity | None,
-    told: ReplaySummary,
-    fail_on: Gate,
+    summary: ReplaySummary,
+    fail_on: FailOnSeverity,
     *,
     finished: bool,
     allow_inconclusive: bool,
     checkpoint: Path | None,
 ) -> None:
     """Say what came of it, and choose the exit code."""
-    counts: Counts = told.counts
-    say_counts(counts, _Letters(told.dead_letters, told.reasons))
-    if told.left_out:
-        typer.echo(f"{told.left_out} events outside --from and --to, or without a time", err=True)
+    counts: Counts = summary.counts
+    say_counts(counts, summary.dead_letters)
+    if summary.left_out:
+        typer.echo(f"{summary.left_out} events outside --from and --to, or without a time", err=True)
     if not finished:
         again = "it goes on from here with the same command" if checkpoint else "with --checkpoint it could go on"
         typer.echo(f"stopped before the end; {again}", err=True)
         raise typer.Exit(INCONCLUSIVE)
-    leave(worst, fail_on, counts, told.dead_letters, allow_inconclusive=allow_inconclusive)
+    leave(worst, fail_on, counts, summary.dead_letters.total, allow_inconclusive=allow_inconclusive)

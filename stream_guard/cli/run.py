@@ -14,11 +14,9 @@ import typer
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.logs import set_up_logs
-from stream_guard.policy.load import load_policy
-from stream_guard.registry import Registry, build_registry
-from stream_guard.running.assembly import RunOptions, assemble, lateness_of
-from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.settings import Settings, load_settings
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.embedded import RunOptions, open_run
+from stream_guard.settings import load_settings
 from stream_guard.sources import is_endless
 
 
@@ -51,41 +49,39 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
-    settings, registry = set_up(settings_file, log_format)
     follow = is_endless(source) if follow is None else follow
-    lateness = lateness_of(form, registry, settings)
-    following = follow if reload is None else reload
-    reloading = ReloadingPolicy(policy, registry, lateness=lateness) if following else None
-    options = RunOptions(
-        source=source,
-        policy=reloading.current if reloading is not None else load_policy(policy, registry, lateness=lateness),
-        alerts=tuple(alerts or ("console",)),
-        form=form,
-        checkpoint=checkpoint,
-        dead_letters=dead_letters,
-        follow=follow,
-        serve=serve,
-        reloading=reloading,
-    )
-    for warning in options.policy.warnings:
-        typer.echo(str(warning), err=True)
-    with stop_on_signals() as stop, assemble(options, registry, settings, stop) as ready:
-        if ready.url:
-            typer.echo(f"metrics at {ready.url}/metrics", err=True)
-        ready.runner.run(stopped=stop.is_set, reloading=reloading)
-        say_counts(ready.counts, ready.dead_letters)
+    with stop_on_signals() as stop, set_up(settings_file, log_format) as assembly:
+        reloading = assembly.follow_policy(policy, form) if (follow if reload is None else reload) else None
+        options = RunOptions(
+            source=source,
+            policy=reloading.current if reloading is not None else assembly.load_policy(policy, form),
+            alerts=tuple(alerts or ("console",)),
+            form=form,
+            checkpoint=checkpoint,
+            dead_letters=dead_letters,
+            follow=follow,
+            serve=serve,
+            reloading=reloading,
+        )
+        for warning in options.policy.warnings:
+            typer.echo(str(warning), err=True)
+        opened = open_run(options, assembly, stop)
+        if opened.url:
+            typer.echo(f"metrics at {opened.url}/metrics", err=True)
+        opened.runner.run(stopped=stop.is_set, reloading=reloading)
+        say_counts(opened.counts, opened.dead_letters)
 
 
-def set_up(settings_file: Path | None, log_format: LogFormat | None) -> tuple[Settings, Registry]:
-    """Return the settings and what is installed; from here on the log is written as they say."""
+def set_up(settings_file: Path | None, log_format: LogFormat | None = None) -> Assembly:
+    """Return the parts that the settings and the plugins give; from here on the log is written as they say."""
     settings = load_settings(settings_file, log={"format": log_format})
     set_up_logs(settings.log)
-    return settings, build_registry(settings.plugins)
+    return Assembly(settings)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Flag]:
-    """Turn SIGINT and SIGTERM into a flag, so that a run ends at a commit and not in the middle of one."""
+    """Turn SIGINT and SIGTERM into a flag: a run ends at a commit, not in the middle of one."""
     stop = Flag()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
@@ -96,22 +92,22 @@ def stop_on_signals() -> Iterator[Flag]:
             signal.signal(number, handler)
 
 
-class Buried(Protocol):
-    """The dead letters, as far as people are told of them."""
+class DeadLetterSummary(Protocol):
+    """What a user is told of dead letters."""
 
     @property
     def total(self) -> int:
         """How many there are."""
 
     def summary(self) -> list[str]:
-        """What was wrong, and where first."""
+        """Each reason, how often it was given, and where first."""
 
 
-def say_counts(counts: Counts, dead_letters: Buried) -> None:
+def say_counts(counts: Counts, dead_letters: DeadLetterSummary) -> None:
     """Say on standard error what came in, what was found, and what could not be read."""
     events, findings = sum(counts.events.values()), counts.total("findings")
     typer.echo(f"{counts.records} records, {events} events, {findings} findings", err=True)
-    told = {
+    counted = {
         "duplicates dropped": counts.duplicate_events,
         "late events": counts.late_events,
         "results without a call": counts.unpaired_results,
@@ -121,7 +117,7 @@ def say_counts(counts: Counts, dead_letters: Buried) -> None:
         "findings held back by a cooldown": counts.suppressed,
         "limits that were reached": sum(counts.evictions.values()),
     }
-    for what, number in told.items():
+    for what, number in counted.items():
         if number:
             typer.echo(f"{number} {what}", err=True)
     if dead_letters.total:

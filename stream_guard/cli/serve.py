@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +9,7 @@ import typer
 
 from stream_guard.commands import SettingsFile
 from stream_guard.errors import SettingsError
-from stream_guard.policy.load import load_policy
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder, open_sink
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import load_settings
 
 
@@ -33,23 +30,15 @@ def serve(
 ) -> None:
     """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
     try:
-        from stream_guard.serve import assembly
+        from stream_guard.serve.assembly import open_server
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"serving over HTTP needs {error.name}; install it with: pip install 'stream-guard[serve]'"
         ) from None
     settings = load_settings(settings_file, api={"host": host, "port": port}, history={"url": history})
-    registry = build_registry(settings.plugins)
-    loaded = load_policy(policy, registry)
-    for warning in loaded.warnings:
-        typer.echo(str(warning), err=True)
-    with ExitStack() as opened:
-        sinks = [open_sink(text, registry, settings) for text in alerts or ()]
-        for sink in sinks:
-            opened.callback(sink.close)
-        ready = opened.enter_context(
-            assembly.assemble(
-                loaded, settings, make_decoder("native", registry, settings), sinks, checkpoint=checkpoint
-            )
-        )
+    with Assembly(settings) as assembly:
+        loaded = assembly.load_policy(policy)
+        for warning in loaded.warnings:
+            typer.echo(str(warning), err=True)
+        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint)
         ready.serve(lambda: typer.echo(f"listening at {ready.url}", err=True))

@@ -17,18 +17,14 @@ from prometheus_client import CollectorRegistry
 from stream_guard.cli.run import say_counts
 from stream_guard.commands import LogFormat, SettingsFile
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
-from stream_guard.kafka.address import parse_address
-from stream_guard.kafka.writer import TopicWriter
+from stream_guard.kafka.address import SCHEME, parse_address
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.logs import set_up_logs
 from stream_guard.observability.metrics import Metrics
 from stream_guard.observability.status import StatusServer
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import lateness_of, make_decoder, open_sink
-from stream_guard.running.reload import ReloadingPolicy
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import LogSettings, StatusSettings, load_settings
 from stream_guard.worker.health import Health
 
@@ -63,8 +59,8 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     flags = {"group": group, "instance": instance, "rekey": rekey}
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})
     set_up_logs(settings.log, others=("aiokafka", "faust", "mode"))
-    registry = build_registry(settings.plugins)
-    following = ReloadingPolicy(policy, registry, lateness=lateness_of(form, registry, settings))
+    assembly = Assembly(settings)
+    following = assembly.follow_policy(policy, form)
     for warning in following.current.warnings:
         _logger.warning("%s", warning)
     try:
@@ -76,18 +72,15 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     collected = CollectorRegistry()
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
-    with ExitStack() as opened:
-        sinks = {text: open_sink(text, registry, settings) for text in alerts}
-        for sink in sinks.values():
-            opened.callback(sink.close)
-        letters = KafkaDeadLetters(TopicWriter.open(dead_letters, settings.kafka), counts, format_name=form)
-        opened.callback(letters.close)
-        status = _serve(settings.serve, collected, health, opened) if serve else None
+    with assembly:
+        delivery = assembly.open_delivery(alerts, counts)
+        letters = assembly.open_dead_letters(topic_address(dead_letters), form, counts)
+        status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
         metrics.use_rules(following.current.rules)
         parts = WorkerParts(
             engine=Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states),
-            decoder=make_decoder(form, registry, settings),
-            sinks=sinks,
+            decoder=assembly.make_decoder(form),
+            delivery=delivery,
             dead_letters=letters,
             settings=settings,
             health=health,
@@ -115,6 +108,11 @@ def _serve(serve: StatusSettings, collected: CollectorRegistry, health: Health, 
     opened.callback(status.close)
     _logger.info("metrics at %s/metrics", status.url)
     return status
+
+
+def topic_address(text: str) -> str:
+    """Return the address of a topic, which may be given without its scheme."""
+    return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
 
 
 def _nothing() -> None:

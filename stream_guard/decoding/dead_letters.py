@@ -1,4 +1,4 @@
-"""Records that could not become events: kept with the reason and the place, counted, and shown at the end."""
+"""Dead letters: records that could not become events, kept with the reason and the place, counted and summed up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTICULAR: Final = re.compile(r"""\d+|"[^"]*"|b?'[^']*'""")
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One record that was refused, as it is written down."""
+    """One dead letter as it stands in the file."""
 
     reason: str
     about: DeadLetterClass = msgspec.field(name="class")
@@ -49,10 +49,10 @@ class Reason(msgspec.Struct):
 
 
 class DeadLetters:
-    """Buries records; without a path they are only counted.
+    """Keeps dead letters in a file; without a path they are only counted.
 
     Letters are written in small batches, and all of them when ``flush`` returns. ``position`` is what
-    ``flush`` returned before the last checkpoint: letters that were written after it are not repeated.
+    ``flush`` returned before the last checkpoint: letters that were written after it are not written again.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class DeadLetters:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.total = 0
+        self.is_kept = path is not None  # not only counted
         self._path = path
         self._counts = counts
         self._format = format_name

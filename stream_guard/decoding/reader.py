@@ -20,16 +20,21 @@ class DeadLetterSink(Protocol):
         """Keep the record, or its head, with the reason and its place."""
 
 
+def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:
+    """Return the decoder; one that waits for records which name its sessions gets memory for what waits."""
+    if isinstance(decoder, HoldingDecoder):
+        return decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
+    return decoder
+
+
 class EventReader:
     """Decodes records. A record that cannot be decoded becomes a dead letter with the reason.
 
-    A decoder that waits for the record which names a session keeps what waits in ``memory``; without one, in memory
-    of its own.
+    ``memory`` is for events that wait for the record which names their session.
     """
 
     def __init__(self, decoder: Decoder, dead_letters: DeadLetterSink, memory: Memory | None = None) -> None:
-        if isinstance(decoder, HoldingDecoder):
-            decoder = decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
+        decoder = with_memory(decoder, memory)
         self._holding = decoder if isinstance(decoder, HoldingDecoder) else None
         self._decode = decoder.decode
         self._dead_letters = dead_letters

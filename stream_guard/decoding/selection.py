@@ -1,4 +1,4 @@
-"""Which events of an input are judged: a share of the sessions, a span of time, at a pace."""
+"""Selection: which events of an input are judged. A share of the sessions, a span of time, at a pace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of event time, from ``start`` up to, and without, ``stop``."""
 
     start: float = -inf
@@ -41,9 +41,9 @@ class Span:
 
 
 class Pacer:
-    """Lets events pass at the speed at which they happened, or a multiple of it.
+    """Slows events down to the speed at which they happened, or a multiple of it.
 
-    ``wait`` takes seconds and returns early when the replay is stopped. Time that runs backwards waits for nothing.
+    ``wait`` takes seconds and returns early when the replay is stopped. Earlier events do not wait.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Pacer:
         self._first: tuple[float, float] | None = None  # event time and our own, when the first event passed
 
     def pass_at(self, moment: float) -> None:
-        """Return when it is the moment's turn."""
+        """Return when it is time for an event of this moment."""
         now = self._clock()
         if self._first is None:
             self._first = (moment, now)
@@ -66,41 +66,41 @@ class Pacer:
 
 
 class EventSelection:
-    """A decoder that lets through the events of one share that lie in the span; ``left_out`` counts the others."""
+    """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span."""
 
     def __init__(
-        self, decoder: Decoder, share: Share | None = None, span: Span | None = None, pacer: Pacer | None = None
+        self, decoder: Decoder, share: Share | None = None, span: TimeSpan | None = None, pacer: Pacer | None = None
     ) -> None:
         self._decoder = decoder
         self._share = share or Share()
-        self._span = span or Span()
+        self._span = span or TimeSpan()
         self._pacer = pacer
         self.left_out = 0
 
     def decode(self, record: Record) -> Sequence[Event]:
-        """Return the events that are wanted; a record nobody can read is refused by the first share alone."""
+        """Return the selected events. Only the first share reports a record that cannot be decoded."""
         try:
-            return self._sift(self._decoder.decode(record))
+            return self._select(self._decoder.decode(record))
         except DecodeError:
             if self._share.number == 0:
                 raise
             return ()
 
     def remember(self, memory: Memory) -> EventSelection:
-        """Let the decoder hold back what it does not know the session of yet."""
+        """Let the decoder wait for records that name its sessions."""
         if isinstance(self._decoder, HoldingDecoder):
             self._decoder = self._decoder.remember(memory)
         return self
 
     def elapse(self, seconds: float) -> Sequence[Event]:
-        """Return what is wanted of what has waited long enough."""
-        return self._sift(self._decoder.elapse(seconds)) if isinstance(self._decoder, HoldingDecoder) else ()
+        """Return the selected events among those that have waited long enough."""
+        return self._select(self._decoder.elapse(seconds)) if isinstance(self._decoder, HoldingDecoder) else ()
 
     def finish(self) -> Sequence[Event]:
-        """Return what is wanted of what was held back."""
-        return self._sift(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
+        """Return the selected events among those that still wait."""
+        return self._select(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
 
-    def _sift(self, events: Sequence[Event]) -> Sequence[Event]:
+    def _select(self, events: Sequence[Event]) -> Sequence[Event]:
         kept = []
         for event in events:
             if not self._share.holds(event.session_id):

@@ -1,4 +1,4 @@
-"""Dead letters that go to a topic: the record as it came, and in its headers why and where from."""
+"""Dead letters in a topic: the record as it came; its headers give the reason and the origin."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _WAITING: Final = 256  # letters sent together
 
 
 class KafkaDeadLetters(DeadLetters):
-    """Buries records in a topic; all of them are acknowledged when ``flush`` returns.
+    """Keeps dead letters in a topic; the broker has acknowledged all of them when ``flush`` returns.
 
-    Key and headers stay as they were. A record that the topic does not take whole is sent cut. A letter that
+    Key and headers stay as they were. A record that is too large for the topic is sent as its head. A letter that
     is sent again after a crash has the same origin and offset as before.
     """
 
     def __init__(self, writer: TopicWriter, counts: Counts, *, format_name: str) -> None:
         super().__init__(None, counts, format_name=format_name)
         self._writer = writer
+        self.is_kept = True
         self._unsent: list[Outgoing] = []
 
     def add(self, record: Record, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Topics of different formats in one run: each record is read in the format of its topic."""
+"""Topics of different formats in one run: each record is decoded in the format of its topic."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 
 
 class TopicDecoder:
-    """Reads records of some topics in formats of their own, and all others in the usual one.
+    """Decodes records in the format of their topic, or in the default format.
 
-    There is one decoder for each format: spans on one topic and their log records on another belong together.
+    Each format has one decoder: spans on one topic and their log records on another belong together.
     """
 
-    def __init__(self, usual: str, decoders: Mapping[str, Decoder], formats: Mapping[str, str]) -> None:
-        self._usual = usual
+    def __init__(self, default: str, decoders: Mapping[str, Decoder], formats: Mapping[str, str]) -> None:
+        self._default = default
         self._decoders = decoders
         self._formats = formats
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the record's events, or raise DecodeError."""
         topic = record.origin.rpartition("/")[0]  # the origin is topic/partition
-        return self._decoders[self._formats.get(topic, self._usual)].decode(record)
+        return self._decoders[self._formats.get(topic, self._default)].decode(record)
 
     def remember(self, memory: Memory) -> TopicDecoder:
-        """Return a decoder like this one whose decoders hold back, each in a memory of its own."""
+        """Return this decoder with waiting decoders, each with memory of its own."""
         decoders = {
             name: decoder.remember(memory.part(name)) if isinstance(decoder, HoldingDecoder) else decoder
             for name, decoder in self._decoders.items()
         }
-        return TopicDecoder(self._usual, decoders, self._formats)
+        return TopicDecoder(self._default, decoders, self._formats)
 
     def elapse(self, seconds: float) -> Sequence[Event]:
-        """Return what has waited long enough, whatever the topic."""
+        """Return the events of all topics that have waited long enough."""
         return [event for decoder in self._holding() for event in decoder.elapse(seconds)]
 
     def finish(self) -> Sequence[Event]:
-        """Return all that is held back, whatever the topic."""
+        """Return the events of all topics that still wait."""
         return [event for decoder in self._holding() for event in decoder.finish()]
 
     def _holding(self) -> list[HoldingDecoder]:

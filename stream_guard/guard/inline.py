@@ -8,14 +8,13 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from stream_guard.engine import Engine
 from stream_guard.guard.decider import Decider
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Json, ToolCall, Turn
 from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.sessions.ended import CommittingStore, EndedSessions
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
@@ -55,11 +54,10 @@ class Guard:
         limits: SessionLimits | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
-        limits = limits or SessionLimits()
         self._store = store if store is not None else MemoryStore()
         self._is_kept = store is not None
-        self._engine = Engine(policy, self.counts, mode="inline", max_states=limits.max_states)
-        self._table = SessionTable(self._engine, self._store, self.counts, limits, shared_clock=False)
+        self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
+        self._engine = self._table.engine
         self._decider = Decider(policy)
         self._ended = EndedSessions(self._store, self.counts)
         self._policy = policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,14 +37,11 @@ def load_policy(
     *,
     file: str = "",
     folder: Path | None = None,
-    lateness: float = 0.0,
 ) -> Policy:
     """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
 
     ``file`` is the name that problems give. ``folder`` is where files that rules name are looked for, by default
-    the folder of the policy file. ``lateness`` is how late events may come if the policy does not say, because the
-    events of some formats are never in order. Raises PolicyError with all problems in file order; warnings are in
-    the policy.
+    the folder of the policy file. Raises PolicyError with all problems in file order; warnings are in the policy.
     """
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
@@ -66,9 +64,15 @@ def load_policy(
     if report.failed:
         raise PolicyError(report.in_order())
     warn_of_unlisted(specs, agents, native.origins, report)
-    is_set = "max_out_of_orderness" in form.sessions.model_fields_set
-    late = form.sessions.max_out_of_orderness if is_set else lateness
-    return _policy(form, specs, agents, report, file=document.file, late=late)
+    return _policy(form, specs, agents, report, file=document.file)
+
+
+def with_lateness(policy: Policy, seconds: float) -> Policy:
+    """Return the policy with this lateness where its file gives none: events of some formats never come in order."""
+    if policy.states_lateness or seconds == policy.max_out_of_orderness:
+        return policy
+    version = version_of(policy.rules, policy.idle, seconds, policy.tool_classes, policy.agents)
+    return replace(policy, version=version, max_out_of_orderness=seconds)
 
 
 def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
@@ -152,16 +156,15 @@ def _check_ids(rules: list[Json], slots: Mapping[int, str], report: ProblemRepor
         first.setdefault(slot, number)
 
 
-def _policy(
-    form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: ProblemReport, *, file: str, late: float
-) -> Policy:
-    idle = form.sessions.idle
+def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: ProblemReport, *, file: str) -> Policy:
+    idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
     return Policy(
         rules=tuple(specs),
         version=version_of(specs, idle, late, form.tool_classes, agents),
         name=form.name or "",
         idle=idle,
         max_out_of_orderness=late,
+        states_lateness="max_out_of_orderness" in form.sessions.model_fields_set,
         tool_classes=form.tool_classes,
         agents=agents,
         warnings=tuple(report.in_order()),

@@ -58,6 +58,7 @@ class Policy:
     name: str = ""
     idle: float = DEFAULT_IDLE  # seconds of event time after which a silent session is over
     max_out_of_orderness: float = 0.0  # seconds an event may be late and still be put in its place
+    states_lateness: bool = False  # the file gives ``max_out_of_orderness``; otherwise the format decides
     tool_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     agents: Agents = field(default_factory=Agents)
     warnings: tuple[Problem, ...] = ()

@@ -1,192 +1,155 @@
-"""Putting the parts of a run together, and taking them apart again, whatever happens."""
+"""Assembly: the parts of a run, made from settings and plugins in one way for every mode, and closed again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event as Flag
+from types import TracebackType
+from typing import Self
 
-from prometheus_client import CollectorRegistry
-
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
-from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
-from stream_guard.observability.metrics import Metrics
-from stream_guard.observability.status import StallDetector, StatusServer
-from stream_guard.pipeline import Pipeline
+from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import ConfiguredDecoder, Decoder, Sink
-from stream_guard.registry import Registry
-from stream_guard.running.embedded import LETTERS_META, SINK_META, EmbeddedRunner, position_of, source_positions
+from stream_guard.ports import ConfiguredDecoder, Decoder, Sink, Source
+from stream_guard.registry import Registry, build_registry
+from stream_guard.running.checkpoint import SINK_META, position_of, source_positions
+from stream_guard.running.recordings import RecordedEvents
 from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.sessions.table import SessionTable
-from stream_guard.settings import Settings, StatusSettings
+from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
-from stream_guard.sources.kafka import KafkaSource
-from stream_guard.storage.stores import CheckpointStore, MemoryStore
+from stream_guard.storage.stores import CheckpointStore
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What a user says about one run."""
+class Assembly:
+    """Makes and opens parts. On leaving, it closes what it opened, the last one first."""
 
-    source: str
-    policy: Policy
-    alerts: Sequence[str] = ("console",)
-    form: str = "native"
-    checkpoint: Path | None = None
-    dead_letters: str | None = None  # a file, or kafka://...
-    follow: bool = False
-    serve: bool = True
-    reloading: ReloadingPolicy | None = None  # follows the file that the policy came from
+    def __init__(self, settings: Settings | None = None, registry: Registry | None = None) -> None:
+        self.settings = settings if settings is not None else load_settings()
+        self.registry = registry if registry is not None else build_registry(self.settings.plugins)
+        self.opened = ExitStack()
 
+    def __enter__(self) -> Self:
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run that is ready to start."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.opened.__exit__(kind, error, trace)
 
-    runner: EmbeddedRunner
-    counts: Counts
-    dead_letters: DeadLetters
-    url: str  # of /metrics and /healthz; empty when they are not served
+    def load_policy(self, file: Path, form: str = "native") -> Policy:
+        """Return the policy of a file, for records of a format; PolicyError lists everything that is wrong."""
+        return self.fit(load_policy(file, self.registry), form)
 
+    def follow_policy(self, file: Path, form: str = "native") -> ReloadingPolicy:
+        """Return the policy of a file that may change while it is in force."""
+        return ReloadingPolicy(file, self.registry, lateness=self.lateness(form))
 
-@contextmanager
-def assemble(options: RunOptions, registry: Registry, settings: Settings, stop: Flag) -> Iterator[Run]:
-    """Open everything a run needs, in an order that fails before anything is written."""
-    with ExitStack() as opened:
-        checkpoint = _open_checkpoint(options, opened)
-        counts = Counts()
-        if options.reloading is not None:
-            counts.policy_reloads = options.reloading.results
-        decoder = make_decoder(options.form, registry, settings)
-        sinks: dict[str, Sink] = {}
-        for text in options.alerts:
-            sinks[text] = open_sink(text, registry, settings, position_of(checkpoint, f"{SINK_META}{text}"))
-            opened.callback(sinks[text].close)
-        letters = _open_dead_letters(options, settings, counts, position_of(checkpoint, LETTERS_META))
-        opened.callback(letters.close)
+    def fit(self, policy: Policy, form: str) -> Policy:
+        """Return the policy for records of a format: where it is silent, events may be as late as the format's are."""
+        return with_lateness(policy, self.lateness(form))
+
+    def lateness(self, form: str) -> float:
+        """Return how many seconds late events of a format may come; so for the formats that topics have."""
+        decoders = [self.registry.decoders.get(name) for name in (form, *self.settings.decode.formats.values())]
+        return max(float(getattr(decoder, "lateness", 0.0)) for decoder in decoders)
+
+    def make_decoder(self, form: str) -> Decoder:
+        """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are."""
+        formats = self.settings.decode.formats
+        decoders = {name: self._make_decoder(name) for name in (form, *formats.values())}
+        return TopicDecoder(form, decoders, formats) if formats else decoders[form]
+
+    def open_source(
+        self,
+        target: str,
+        *,
+        follow: bool = False,
+        checkpoint: CheckpointStore | None = None,
+        stop: Flag | None = None,
+    ) -> Source:
+        """Open a file, a folder, a pipe or topics, where the checkpoint says that reading stopped."""
         source = open_source(
-            options.source,
-            follow=options.follow,
-            limits=settings.decode,
+            target,
+            follow=follow,
+            limits=self.settings.decode,
             positions=source_positions(checkpoint),
             stop=stop,
-            kafka=settings.kafka,
+            kafka=self.settings.kafka,
         )
-        opened.callback(source.close)
-        engine = Engine(options.policy, counts, mode="stream", max_states=settings.sessions.max_states)
-        table = SessionTable(engine, checkpoint or MemoryStore(), counts, settings.sessions)
-        watch = _serve(options, settings, counts, opened)
-        if watch is not None and isinstance(source, KafkaSource):
-            watch.lag = source.lag
-        runner = EmbeddedRunner(
-            source=source,
-            pipeline=Pipeline(decoder, table, letters),
-            table=table,
-            sinks=sinks,
-            dead_letters=letters,
-            checkpoint=checkpoint,
-            observer=watch,
-            often=settings.commit,
-        )
-        yield Run(runner, counts, letters, watch.url if watch is not None else "")
+        self.opened.callback(source.close)
+        return source
 
+    def open_checkpoint(self, file: Path | None, source: str = "") -> CheckpointStore | None:
+        """Open the file that progress is kept in, if there is one; SettingsError where the source cannot be resumed."""
+        if file is None:
+            return None
+        if source == "-":
+            raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")
+        store = CheckpointStore(file)
+        self.opened.callback(store.close)
+        return store
 
-def _open_checkpoint(options: RunOptions, opened: ExitStack) -> CheckpointStore | None:
-    if options.checkpoint is None:
-        return None
-    if options.source == "-":
-        raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")
-    store = CheckpointStore(options.checkpoint)
-    opened.callback(store.close)
-    return store
+    def open_sink(self, text: str, position: int | None = None) -> Sink:
+        """Open the sink that ``name`` or ``name:target`` means."""
+        name, _, target = text.partition(":")
+        sinks = self.registry.sinks
+        if name not in sinks:
+            raise SettingsError(f"unknown sink {name!r} in --alerts {text}; installed: {', '.join(sinks)}")
+        sink = sinks[name].open(target, position=position, settings=getattr(self.settings, name, None))
+        self.opened.callback(sink.close)
+        return sink
 
-
-def _open_dead_letters(options: RunOptions, settings: Settings, counts: Counts, position: int | None) -> DeadLetters:
-    target, form = options.dead_letters, options.form
-    if target is not None and target.startswith(SCHEME):
-        return KafkaDeadLetters(TopicWriter.open(target, settings.kafka), counts, format_name=form)
-    return DeadLetters(None if target is None else Path(target), counts, format_name=form, position=position)
-
-
-class Watch:
-    """Tells Prometheus and the health check how the run goes."""
-
-    def __init__(self, counts: Counts, policy: Policy, serve: StatusSettings) -> None:
-        registry = CollectorRegistry()
-        self._counts = counts
-        self._metrics = Metrics(counts, registry)
-        self._stall = StallDetector()
-        self.lag: Callable[[], int] = int  # how many records wait; only topics can tell
-        self._begun = False
-        self._rules = len(policy.rules)
-        self._status = StatusServer(serve, registry, unready=self._unready, stuck=self._stall.reason)
-        self.url, self.close = self._status.url, self._status.close
-        self.use_policy(policy)
-
-    def use_policy(self, policy: Policy) -> None:
-        """Hear of another policy."""
-        self._rules = len(policy.rules)
-        self._metrics.use_rules(policy.rules)
-
-    def batch(self, records: int, seconds: float) -> None:
-        """Hear of a batch of records."""
-        self._begun = True
-        self._status.beat()
-        self._counts.lag = self.lag()
-        self._stall.feed(self._counts.records, self._counts.lag)
-        if records:
-            self._metrics.batch_seconds.observe(seconds)
-
-    def _unready(self) -> list[str]:
-        reasons = {
-            "the first look at the source is not over": not self._begun,
-            "the policy has no rules": not self._rules,
+    def open_delivery(
+        self, targets: Iterable[str], counts: Counts, checkpoint: CheckpointStore | None = None
+    ) -> Delivery:
+        """Open the sinks that alerts go to, each where the checkpoint says that it stood."""
+        sinks: Mapping[str, Sink] = {
+            text: self.open_sink(text, position_of(checkpoint, f"{SINK_META}{text}")) for text in targets
         }
-        return [reason for reason, holds in reasons.items() if holds]
+        return Delivery(sinks, counts)
 
+    def open_dead_letters(
+        self, target: str | Path | None, form: str, counts: Counts, position: int | None = None
+    ) -> DeadLetters:
+        """Open the place for records that cannot be read: a file, a topic, or none, and then they are only counted."""
+        letters: DeadLetters
+        if isinstance(target, str) and target.startswith(SCHEME):
+            writer = TopicWriter.open(target, self.settings.kafka)
+            letters = KafkaDeadLetters(writer, counts, format_name=form)
+        else:
+            file = None if target is None else Path(target)
+            letters = DeadLetters(file, counts, format_name=form, position=position)
+        self.opened.callback(letters.close)
+        return letters
 
-def _serve(options: RunOptions, settings: Settings, counts: Counts, opened: ExitStack) -> Watch | None:
-    if not options.serve:
-        return None
-    watch = Watch(counts, options.policy, settings.serve)
-    opened.callback(watch.close)
-    return watch
+    def read_events(
+        self,
+        targets: Sequence[str],
+        form: str,
+        counts: Counts | None = None,
+        *,
+        dead_letters: str | Path | None = None,
+        strict: bool = False,
+    ) -> RecordedEvents:
+        """Return the events of recordings, in the order of the targets."""
+        decoder = self.make_decoder(form)
+        letters = self.open_dead_letters(dead_letters, form, counts if counts is not None else Counts())
+        return RecordedEvents(targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict)
 
-
-def make_decoder(form: str, registry: Registry, settings: Settings) -> Decoder:
-    """Return the decoder of a format, and of those that topics have, or raise SettingsError that lists the formats."""
-    formats = settings.decode.formats
-    decoders = {name: _make_one(name, registry, settings) for name in (form, *formats.values())}
-    return TopicDecoder(form, decoders, formats) if formats else decoders[form]
-
-
-def lateness_of(form: str, registry: Registry, settings: Settings) -> float:
-    """Return how late events of a format may come, in seconds, where a policy does not say; so for topics' formats."""
-    kinds = [registry.decoders.get(name) for name in (form, *settings.decode.formats.values())]
-    return max(float(getattr(kind, "lateness", 0.0)) for kind in kinds)
-
-
-def _make_one(form: str, registry: Registry, settings: Settings) -> Decoder:
-    if form not in registry.decoders:
-        raise SettingsError(f"unknown format {form!r}; installed: {', '.join(registry.decoders)}")
-    kind = registry.decoders[form]
-    if issubclass(kind, ConfiguredDecoder):
-        return kind.configure(settings)
-    return kind(strict_keys=settings.decode.strict_keys)
-
-
-def open_sink(text: str, registry: Registry, settings: Settings, position: int | None = None) -> Sink:
-    """Return the sink that ``name`` or ``name:target`` means."""
-    name, _, target = text.partition(":")
-    if name not in registry.sinks:
-        raise SettingsError(f"unknown sink {name!r} in --alerts {text}; installed: {', '.join(registry.sinks)}")
-    return registry.sinks[name].open(target, position=position, settings=getattr(settings, name, None))
+    def _make_decoder(self, form: str) -> Decoder:
+        decoders = self.registry.decoders
+        if form not in decoders:
+            raise SettingsError(f"unknown format {form!r}; installed: {', '.join(decoders)}")
+        kind = decoders[form]
+        if issubclass(kind, ConfiguredDecoder):
+            return kind.configure(self.settings)
+        return kind(strict_keys=self.settings.decode.strict_keys)

@@ -8,58 +8,42 @@ repeats at most what came after the last commit, and repeats it with the same al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from typing import Final
 
 import msgspec
 
 from stream_guard.alerting.delivery import Delivery, alerts_of
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
-from stream_guard.pipeline import Pipeline
+from stream_guard.observability.counts import Counts
+from stream_guard.observability.run_status import RunStatus
+from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Record, Sink, Source
+from stream_guard.ports import Record, Source
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.checkpoint import (
+    DEAD_LETTERS_META,
+    SOURCE_META,
+    WATERMARK_META,
+    Checkpoint,
+    position_of,
+    sink_positions,
+)
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
+from stream_guard.sources.kafka import KafkaSource
 
-CHUNK: Final = 500
-
-SINK_META: Final = "sink:"
-SOURCE_META: Final = "source"
-LETTERS_META: Final = "dead_letters"
-CLOCK_META: Final = "watermark"
-
-
-class Checkpoint(Protocol):
-    """Where progress is written down; a run without one starts from the beginning each time."""
-
-    def commit(self, meta: Mapping[str, bytes]) -> None:
-        """Write everything that was put, and the meta data, in one transaction."""
-
-    def meta(self) -> Mapping[str, bytes]:
-        """Return the meta data of the last commit."""
-
-
-class FlushedDeadLetters(Protocol):
-    """The dead letters, as far as a commit is concerned."""
-
-    def flush(self) -> int:
-        """Make every dead letter durable, and return the position for the checkpoint."""
-
-
-class Observer(Protocol):
-    """Whoever wants to know that the work goes on, and how long it takes."""
-
-    def batch(self, records: int, seconds: float) -> None:
-        """Hear of a batch; one of no records says that there was nothing to do."""
-
-    def use_policy(self, policy: Policy) -> None:
-        """Hear that another policy judges from here on; what was counted by rule is of the old one until then."""
+CHUNK: Final = 500  # records that are judged between two looks at the clock
 
 
 class EmbeddedRunner:
-    """Reads a source to its end, or until it is stopped; sends alerts; remembers how far it came."""
+    """Reads a source to its end, or until it is stopped; delivers alerts; commits its progress."""
 
     def __init__(
         self,
@@ -67,31 +51,31 @@ class EmbeddedRunner:
         source: Source,
         pipeline: Pipeline,
         table: SessionTable,
-        sinks: Mapping[str, Sink],
-        dead_letters: FlushedDeadLetters,
+        delivery: Delivery,
+        dead_letters: DeadLetters,
         checkpoint: Checkpoint | None = None,
-        observer: Observer | None = None,
+        status: RunStatus | None = None,
         often: CommitSettings | None = None,
     ) -> None:
         self._often = often or CommitSettings()
         self._source = source
         self._pipeline = pipeline
         self._table = table
-        self._delivery = Delivery(sinks, table.counts)
+        self._delivery = delivery
         self._dead_letters = dead_letters
         self._counts = table.counts
         self._checkpoint = checkpoint
-        self._observer = observer
+        self._status = status
         self._found: list[Finding] = []
-        if checkpoint is not None and (clock := checkpoint.meta().get(CLOCK_META)) is not None:
+        if checkpoint is not None and (clock := checkpoint.meta().get(WATERMARK_META)) is not None:
             table.watermark = float(clock)
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False, reloading: ReloadingPolicy | None = None) -> None:
-        """Judge everything the source gives; its end is the end of all sessions, being stopped is not.
+        """Judge every record of the source. Its end ends all sessions; a stop ends none.
 
-        A policy that reloads comes into force between two commits.
+        A changed policy takes effect between two commits.
         """
-        self.commit()  # before anything is sent: where sinks and dead letters stood is part of the promise
+        self.commit()  # before the first alert: the positions of sinks and dead letters are part of the promise
         pending, last = 0, time.monotonic()
         for chunk, quiet in _chunks(self._source, min(CHUNK, self._often.records)):
             self._judge(chunk)
@@ -110,29 +94,29 @@ class EmbeddedRunner:
         self.commit()
 
     def _use_policy(self, policy: Policy) -> None:
-        """Let another policy judge from here on; everything so far was committed under the old one."""
+        """Judge by another policy from here on. Everything before was committed under the old one."""
         engine = Engine(policy, self._counts, mode="stream", max_states=self._table.engine.max_states)
         self._table.use(engine)
-        if self._observer is not None:
-            self._observer.use_policy(policy)
+        if self._status is not None:
+            self._status.use_policy(policy)
         else:
             self._counts.begin_policy()
 
     def _judge(self, chunk: list[Record]) -> None:
         began = time.perf_counter()
         self._pipeline.run(chunk, self._found)
-        if self._observer is not None:
-            self._observer.batch(len(chunk), time.perf_counter() - began)
+        if self._status is not None:
+            self._status.batch(len(chunk), time.perf_counter() - began)
 
     def commit(self) -> None:
-        """Bring everything so far to safety, in the order that loses nothing."""
+        """Make everything so far durable, in the order that loses nothing."""
         version = self._table.engine.policy.version
         self._delivery.deliver(alerts_of(self._found, version))
         self._found.clear()
-        meta = {f"{SINK_META}{name}": msgspec.json.encode(at) for name, at in self._delivery.flush().items()}
+        meta = sink_positions(self._delivery.flush())
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
-        meta[CLOCK_META] = repr(self._table.watermark).encode()
-        meta[LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
+        meta[WATERMARK_META] = repr(self._table.watermark).encode()
+        meta[DEAD_LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
         if self._checkpoint is not None:
             self._table.commit()
             self._checkpoint.commit(meta)
@@ -141,7 +125,7 @@ class EmbeddedRunner:
 
 
 def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:
-    """Yield the records in handfuls; the flag says that nothing more is there right now."""
+    """Yield the records in chunks; the flag says that no further record is there right now."""
     chunk: list[Record] = []
     for record in source:
         if record is None:
@@ -155,13 +139,58 @@ def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:
     yield chunk, True
 
 
-def source_positions(checkpoint: Checkpoint | None) -> dict[str, int]:
-    """Return where the last run stopped reading, by origin."""
-    raw = None if checkpoint is None else checkpoint.meta().get(SOURCE_META)
-    return {} if raw is None else msgspec.json.decode(raw, type=dict[str, int])
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a user says about one run."""
+
+    source: str
+    policy: Policy
+    alerts: Sequence[str] = ("console",)
+    form: str = "native"
+    checkpoint: Path | None = None
+    dead_letters: str | Path | None = None  # a file, or kafka://...
+    follow: bool = False
+    serve: bool = False  # metrics and health over HTTP
+    reloading: ReloadingPolicy | None = None  # follows the file that the policy came from
 
 
-def position_of(checkpoint: Checkpoint | None, name: str) -> int | None:
-    """Return where a sink, or the dead letters, stood at the last commit; None when they were not there."""
-    raw = None if checkpoint is None else checkpoint.meta().get(name)
-    return None if raw is None else msgspec.json.decode(raw, type=int)
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is ready to start."""
+
+    runner: EmbeddedRunner
+    counts: Counts
+    dead_letters: DeadLetters
+    url: str  # of /metrics and /healthz; empty when they are not served
+
+
+def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
+    """Open the parts of a run, in an order that fails before anything is written; ``assembly`` closes them."""
+    settings = assembly.settings
+    checkpoint = assembly.open_checkpoint(options.checkpoint, options.source)
+    counts = Counts()
+    if options.reloading is not None:
+        counts.policy_reloads = options.reloading.results
+    policy = assembly.fit(options.policy, options.form)
+    decoder = assembly.make_decoder(options.form)
+    delivery = assembly.open_delivery(options.alerts, counts, checkpoint)
+    position = position_of(checkpoint, DEAD_LETTERS_META)
+    letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)
+    source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)
+    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream")
+    status = RunStatus(counts, policy, settings.serve) if options.serve else None
+    if status is not None:
+        assembly.opened.callback(status.close)
+        if isinstance(source, KafkaSource):
+            status.lag = source.lag
+    runner = EmbeddedRunner(
+        source=source,
+        pipeline=Pipeline(decoder, table, letters),
+        table=table,
+        delivery=delivery,
+        dead_letters=letters,
+        checkpoint=checkpoint,
+        status=status,
+        often=settings.commit,
+    )
+    return OpenRun(runner, counts, letters, status.url if status is not None else "")

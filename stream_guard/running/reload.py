@@ -1,4 +1,4 @@
-"""A policy that follows its file: a good change comes into force, a bad one is reported and changes nothing."""
+"""A policy that follows its file: a valid change takes effect, an invalid one is reported and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stream_guard.errors import PolicyError, Problem, SettingsError
 from stream_guard.observability.counts import ReloadResult
-from stream_guard.policy.load import load_policy
+from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ReloadingPolicy:
-    """The policy of a file as it was last found good.
+    """The last valid policy of a file.
 
     Raises PolicyError when the file cannot be used at the start; from then on ``problems`` says what is wrong
     with it now, and is empty when nothing is.
@@ -29,22 +29,22 @@ class ReloadingPolicy:
         self._registry = registry
         self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made now
         self.results: defaultdict[ReloadResult, int] = defaultdict(int)  # of the changes that were seen
-        self._seen = self._look()
-        self.current = load_policy(path, registry, lateness=lateness)
+        self._seen = self._stat()
+        self.current = self._load()
         self.problems: tuple[Problem, ...] = ()
 
     def poll(self) -> Policy | None:
-        """Return the new policy when the file has become another good one; None otherwise.
+        """Return the new policy when the file has changed to another valid one; None otherwise.
 
-        Costs one look at the file's date as long as nothing changes. A bad file is reported once, not at every
-        look. Files that rules name beside the policy are read with it: touch the policy when one of them changes.
+        An unchanged file costs one ``stat``. An invalid file is reported once, not at every poll. Files that rules
+        name beside the policy are read with it: touch the policy when one of them changes.
         """
-        seen = self._look()
+        seen = self._stat()
         if seen == self._seen:
             return None
         self._seen = seen
         try:
-            loaded = load_policy(self._path, self._registry, lateness=self._lateness)
+            loaded = self._load()
         except PolicyError as error:
             self._report(error.problems)
             return None
@@ -65,6 +65,9 @@ class ReloadingPolicy:
         self.results["ok"] += 1
         return loaded
 
+    def _load(self) -> Policy:
+        return with_lateness(load_policy(self._path, self._registry), self._lateness)
+
     def _report(self, problems: tuple[Problem, ...]) -> None:
         self.results["failed"] += 1
         if problems != self.problems:
@@ -73,8 +76,8 @@ class ReloadingPolicy:
                 _logger.error("%s", problem)
         self.problems = problems
 
-    def _look(self) -> tuple[int, int, int] | None:
-        """What tells one state of the file from another; None when it is not there."""
+    def _stat(self) -> tuple[int, int, int] | None:
+        """Return what identifies this version of the file; None when there is no file."""
         try:
             # Of what a link leads to: orchestrators replace a mounted policy by turning a link.
             status = self._path.stat()
@@ -84,4 +87,4 @@ class ReloadingPolicy:
 
 
 def _accept(_policy: Policy) -> None:
-    """Whoever can change to any policy has nothing against one."""
+    """Accept every policy."""

@@ -8,7 +8,7 @@ changes it: every share reads the whole input, numbers the records alike, and ju
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -20,6 +20,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record, Source
+from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 
@@ -41,35 +42,35 @@ def without_eviction(limits: SessionLimits) -> SessionLimits:
 
 
 class ReplayBatch(msgspec.Struct, frozen=True, gc=False):
-    """What came of one stretch of the input."""
+    """The findings of one stretch of the input."""
 
     found: list[Numbered]
-    following: int  # the number of the next record
+    next_record: int  # its number
     ended: bool
     positions: dict[str, int]
 
 
+class UnreadRecords(msgspec.Struct, frozen=True):
+    """How many records could not be read, and why."""
+
+    total: int
+    reasons: list[str]
+
+    def summary(self) -> list[str]:
+        """Return the reasons, each with how often it was given and where first."""
+        return self.reasons
+
+
 class ReplaySummary(msgspec.Struct, frozen=True):
-    """What a share has to say at the end, beside its findings."""
+    """What a share did, beside its findings."""
 
     counts: Any  # a Counts; msgspec does not look inside
-    dead_letters: int
-    reasons: list[str]
-    left_out: int
-
-
-class Progress(Protocol):
-    """Where a share keeps its states and how far it came."""
-
-    def commit(self, meta: Mapping[str, bytes]) -> None:
-        """Write everything that was put, and the meta data, in one transaction."""
-
-    def meta(self) -> Mapping[str, bytes]:
-        """Return the meta data of the last commit."""
+    dead_letters: UnreadRecords
+    left_out: int  # events outside the time span
 
 
 class ShareReader:
-    """One share of a replay: reads the input in stretches, and judges what is its own."""
+    """Reads the whole input in stretches and judges the sessions of one share."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class ShareReader:
         table: SessionTable,
         letters: DeadLetters,
         *,
-        progress: Progress | None = None,
+        progress: Checkpoint | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source = source
@@ -107,17 +108,18 @@ class ShareReader:
         return self._batch([(END, finding) for finding in found])
 
     def commit(self) -> None:
-        """Bring states and progress to safety; without a place for that, only keep the memory small."""
+        """Commit states and progress; without a checkpoint, only keep the memory small."""
         if self._progress is None:
             self._table.commit_if_full()
             return
         self._table.commit()
         positions = msgspec.json.encode(dict(self._source.positions()))
-        self._progress.commit({"source": positions, NEXT_META: str(self._next).encode()})
+        self._progress.commit({SOURCE_META: positions, NEXT_META: str(self._next).encode()})
 
-    def tell(self) -> ReplaySummary:
+    def summary(self) -> ReplaySummary:
         """Return what happened beside the findings."""
-        return ReplaySummary(self._table.counts, self._letters.total, self._letters.summary(), self._selection.left_out)
+        unread = UnreadRecords(self._letters.total, self._letters.summary())
+        return ReplaySummary(self._table.counts, unread, self._selection.left_out)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
         while self._next < until and not self._stopped():
@@ -126,7 +128,7 @@ class ShareReader:
                 self._ended = True
                 return
             yield record
-            # The pipeline comes back for more when it has judged the record: what is new was brought out by it.
+            # The pipeline asks for the next record once it has judged this one: new findings are this record's.
             if len(found) > len(numbers):
                 numbers.extend([self._next] * (len(found) - len(numbers)))
             self._next += 1
@@ -136,62 +138,62 @@ class ShareReader:
 
 
 class ShareWorker(Protocol):
-    """A share that is asked first and answers later, so that all of them can work at the same time."""
+    """Calls a ``ShareReader`` in two steps, so that all shares can work at the same time."""
 
-    def ask(self, what: str, *values: int) -> None:
-        """Begin what the method of that name of ``ShareReader`` does."""
+    def call(self, method: str, *values: int) -> None:
+        """Start a method of the reader."""
 
-    def answer(self) -> Any:
-        """Return what it returned."""
+    def result(self) -> Any:
+        """Return what the method returned."""
 
 
 class LocalWorker:
-    """A share in this process: it works when it is asked for the answer."""
+    """Calls a reader of this process, when the result is asked for."""
 
     def __init__(self, reader: ShareReader) -> None:
         self._reader = reader
-        self._asked: tuple[str, tuple[int, ...]] = ("tell", ())
+        self._called: tuple[str, tuple[int, ...]] = ("summary", ())
 
-    def ask(self, what: str, *values: int) -> None:
-        """Remember what is wanted."""
-        self._asked = (what, values)
+    def call(self, method: str, *values: int) -> None:
+        """Note the call."""
+        self._called = (method, values)
 
-    def answer(self) -> Any:
-        """Do it."""
-        what, values = self._asked
-        return getattr(self._reader, what)(*values)
+    def result(self) -> Any:
+        """Make the call."""
+        method, values = self._called
+        return getattr(self._reader, method)(*values)
 
 
 class Replay:
-    """Leads the shares through the input together, and merges what they find into the settled order.
+    """Leads the shares through the input together, and merges their findings into one settled order.
 
-    ``give`` gets the findings of each stretch before any share commits it, and makes them durable: a replay that
-    dies in between repeats findings, with the same ids, and loses none.
+    ``give`` gets the findings of each stretch before any share commits it, and the rule errors reported so far; it
+    makes both durable. A replay that dies in between repeats findings, with the same ids, and loses none.
     """
 
     def __init__(
         self,
         workers: Sequence[ShareWorker],
-        give: Callable[[list[Finding]], None],
+        give: Callable[[list[Finding], Set[str]], None],
         *,
         batch: int,
-        told: Sequence[str] = (),
+        reported: Iterable[str] = (),
         watch: Callable[[int, Mapping[str, int]], None] = lambda _records, _positions: None,
     ) -> None:
         self._workers = workers
         self._give = give
         self._batch = batch
         self._watch = watch
-        self.told = set(told)  # rules that raised: one alert for all of the replay, not one for each share
+        self._reported = set(reported)  # rule errors: one alert for the whole replay, not one for each share
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Replay to the end of the input; return False when it was stopped before."""
-        at = min(batch.following for batch in self._all("advance", 0))
+        at = min(batch.next_record for batch in self._all("advance", 0))
         while True:
             batches = self._all("advance", at + self._batch)
             self._hand_over(batches)
             self._all("commit")
-            at = min(batch.following for batch in batches)
+            at = min(batch.next_record for batch in batches)
             self._watch(at, batches[0].positions)
             if all(batch.ended for batch in batches):
                 break
@@ -201,32 +203,32 @@ class Replay:
         self._all("commit")
         return True
 
-    def tell(self) -> ReplaySummary:
-        """Return what the shares have to say, added up."""
-        total, letters, reasons, left_out = Counts(), 0, list[str](), 0
-        for number, told in enumerate(self._all("tell")):
+    def summary(self) -> ReplaySummary:
+        """Return what the shares did, added up."""
+        total, unread, reasons, left_out = Counts(), 0, list[str](), 0
+        for number, share in enumerate(self._all("summary")):
             if number:  # every share reads every record
-                told.counts.records = 0
-            total.add(told.counts)
-            letters, left_out = letters + told.dead_letters, left_out + told.left_out
-            reasons += told.reasons
-        return ReplaySummary(total, letters, reasons, left_out)
+                share.counts.records = 0
+            total.add(share.counts)
+            unread, left_out = unread + share.dead_letters.total, left_out + share.left_out
+            reasons += share.dead_letters.reasons
+        return ReplaySummary(total, UnreadRecords(unread, reasons), left_out)
 
-    def _all(self, what: str, *values: int) -> list[Any]:
+    def _all(self, method: str, *values: int) -> list[Any]:
         for worker in self._workers:
-            worker.ask(what, *values)
-        return [worker.answer() for worker in self._workers]
+            worker.call(method, *values)
+        return [worker.result() for worker in self._workers]
 
     def _hand_over(self, batches: Sequence[ReplayBatch]) -> None:
-        # Stable: what one session's record brought out stays in the order in which it was found.
+        # A stable sort: findings of one record and session keep their order.
         merged = sorted(
             (numbered for batch in batches for numbered in batch.found), key=lambda one: (one[0], one[1].session_id)
         )
         given = []
         for _, finding in merged:
             if finding.kind == "rule_error":
-                if finding.alert_id in self.told:
+                if finding.alert_id in self._reported:
                     continue
-                self.told.add(finding.alert_id)
+                self._reported.add(finding.alert_id)
             given.append(finding)
-        self._give(given)
+        self._give(given, self._reported)

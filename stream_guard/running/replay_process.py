@@ -15,7 +15,7 @@ _PATIENCE: Final = 5.0  # seconds that a process may take to leave
 
 
 class ProcessWorker:
-    """Asks a ``ShareReader`` in another process; ``make`` is called there, and must be importable by name."""
+    """Calls a ``ShareReader`` in another process; ``make`` is called there, and must be importable by name."""
 
     def __init__(self, make: Callable[..., ShareReader], *values: Any, name: str) -> None:
         # Spawned, not forked: a fork copies threads' locks and open connections that belong to this process.
@@ -26,15 +26,15 @@ class ProcessWorker:
         self._process.start()
         theirs.close()
 
-    def ask(self, what: str, *values: int) -> None:
-        """Send the question."""
+    def call(self, method: str, *values: int) -> None:
+        """Send the call."""
         try:
-            self._pipe.send((what, values))
+            self._pipe.send((method, values))
         except OSError as error:
             raise self._gone() from error
 
-    def answer(self) -> Any:
-        """Wait for the answer; what went wrong over there is raised here."""
+    def result(self) -> Any:
+        """Wait for the result; an error in the other process is raised here."""
         try:
             worked, value = self._pipe.recv()
         except (EOFError, OSError) as error:
@@ -44,7 +44,7 @@ class ProcessWorker:
         return value
 
     def close(self) -> None:
-        """End the process; what it has not committed is forgotten."""
+        """End the process; its uncommitted work is lost and will be repeated."""
         self._pipe.close()
         self._process.join(_PATIENCE)
         if self._process.is_alive():
@@ -59,19 +59,19 @@ class ProcessWorker:
         )
 
 
-def _serve(pipe: Connection, make: Callable[..., ShareReader], values: tuple[Any, ...]) -> None:
-    """Answer until nobody asks any more."""
+def _serve(pipe: Connection, make: Callable[..., ShareReader], arguments: tuple[Any, ...]) -> None:
+    """Answer calls until the pipe is closed."""
     # Ctrl-C reaches every process of the terminal; the one that leads decides when all of them stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader: ShareReader | None = None
     while True:
         try:
-            what, asked = pipe.recv()
+            method, values = pipe.recv()
         except (EOFError, OSError):
             return
         try:
-            reader = reader or make(*values)
-            answer = (True, getattr(reader, what)(*asked))
+            reader = reader or make(*arguments)
+            answer = (True, getattr(reader, method)(*values))
         except StreamGuardError as error:
             answer = (False, str(error))
         try:

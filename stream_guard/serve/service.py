@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Histogram
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
@@ -33,13 +34,13 @@ class Service:
         settings: ApiSettings | None = None,
         *,
         registry: CollectorRegistry | None = None,
-        send: Callable[[list[Alert]], None] | None = None,
+        delivery: Delivery | None = None,
     ) -> None:
         self.gate = gate
         self.settings = settings or ApiSettings()
         self.registry = registry or CollectorRegistry()
         self.failures: Counter[str] = Counter()  # by what the attempt got: open or closed
-        self._send = send
+        self._delivery = delivery
         # One thread: the guard judges one attempt at a time anyway, and nobody overtakes anybody.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
@@ -69,8 +70,8 @@ class Service:
         return asyncio.get_running_loop().run_in_executor(self._worker, work, *values)
 
     def alert(self, alerts: list[Alert]) -> None:
-        """Hand alerts to the sinks without waiting for them."""
-        if alerts and self._send is not None:
+        """Deliver alerts without waiting for them."""
+        if alerts and self._delivery is not None:
             self._sender.submit(self._deliver, alerts)
 
     def close(self) -> None:
@@ -80,8 +81,9 @@ class Service:
 
     def _deliver(self, alerts: list[Alert]) -> None:
         try:
-            if self._send is not None:
-                self._send(alerts)
+            if self._delivery is not None:
+                self._delivery.deliver(alerts)
+                self._delivery.flush()
         except StreamGuardError as error:
             _logger.error("%d alerts were not delivered: %s", len(alerts), error)  # noqa: TRY400  (it says why)
 

@@ -14,7 +14,7 @@ from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, HoldingDecoder, Sink
+from stream_guard.ports import Decoder, HoldingDecoder
 from stream_guard.settings import Settings
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
@@ -34,7 +34,7 @@ class WorkerParts:
 
     engine: Engine
     decoder: Decoder
-    sinks: Mapping[str, Sink]
+    delivery: Delivery
     dead_letters: DeadLetters
     settings: Settings
     health: Health
@@ -83,7 +83,7 @@ def build_stages(
     """Return the stages of the given topics, and of those through which workers pass records to each other."""
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
-    delivery = BatchDelivery(Delivery(parts.sinks, parts.engine.counts), parts.dead_letters)
+    delivery = BatchDelivery(parts.delivery, parts.dead_letters)
     stages: dict[str, TopicStage] = {}
     evaluated, make = list(topics), session_partitions(parts, parts.decoder, Partition)
     if settings.worker.rekey:

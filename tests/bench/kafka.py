@@ -110,7 +110,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     from stream_guard.kafka.writer import TopicWriter
     from stream_guard.observability.counts import Counts
     from stream_guard.registry import build_registry
-    from stream_guard.running.assembly import make_decoder, open_sink
+    from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
     from stream_guard.worker.assembly import WorkerParts
     from stream_guard.worker.health import Health
@@ -118,6 +118,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
 
     events, alerts, letters = topics
     settings, registry, counts = load_settings(worker={"group": f"bench-{alerts}"}), build_registry(), Counts()
+    assembly = Assembly(settings, registry)
 
     def observe(_seconds: float, records: int) -> None:
         if watch.count(records):
@@ -126,8 +127,8 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     target = f"kafka:{address}/{alerts}"
     parts = WorkerParts(
         engine=Engine(policy(RULES, registry), counts, mode="stream"),
-        decoder=make_decoder("native", registry, settings),
-        sinks={target: open_sink(target, registry, settings)},
+        decoder=assembly.make_decoder("native"),
+        delivery=assembly.open_delivery([target], counts),
         dead_letters=KafkaDeadLetters(TopicWriter.open(f"{address}/{letters}"), counts, format_name="native"),
         settings=settings,
         health=Health(counts, patience=600.0),
@@ -139,7 +140,8 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
 async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with the embedded runner, with a checkpoint."""
     from stream_guard.registry import build_registry
-    from stream_guard.running.assembly import RunOptions, assemble
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.running.embedded import RunOptions, open_run
     from stream_guard.settings import load_settings
 
     events, alerts, letters = topics
@@ -153,10 +155,11 @@ async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
             dead_letters=f"kafka://{address}/{letters}",
             serve=False,
         )
-        with assemble(options, registry, load_settings(), threading.Event()) as ready:
+        with Assembly(load_settings(), registry) as assembly:
+            opened = open_run(options, assembly, threading.Event())
             watch.count(0)
-            ready.runner.run()
-            watch.count(ready.counts.records)
+            opened.runner.run()
+            watch.count(opened.counts.records)
 
 
 async def idle_agent(address: str, topics: list[str], watch: Stopwatch) -> None:

@@ -13,7 +13,8 @@ import msgspec
 
 from stream_guard.model import Event
 from stream_guard.registry import Registry, build_registry
-from stream_guard.running.assembly import RunOptions, assemble
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import DecodeSettings, Settings
 from stream_guard.sources import open_source
 from tests.bench.builds import answer, builds
@@ -91,8 +92,8 @@ def _run(registry: Registry, file: Path, rules: int, *, strict: bool) -> Work:
 
     def work() -> None:
         alerts.unlink(missing_ok=True)
-        with assemble(options, registry, settings, Flag()) as ready:
-            ready.runner.run()
+        with Assembly(settings, registry) as assembly:
+            open_run(options, assembly, Flag()).runner.run()
 
     return work
 

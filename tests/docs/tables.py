@@ -18,7 +18,8 @@ from stream_guard.cli.app import app
 from stream_guard.cli.demo import write_samples
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry
-from stream_guard.running.assembly import RunOptions, assemble
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import DELIMITER, PREFIX, Settings
 
 
@@ -57,10 +58,13 @@ def _scrape(registry: Registry) -> list[Metric]:
         with events.open("a") as file:
             file.write("not JSON\n")  # so that the metrics about bad records have their labels
         alerts = str(Path(folder, "alerts.jsonl"))
-        options = RunOptions(source=str(events), policy=load_policy(policy, registry), alerts=[f"jsonl:{alerts}"])
-        with assemble(options, registry, Settings(), Flag()) as ready:
-            ready.runner.run()
-            with urlopen(f"{ready.url}/metrics") as answer:
+        options = RunOptions(
+            source=str(events), policy=load_policy(policy, registry), alerts=[f"jsonl:{alerts}"], serve=True
+        )
+        with Assembly(Settings(), registry) as assembly:
+            opened = open_run(options, assembly, Flag())
+            opened.runner.run()
+            with urlopen(f"{opened.url}/metrics") as answer:
                 return list(text_string_to_metric_families(answer.read().decode()))
 
 

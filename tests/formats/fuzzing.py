@@ -11,7 +11,7 @@ from collections import Counter
 from random import Random
 from typing import Any, NamedTuple
 
-from stream_guard.decoding.recordings import holding
+from stream_guard.decoding.reader import with_memory
 from stream_guard.errors import DecodeError
 from stream_guard.ports import HoldingDecoder, Record
 from tests.formats.mutation import mutate
@@ -84,7 +84,7 @@ def fuzz(name: str, inputs: int, seed: int, crashes: list[Crash]) -> Counter[str
     value = seeds[0]
     for number in range(inputs):
         if decoder is None or number % RENEWED == 0:
-            decoder = holding(kind()) if name.endswith(WAITING) else kind(strict_keys=dice.random() < 0.5)
+            decoder = with_memory(kind()) if name.endswith(WAITING) else kind(strict_keys=dice.random() < 0.5)
         # Mostly from a whole record, sometimes from what the last change left.
         value = mutate(value if dice.random() < 0.2 and len(value) < 100_000 else dice.choice(seeds), dice)
         if name.endswith(WAITING):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from stream_guard.ports import Record
 from tests.formats.renderings import iso, lines
 from tests.formats.session import ASK, MODEL, SESSION_ID, STEPS, SUB_RUN, Call, Step, time_of
 
@@ -264,3 +265,13 @@ def otlp_proto() -> list[bytes]:
             else:
                 pair.value.string_value = value
     return [request.SerializeToString()]
+
+
+class Refused:
+    """Dead letters, as the list of their reasons."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def add(self, record: Record, reason: str) -> None:
+        self.reasons.append(reason)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.decoding.recordings import decode_records, decode_rest, holding
+from stream_guard.decoding.reader import EventReader
 from stream_guard.model import Event
 from stream_guard.ports import Record
 from tests.formats.real_spans import ANSWERS, ASKED, CALLS, CONVERSATION, FAILURE, MODEL
 from tests.formats.session import Seen, view
+from tests.formats.telemetry import Refused
 from tests.formats.test_corpus import DECODERS
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +41,12 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def read(folder: Path, form: str) -> list[Event]:
     """Read the log records first, as they are sent first; an export without any is not sent."""
-    decoder = holding(DECODERS[form]())
+    refused = Refused()
+    reader = EventReader(DECODERS[form](), refused)
     files = [folder / f"{name}.{ENCODINGS[form]}" for name in ("logs", "spans")]
     records = [Record(file.read_bytes(), file.name) for file in files if file.stat().st_size > 2]
-    refused: list[str] = []
-    events = [*decode_records(records, decoder, lambda _, why: refused.append(why)), *decode_rest(decoder)]
-    assert refused == []
+    events = [*reader.read_all(records), *reader.finish()]
+    assert refused.reasons == []
     return events
 
 

@@ -15,12 +15,9 @@ from typer.testing import CliRunner
 from stream_guard.cli.app import app
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
-from stream_guard.policy.load import load_policy
 from stream_guard.ports import HoldingDecoder, Record
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import lateness_of
+from stream_guard.running.assembly import Assembly
 from stream_guard.sessions.memory import DecoderMemory
-from stream_guard.settings import load_settings
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 from tests.formats.session import SESSION_ID, START
 from tests.formats.telemetry import TRACE, current, otlp, otlp_span, sketches, wrap
@@ -254,13 +251,11 @@ def test_converted_recording_has_its_spans_under_the_conversation_that_is_named_
 
 
 def test_spans_may_be_five_seconds_late_unless_the_policy_says_otherwise(tmp_path: Path) -> None:
-    registry, settings, policy = build_registry(), load_settings(), tmp_path / "policy.yaml"
-    lateness = [lateness_of(form, registry, settings) for form in ("native", "otlp-json", "otlp-proto")]
-    assert lateness == [0.0, 5.0, 5.0]
+    assembly, policy, formats = Assembly(), tmp_path / "policy.yaml", ("native", "otlp-json", "otlp-proto")
     policy.write_text(POLICY)
-    assert load_policy(policy, registry, lateness=5.0).max_out_of_orderness == 5.0
+    assert [assembly.load_policy(policy, form).max_out_of_orderness for form in formats] == [0.0, 5.0, 5.0]
     policy.write_text(POLICY + "sessions: {max_out_of_orderness: 0}\n")
-    assert load_policy(policy, registry, lateness=5.0).max_out_of_orderness == 0.0
+    assert [assembly.load_policy(policy, form).max_out_of_orderness for form in formats] == [0.0, 0.0, 0.0]
 
 
 def test_call_that_is_told_late_is_judged_in_its_place(tmp_path: Path) -> None:

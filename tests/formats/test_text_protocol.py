@@ -11,7 +11,7 @@ from stream_guard.errors import SettingsError
 from stream_guard.model import Event, ToolResult
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import load_settings
 from tests.formats.session import view
 
@@ -27,7 +27,7 @@ XML = {
 def read(*messages: tuple[str, str], protocol: dict[str, str] | None = None) -> list[Event]:
     settings = load_settings(text_protocol=protocol)
     value = json.dumps([{"role": role, "content": text} for role, text in messages]).encode()
-    return list(make_decoder("text-protocol", REGISTRY, settings).decode(Record(value)))
+    return list(Assembly(settings, REGISTRY).make_decoder("text-protocol").decode(Record(value)))
 
 
 def calls(*messages: tuple[str, str], protocol: dict[str, str] | None = None) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import PolicyError
@@ -271,7 +272,7 @@ def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert
         source=Lines(steps),
         pipeline=Pipeline(REGISTRY.decoders["native"](), table, letters),
         table=table,
-        sinks={"list": sink},
+        delivery=Delivery({"list": sink}, counts),
         dead_letters=letters,
     )
     runner.run(reloading=reloading)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import stream_guard as sg
 from stream_guard.cli.progress import EVERY, Extent, PlainProgress, size_of
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.selection import EventSelection, Pacer, Share, Span
+from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError
 from stream_guard.model import Finding
@@ -74,7 +74,7 @@ class Parts:
         self.stores = [MemoryStore() for _ in range(shares)]
         self.given: list[Finding] = []
 
-    def reader(self, number: int, span: Span | None) -> ShareReader:
+    def reader(self, number: int, span: TimeSpan | None) -> ShareReader:
         store, counts = self.stores[number], Counts()
         at = json.loads(store.meta().get("source", b"{}")).get("list", 0)
         return ShareReader(
@@ -85,12 +85,12 @@ class Parts:
             progress=store,
         )
 
-    def run(self, batch: int, *, rounds: int = 10**9, span: Span | None = None) -> tuple[bool, ReplaySummary]:
+    def run(self, batch: int, *, rounds: int = 10**9, span: TimeSpan | None = None) -> tuple[bool, ReplaySummary]:
         workers = [LocalWorker(self.reader(number, span)) for number in range(len(self.stores))]
-        replay = Replay(workers, self.given.extend, batch=batch)
+        replay = Replay(workers, lambda found, _: self.given.extend(found), batch=batch)
         left = iter(range(rounds))
         finished = replay.run(stopped=lambda: next(left, None) is None)
-        return finished, replay.tell()
+        return finished, replay.summary()
 
 
 def ids(found: list[Finding]) -> list[str]:
@@ -144,14 +144,14 @@ def test_a_share_that_committed_ahead_of_another_waits_for_it() -> None:
 def test_a_record_nobody_can_read_is_told_once() -> None:
     parts = Parts([b"{broken", *LINES[:30], b'{"kind":"turn","session_id":"\\u0000x"}'], 3)
     _, told = parts.run(10)
-    assert told.dead_letters == 2
+    assert told.dead_letters.total == 2
     assert told.counts.dead_letters == {"decode": 2}
-    assert len(told.reasons) == 2
+    assert len(told.dead_letters.reasons) == 2
 
 
 def test_only_events_of_the_span_are_judged_and_the_others_are_counted() -> None:
     times = sorted(json.loads(line)["time"] for line in LINES)
-    span = Span(times[100], times[200])
+    span = TimeSpan(times[100], times[200])
     inside = [line for line in LINES if span.start <= json.loads(line)["time"] < span.stop]
     parts = Parts(LINES, 2)
     _, told = parts.run(50, span=span)
@@ -160,10 +160,10 @@ def test_only_events_of_the_span_are_judged_and_the_others_are_counted() -> None
 
 
 def test_an_event_without_a_time_is_in_no_span_but_all_of_time() -> None:
-    assert Span().holds(None)
-    assert not Span(start=5).holds(None)
-    assert Span(1, 2).holds(1)
-    assert not Span(1, 2).holds(2)
+    assert TimeSpan().holds(None)
+    assert not TimeSpan(start=5).holds(None)
+    assert TimeSpan(1, 2).holds(1)
+    assert not TimeSpan(1, 2).holds(2)
 
 
 class Raises(sg.Rule[sg.Params, sg.NoState]):
@@ -258,19 +258,19 @@ def test_the_size_of_an_archive_is_that_of_its_lines_unpacked(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("source", "flags", "found"),
     [
-        ("a.jsonl", (None, None), ("a.jsonl", Span())),
-        ("a.jsonl", ("1970-01-01T00:01:00Z", "90.5"), ("a.jsonl", Span(60.0, 90.5))),
-        ("a.jsonl", ("1970-01-01", None), ("a.jsonl", Span(start=0.0))),
-        ("kafka://b/t", ("12", None), ("kafka://b/t?from=12", Span())),
+        ("a.jsonl", (None, None), ("a.jsonl", TimeSpan())),
+        ("a.jsonl", ("1970-01-01T00:01:00Z", "90.5"), ("a.jsonl", TimeSpan(60.0, 90.5))),
+        ("a.jsonl", ("1970-01-01", None), ("a.jsonl", TimeSpan(start=0.0))),
+        ("kafka://b/t", ("12", None), ("kafka://b/t?from=12", TimeSpan())),
         (
             "kafka://b/t?gaps=accept",
             ("2026-01-31T12:00:00+01:00", "9"),
-            ("kafka://b/t?gaps=accept&from=2026-01-31T12:00:00+01:00&to=9", Span()),
+            ("kafka://b/t?gaps=accept&from=2026-01-31T12:00:00+01:00&to=9", TimeSpan()),
         ),
     ],
 )
 def test_bounds_are_times_of_events_in_files_and_part_of_the_address_of_topics(
-    source: str, flags: tuple[Any, Any], found: tuple[str, Span]
+    source: str, flags: tuple[Any, Any], found: tuple[str, TimeSpan]
 ) -> None:
     from stream_guard.cli.replay import bounds_of
 

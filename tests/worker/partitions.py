@@ -11,8 +11,7 @@ from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.partition import Partition
 from stream_guard.worker.store import PartitionStore, RowChange
@@ -23,7 +22,7 @@ Rows = dict[bytes, bytes]
 def open_partition(rows: Rows, policy: Policy, form: str, now: Callable[[], float] = lambda: 0.0) -> Partition:
     """Return a partition over what its table holds."""
     counts = Counts()
-    decoder = make_decoder(form, build_registry(), Settings())
+    decoder = Assembly(Settings()).make_decoder(form)
     letters = DeadLetters(None, counts, format_name=form)
     engine = Engine(policy, counts, mode="stream")
     return Partition(PartitionStore(0, rows), engine, decoder, letters, SessionLimits(), now=now)

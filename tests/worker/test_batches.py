@@ -22,7 +22,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.batches import BatchProcessor
 from stream_guard.worker.delivery import BatchDelivery
@@ -102,7 +102,7 @@ class Processing:
         self.log: list[str] = []
         self.table, self.alerts, counts = Table(self.log), Alerts(self.log), Counts()
         registry, settings = build_registry(), Settings(sessions=SessionLimits(**limits))
-        decoder = make_decoder("native", registry, settings)
+        decoder = Assembly(settings, registry).make_decoder("native")
         self.processor = BatchProcessor(
             engine=Engine(load_policy(policy, registry), counts, mode="stream"),
             delivery=BatchDelivery(Delivery({"alerts": self.alerts}, counts), Letters(counts, self.log)),

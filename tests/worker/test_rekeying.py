@@ -23,7 +23,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
@@ -58,7 +58,7 @@ class Lines:
     """Reads records that hold several events, one on each line."""
 
     def __init__(self) -> None:
-        self._decode = make_decoder("native", build_registry(), Settings()).decode
+        self._decode = Assembly(Settings()).make_decoder("native").decode
 
     def decode(self, record: Record) -> list[Event]:
         return [event for line in record.value.splitlines() for event in self._decode(Record(line))]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.engine import Engine
@@ -23,7 +24,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.fetched_records import TopicPartition
@@ -158,8 +159,8 @@ class Broker:
         counts, registry = Counts(), build_registry()
         parts = WorkerParts(
             engine=Engine(load_policy(self._policy, registry), counts, mode="stream"),
-            decoder=make_decoder("native", registry, Settings()),
-            sinks={"here": self},  # type: ignore[dict-item]  # as much of a sink as is needed
+            decoder=Assembly(Settings(), registry).make_decoder("native"),
+            delivery=Delivery({"here": self}, counts),  # type: ignore[dict-item]  # as much of a sink as is needed
             dead_letters=DeadLetters(None, counts, format_name="native"),
             settings=load_settings(worker={"group": "g"}),
             health=Health(counts, patience=1.0),

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.model import Alert
@@ -26,7 +27,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.assembly import make_decoder
+from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.epoch import EpochFence
@@ -128,8 +129,8 @@ def open_worker(stored: Stored, policy: Path) -> TopicRouter:
     counts, registry = Counts(), build_registry()
     parts = WorkerParts(
         engine=Engine(load_policy(policy, registry), counts, mode="stream"),
-        decoder=make_decoder("native", registry, Settings()),
-        sinks={"stored": stored},  # type: ignore[dict-item]  # as much of a sink as is needed
+        decoder=Assembly(Settings(), registry).make_decoder("native"),
+        delivery=Delivery({"stored": stored}, counts),  # type: ignore[dict-item]  # as much of a sink as is needed
         dead_letters=DeadLetters(None, counts, format_name="native"),
         settings=load_settings(worker={"group": "g", "rekey": True}),
         health=Health(counts, patience=1.0),

@@ -1,0 +1,56 @@
+"""Recordings as events: what files, folders and topics hold, read to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.reader import EventReader
+from stream_guard.errors import SourceError
+from stream_guard.model import Event
+from stream_guard.ports import Decoder, Record
+from stream_guard.settings import Settings
+from stream_guard.sources import open_source
+
+
+class RecordedEvents:
+    """The events of recordings, decoded while they are iterated, once.
+
+    A record that cannot be read becomes a dead letter. Where dead letters are only counted and nobody is going to look
+    at the count (``strict``), the iteration ends with SourceError.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        decoder: Decoder,
+        settings: Settings,
+        dead_letters: DeadLetters,
+        *,
+        lateness: float = 0.0,
+        strict: bool = False,
+    ) -> None:
+        self.dead_letters = dead_letters
+        self.lateness = lateness  # seconds that events of the format may come late
+        self.records = 0
+        self._sources = sources
+        self._settings = settings
+        self._reader = EventReader(decoder, dead_letters)
+        self._strict = strict
+
+    def __iter__(self) -> Iterator[Event]:
+        yield from self._reader.read_all(self._records())
+        yield from self._reader.finish()
+        letters = self.dead_letters
+        letters.flush()
+        if self._strict and letters.total and not letters.is_kept:
+            raise SourceError(f"{letters.total} records could not be read: {'; '.join(letters.summary())}")
+
+    def _records(self) -> Iterator[Record]:
+        for target in self._sources:
+            with closing(open_source(target, limits=self._settings.decode, kafka=self._settings.kafka)) as source:
+                for record in source:
+                    if record is not None:
+                        self.records += 1
+                        yield record
