@@ -42,7 +42,7 @@ def stream_guard_commands() -> list[Command]:
         ),
     )
     return [
-        Command(name="contract", help="Hold agents to a contract, in calm weather and in a storm.", commands=commands)
+        Command(name="contract", help="Hold agents to a contract, without faults and under faults.", commands=commands)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Scenes for tests: what a player recorded, read back as every other command reads it."""
+"""Scenario runs for tests: what a driver recorded, read back as every other command reads it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stream_guard.registry import build_registry
 
 
 def scenario_with(**faults: Any) -> Scenario:
-    return Scenario.model_validate({"name": "storm", **faults})
+    return Scenario.model_validate({"name": "faulty", **faults})
 
 
 def run_one(
     driver: AgentDriver, scenario: Scenario, prompt: str = "What is ACME worth?", seed: str = "0"
 ) -> list[Event]:
-    """Play one scene and return its events."""
+    """Run one session and return its events."""
     labels = {SCENARIO: scenario.name, PROMPT: prompt}
     planned = PlannedSession(session_id="s1", scenario=scenario, prompt=prompt, labels=labels, seed=seed)
     return read_back(driver.run_session(planned))
@@ -36,7 +36,7 @@ def read_back(lines: bytes) -> list[Event]:
 
 @contextmanager
 def active_scenario(scenario: Scenario, *, has_model: bool = True) -> Iterator[ScenarioRun]:
-    """Put a scene on the stage of this process, as a player does."""
+    """Make a scenario run the active one of this process, as a driver does."""
     running = ScenarioRun("s1", {}, FaultPlan(scenario, "0", has_model=has_model))
     ACTIVE_RUN.run = running
     try:

@@ -263,7 +263,7 @@ def test_a_python_agent_is_any_callable_and_its_failures_are_errors(name: str, t
     assert (answer.text, answer.error) == (text, error)
 
 
-def test_a_python_agent_that_hangs_is_left_behind_and_the_next_prompt_is_answered() -> None:
+def test_a_python_agent_that_hangs_is_abandoned_and_the_next_prompt_is_answered() -> None:
     agent = python("hang", timeout=1000)
     assert "did not answer in 1000 ms" in agent.ask("hang").error
     assert agent.ask("hi").text == "back"

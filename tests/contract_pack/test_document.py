@@ -1,4 +1,4 @@
-"""A flakestorm.yaml is read as it is, and whatever is wrong with it is told at its place."""
+"""A flakestorm.yaml is read as it is, and every mistake in it is reported at its place."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_each_mistake_is_refused_with_line_and_column(old: str, new: str, place:
     assert message in problem
 
 
-def test_all_mistakes_are_told_at_once_in_file_order() -> None:
+def test_all_mistakes_are_reported_at_once_in_file_order() -> None:
     broken = OUTSIDE.replace("severity: critical", "severity: blocker", 1).replace("(?i)(source", "((source", 1)
     broken = broken.replace("type: latency", "type: latencie").replace("mode: error", "mode: eror")
     lines = [int(problem.split(":")[1]) for problem in refused(broken)]

@@ -1,4 +1,4 @@
-"""Driving an agent through a contract: what is asked, in which weather, from which state, by how many."""
+"""Drives an agent through a contract: the plan of sessions, resets, time-outs and workers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_each_prompt_is_asked_once_in_each_scenario_and_baselines_come_first(con
     assert len({planned.session_id for planned in plan}) == len(plan)
 
 
-def test_a_repetition_is_another_session_in_another_weather(contract: Contract) -> None:
+def test_a_repetition_is_another_session_with_another_seed(contract: Contract) -> None:
     plan = [planned for planned in plan_sessions(contract, run_id="r", repeat=3) if planned.scenario.name == "down"]
     assert len(plan) == 9
     assert len({planned.seed for planned in plan}) == 9
@@ -82,7 +82,7 @@ def test_a_run_with_the_same_seed_meets_the_same_faults(contract: Contract) -> N
     assert run(1) != run(2)
 
 
-def test_a_reset_keeps_one_scene_out_of_the_next() -> None:
+def test_a_reset_keeps_one_session_out_of_the_next() -> None:
     with AgentDriver(AgentSetup(agent=MARKET)) as driver:
         first, second = run_one(driver, scenario_with()), run_one(driver, scenario_with())
     assert answer_of(first) == answer_of(second)
@@ -105,7 +105,7 @@ def test_the_events_say_which_cell_they_belong_to() -> None:
     with AgentDriver(AgentSetup(agent=MARKET)) as driver:
         events = run_one(driver, scenario_with(tool_faults=[{"tool": "market_data_api", "mode": "error"}]))
     labels = read_labels(events)
-    assert (labels.scenario, labels.prompt) == ("storm", "What is ACME worth?")
+    assert (labels.scenario, labels.prompt) == ("faulty", "What is ACME worth?")
     assert labels.watched == {"tool_faults", "llm_faults", "context_attacks"}
     assert [str(fault) for fault in labels.faults] == ["tool_faults/0/error"]
     assert [event.event_id for event in events] == [f"e{number}" for number in range(len(events))]
@@ -195,7 +195,7 @@ def hang_then_look(prompt: str) -> str:
     return look()
 
 
-def test_an_agent_that_was_left_behind_reaches_no_later_scene() -> None:
+def test_an_abandoned_agent_reaches_no_later_scenario_run() -> None:
     RELEASED.clear()  # another test may have set it before
     LATE.clear()
     agent = AgentSection(endpoint=f"{__name__}:hang_then_look", type="python", timeout=3000)
@@ -258,7 +258,7 @@ def plan_of(*prompts: str) -> list[PlannedSession]:
     ]
 
 
-def test_of_many_sessions_the_one_that_hangs_fails_and_the_others_are_played_in_order() -> None:
+def test_of_many_sessions_the_one_that_hangs_fails_and_the_others_run_in_order() -> None:
     RELEASED.clear()
     agent = AgentSection(endpoint=f"{__name__}:hang_once", type="python", timeout=1000)
     with AgentDriver(AgentSetup(agent=agent)) as driver:
@@ -270,16 +270,16 @@ def test_of_many_sessions_the_one_that_hangs_fails_and_the_others_are_played_in_
     assert ACTIVE_RUN.run is None
 
 
-def test_sessions_that_were_played_before_a_failed_reset_are_kept() -> None:
+def test_sessions_before_a_failed_reset_are_kept() -> None:
     ASKED.clear()
     agent = AgentSection(endpoint=f"{__name__}:echo", type="python", reset_function=f"{__name__}:clean_up")
-    played: list[bytes] = []
+    recorded: list[bytes] = []
     with AgentDriver(AgentSetup(agent=agent)) as driver, pytest.raises(ResetError, match="stuck"):
-        played.extend(driver.run_all(plan_of("a", "b", "c")))
-    assert [answer_of(read_back(lines)) for lines in played] == ["a", "b"]
+        recorded.extend(driver.run_all(plan_of("a", "b", "c")))
+    assert [answer_of(read_back(lines)) for lines in recorded] == ["a", "b"]
 
 
-def test_whoever_stops_listening_leaves_nothing_on_the_stage() -> None:
+def test_a_run_that_is_closed_early_leaves_no_active_run() -> None:
     agent = AgentSection(endpoint=f"{__name__}:echo", type="python")
     with AgentDriver(AgentSetup(agent=agent)) as driver:
         running = driver.run_all(plan_of(*"abcdefgh"))

@@ -26,7 +26,7 @@ from stream_guard_contract.scenario.completions import (
 
 
 def scenario_with(**faults: Any) -> Scenario:
-    return Scenario.model_validate({"name": "storm", **faults})
+    return Scenario.model_validate({"name": "faulty", **faults})
 
 
 def test_a_malformed_answer_is_never_json() -> None:
@@ -102,7 +102,7 @@ def test_an_address_and_a_name_must_both_fit() -> None:
 
 
 @given(st.integers(), st.floats(0, 1))
-def test_the_same_seed_is_the_same_weather(seed: int, probability: float) -> None:
+def test_the_same_seed_gives_the_same_fault_plan(seed: int, probability: float) -> None:
     scenario = scenario_with(
         tool_faults=[{"tool": "*", "mode": "error", "probability": probability}],
         llm_faults=[{"mode": "empty", "probability": probability}],
@@ -115,10 +115,10 @@ def test_the_same_seed_is_the_same_weather(seed: int, probability: float) -> Non
     assert mixed == list(zip(models, tools, strict=True))
 
 
-def test_another_seed_is_another_weather() -> None:
+def test_another_seed_gives_another_fault_plan() -> None:
     scenario = scenario_with(tool_faults=[{"tool": "*", "mode": "error", "probability": 0.5}])
-    storms = [FaultPlan(scenario, str(seed), has_model=False) for seed in range(20)]
-    assert len({tuple(bool(fault_plan.next_tool_fault("t")) for _ in range(20)) for fault_plan in storms}) == 20
+    plans = [FaultPlan(scenario, str(seed), has_model=False) for seed in range(20)]
+    assert len({tuple(bool(fault_plan.next_tool_fault("t")) for _ in range(20)) for fault_plan in plans}) == 20
 
 
 def test_attacks_enter_where_they_say_and_with_the_prompt_where_no_model_is_reached() -> None:
@@ -170,30 +170,30 @@ def test_a_planted_message_never_stands_before_the_system_or_behind_the_question
     assert into_messages(["nonsense", 7], "lie", None)[0] == {"role": "user", "content": "lie"}
 
 
-SAID = Completion(
+COMPLETION = Completion(
     text="one two three", calls=[CompletionCall(id="c1", name="pay", arguments='{"name": "x"}')], finish="tool_calls"
 )
 
 
 def test_a_completion_and_a_stream_are_read_back_as_they_were_written() -> None:
-    whole = read_completion(write_completion(SAID))
-    streamed = read_stream(b"".join(write_stream(SAID)))
+    whole = read_completion(write_completion(COMPLETION))
+    streamed = read_stream(b"".join(write_stream(COMPLETION)))
     assert whole is not None
-    assert (whole.text, whole.calls, whole.finish) == (SAID.text, SAID.calls, SAID.finish)
-    assert (streamed.text, streamed.calls, streamed.finish) == (SAID.text, SAID.calls, SAID.finish)
+    assert (whole.text, whole.calls, whole.finish) == (COMPLETION.text, COMPLETION.calls, COMPLETION.finish)
+    assert (streamed.text, streamed.calls, streamed.finish) == (COMPLETION.text, COMPLETION.calls, COMPLETION.finish)
 
 
 def test_faults_change_calls_too() -> None:
-    emptied = distort_completion(SAID, LlmFault(mode="empty"))
-    renamed = distort_completion(SAID, LlmFault(mode="response_drift"))
-    cut = distort_completion(SAID, LlmFault(mode="truncated_response", max_tokens=1))
+    emptied = distort_completion(COMPLETION, LlmFault(mode="empty"))
+    renamed = distort_completion(COMPLETION, LlmFault(mode="response_drift"))
+    cut = distort_completion(COMPLETION, LlmFault(mode="truncated_response", max_tokens=1))
     assert isinstance(emptied, Completion)
     assert isinstance(renamed, Completion)
     assert isinstance(cut, Completion)
     assert (emptied.text, emptied.calls) == ("", [])
     assert renamed.calls[0].arguments == '{"name_v2": "x"}'
     assert (cut.text, cut.finish) == ("one", "length")
-    assert distort_completion(SAID, LlmFault(mode="truncated_response", max_tokens=50)) == SAID
+    assert distort_completion(COMPLETION, LlmFault(mode="truncated_response", max_tokens=50)) == COMPLETION
 
 
 @given(st.binary() | st.text().map(str.encode))

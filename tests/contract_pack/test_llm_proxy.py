@@ -1,4 +1,4 @@
-"""The model proxy with a real model server behind it: whole and streamed, in every weather."""
+"""The model proxy with a real model server behind it: whole and streamed, with and without faults."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def turn_of(events: list[Event]) -> Turn:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_in_calm_weather_the_answer_passes_unchanged_and_is_recorded(driver: AgentDriver, *, stream: bool) -> None:
+def test_without_faults_the_answer_passes_unchanged_and_is_recorded(driver: AgentDriver, *, stream: bool) -> None:
     answer, events = ask(driver, stream=stream)
     assert said_by(answer, stream=stream).text == TEXT
     turn = turn_of(events)
@@ -204,7 +204,7 @@ def test_a_model_that_fails_is_recorded_and_never_stops_the_proxy(
     assert said_by(answer, stream=False).text == TEXT
 
 
-def test_what_is_no_completion_is_passed_on(driver: AgentDriver) -> None:
+def test_what_is_no_completion_is_forwarded(driver: AgentDriver) -> None:
     with active_scenario(scenario_with(llm_faults=[{"mode": "garbage"}])) as running:
         answer = httpx.get(f"{driver.url}/v1/models", trust_env=False)
         bad = httpx.post(f"{driver.url}/v1/chat/completions", content=b"{", trust_env=False)

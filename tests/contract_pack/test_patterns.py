@@ -65,5 +65,5 @@ def test_case_does_not_count_in_texts() -> None:
         ("a", False),
     ],
 )
-def test_doubled_backslashes_are_told_from_a_backslash_that_is_meant(pattern: str, doubled: bool) -> None:
+def test_doubled_backslashes_are_distinguished_from_a_backslash_that_is_meant(pattern: str, doubled: bool) -> None:
     assert has_doubled_backslashes(pattern) is doubled

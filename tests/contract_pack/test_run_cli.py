@@ -79,7 +79,7 @@ def states(done: Done) -> dict[tuple[str, str], str]:
     return {(cell["scenario"], cell["invariant"]): cell["state"] for cell in json.loads(done.stdout)["cells"]}
 
 
-def test_a_storm_breaks_the_contract_and_a_fault_that_never_came_is_not_a_pass(run: Run) -> None:
+def test_faults_break_the_contract_and_a_fault_that_never_came_is_not_a_pass(run: Run) -> None:
     done = run("run", "--format", "json")
     assert done.returncode == 1, done.stderr
     assert states(done) == {
@@ -94,7 +94,7 @@ def test_a_storm_breaks_the_contract_and_a_fault_that_never_came_is_not_a_pass(r
     assert STATEFUL not in done.stderr
 
 
-def test_calm_weather_is_clean_and_a_fault_that_never_came_is_inconclusive(run: Run) -> None:
+def test_a_calm_scenario_is_clean_and_a_fault_that_never_came_is_inconclusive(run: Run) -> None:
     assert run("run", "--scenario", "calm").returncode == 0
     assert run("run", "--scenario", "calm", "--scenario", "elsewhere").returncode == 4
     accepted = run("run", "--scenario", "calm", "--scenario", "elsewhere", "--allow-inconclusive")

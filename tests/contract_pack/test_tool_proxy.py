@@ -34,7 +34,7 @@ def play_logged(sample: Market, **faults: Any) -> tuple[list[Any], list[str]]:
     return events, [line.partition("?")[0] for line in sample.log if line != "model"]
 
 
-def test_in_calm_weather_every_tool_is_reached_and_nothing_is_met(sample: Market) -> None:
+def test_without_faults_every_tool_is_reached_and_nothing_is_met(sample: Market) -> None:
     events, log = play_logged(sample)
     assert log == ["market_data_api", "news_search"]
     assert answer_of(events).startswith("According to the exchange feed, ACME stands at $123.45.")
@@ -89,7 +89,7 @@ def test_an_injection_rides_in_the_answer_of_a_tool(sample: Market) -> None:
     assert met(events) == {"context_attacks/0/indirect_injection"}
 
 
-def test_what_is_asked_between_scenes_is_passed_on_and_not_recorded(sample: Market) -> None:
+def test_calls_between_sessions_are_forwarded_and_not_recorded(sample: Market) -> None:
     sample.log.clear()
     answer = httpx.get(f"{sample.driver.url}/tools/market_data_api?ticker=BOLT", trust_env=False)
     assert answer.json()["price"] == 41.1
@@ -151,7 +151,7 @@ def test_method_path_query_and_body_arrive_as_they_were_sent(strange: AgentDrive
 
 @pytest.mark.parametrize("sort", ["bytes", "deep", "huge", "lies", "gone"])
 @pytest.mark.parametrize("mode", ["", "malformed", "injected"])
-def test_whatever_a_tool_answers_the_proxy_answers_and_the_scene_is_recorded(
+def test_whatever_a_tool_answers_the_proxy_answers_and_the_session_is_recorded(
     strange: AgentDriver, sort: str, mode: str
 ) -> None:
     faults: dict[str, Any] = {"tool_faults": [{"tool": "*", "mode": "malformed"}]} if mode == "malformed" else {}

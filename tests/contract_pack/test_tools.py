@@ -1,4 +1,4 @@
-"""Python tools and models that were wrapped: in a scene they meet its faults, outside they are themselves."""
+"""Wrapped Python tools and models: in a scenario run they meet its faults, outside they only call the function."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def call(ticker: str = "ACME", **faults: Any) -> tuple[Any, list[Any]]:
         return got, running.end("", 0)
 
 
-def test_outside_a_scene_a_wrapped_tool_is_the_tool() -> None:
+def test_outside_a_scenario_run_a_wrapped_tool_is_the_tool() -> None:
     assert price("ACME") == {"ticker": "ACME", "price": 1.5, "currency": "USD"}
     assert price.__name__ == "price"
     assert price.__doc__ == "Return a price."
 
 
-def test_in_calm_weather_the_call_and_its_result_are_recorded_by_name() -> None:
+def test_without_faults_the_call_and_its_result_are_recorded_by_name() -> None:
     got, events = call()
     [attempt] = [event for event in events if isinstance(event, ToolCall)]
     assert (attempt.tool, attempt.args) == ("price", {"ticker": "ACME"})

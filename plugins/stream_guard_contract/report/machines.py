@@ -1,4 +1,4 @@
-"""Matrices that machines read: JSON, JUnit, SARIF and GitHub's annotations."""
+"""Writes a matrix for machines: JSON, JUnit, SARIF and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LEVELS: Final[dict[str, Level]] = {"critical": "error", "high": "error", "mediu
 
 
 def to_json(matrix: Matrix) -> str:
-    """Return the whole matrix as data."""
+    """Return the whole matrix as JSON."""
     data = msgspec.to_builtins(matrix) | {"verdict": verdict(matrix)}
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def to_junit(matrix: Matrix) -> str:
-    """Return a suite for each scenario and a case for each cell; what was not evaluated is skipped, with the reason."""
+    """Return a suite for each scenario and a case for each cell; cells without a judgement are skipped."""
     suites = [
         JUnitSuite(
             scenario.name,
@@ -45,7 +45,7 @@ def to_junit(matrix: Matrix) -> str:
 def _case(cell: Cell) -> JUnitCase:
     failed, passed = cell.state is State.FAIL, cell.state is State.PASS
     skipped = None if failed or passed else f"{title(cell.state)}: {cell.reason}"
-    return JUnitCase(cell.invariant, failure=_said(cell) if failed else None, skipped=skipped)
+    return JUnitCase(cell.invariant, failure=_failure_text(cell) if failed else None, skipped=skipped)
 
 
 def to_sarif(contract: Contract, matrix: Matrix) -> str:
@@ -54,7 +54,7 @@ def to_sarif(contract: Contract, matrix: Matrix) -> str:
         SarifResult(
             cell.invariant,
             _LEVELS[cell.severity],
-            f"{cell.scenario}: {_said(cell)}",
+            f"{cell.scenario}: {_failure_text(cell)}",
             contract.places.get(cell.invariant),
             {"cell": f"{cell.invariant}/{cell.scenario}"},
         )
@@ -65,12 +65,12 @@ def to_sarif(contract: Contract, matrix: Matrix) -> str:
 
 
 def to_github(contract: Contract, matrix: Matrix) -> str:
-    """Return a line for each failure and for each scenario that was not exercised, as GitHub shows them."""
+    """Return a GitHub annotation for each failure and for each scenario that was not exercised."""
     lines = [
         annotation(
             _LEVELS[cell.severity],
             f"{cell.invariant} in {cell.scenario}",
-            _said(cell),
+            _failure_text(cell),
             contract.places.get(cell.invariant),
         )
         for cell in matrix.cells
@@ -84,6 +84,6 @@ def to_github(contract: Contract, matrix: Matrix) -> str:
     return "\n".join(lines)
 
 
-def _said(cell: Cell) -> str:
+def _failure_text(cell: Cell) -> str:
     excerpt = f' Answer: "{cell.excerpt}"' if cell.excerpt else ""
     return visible(f"{cell.reason} ({place(cell)}).{excerpt}")

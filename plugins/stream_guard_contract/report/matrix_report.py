@@ -1,4 +1,4 @@
-"""The matrix of a contract, in the forms that people and machines read."""
+"""Writes a matrix in every report form; the table, Markdown and HTML for people are made here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.reports import code, visible
+from stream_guard.reports import code, load_template, visible
 from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.report.html import to_html
 from stream_guard_contract.report.machines import to_github, to_json, to_junit, to_sarif
 from stream_guard_contract.report.wording import exercised, place, title, verdict
 from stream_guard_contract.scoring.matrix import Cell, Matrix, ScenarioReport, State
@@ -34,7 +33,7 @@ _MARKS: Final = {
 
 
 def write_matrix(contract: Contract, matrix: Matrix, form: str) -> str:
-    """Return the matrix as table, json, markdown, junit, sarif, github or html; the contract gives cells their line."""
+    """Return the matrix in a form of ``ReportForm``; the contract has the line of each invariant."""
     forms: dict[str, Callable[[], str]] = {
         "table": lambda: to_table(matrix),
         "json": lambda: to_json(matrix),
@@ -48,12 +47,12 @@ def write_matrix(contract: Contract, matrix: Matrix, form: str) -> str:
 
 
 def to_table(matrix: Matrix) -> str:
-    """Return the matrix for a terminal: the grid, then what is not a plain pass, then the verdict."""
+    """Return the matrix for a terminal: the grid, the reasons of cells that did not pass, and the verdict."""
     written = StringIO()
     parts: list[RenderableType] = [_grid(matrix)]
-    speaking = [cell for cell in matrix.cells if cell.state not in (State.PASS, State.NOT_APPLICABLE)]
-    if speaking:
-        parts.append(_reasons(speaking))
+    explained = [cell for cell in matrix.cells if cell.state not in (State.PASS, State.NOT_APPLICABLE)]
+    if explained:
+        parts.append(_reasons(explained))
     parts += [Text(f"{visible(one.name)}: {exercised(one)}") for one in matrix.scenarios if _is_notable(one)]
     parts += [Text(visible(note)) for note in matrix.notes]
     parts.append(Text(verdict(matrix), style="green" if matrix.passed else "bold red"))
@@ -97,7 +96,7 @@ def _rows(matrix: Matrix) -> dict[str, list[Cell]]:
 
 
 def to_markdown(matrix: Matrix) -> str:
-    """Return the matrix as a comment on a pull request; what agents wrote stands in code spans."""
+    """Return the matrix as a comment for a pull request; texts of agents stand in code spans."""
     mark = "✅" if matrix.passed else "❔" if matrix.passed is None else "❌"
     lines = [f"## {mark} Contract {code(matrix.contract)}", "", verdict(matrix).replace("@", "@\u200b"), ""]
     lines.append("| invariant | severity |" + "".join(f" {code(one.name)} |" for one in matrix.scenarios))
@@ -118,3 +117,19 @@ def to_markdown(matrix: Matrix) -> str:
     lines += ["", *(f"- {code(one.name)}: {exercised(one)}" for one in notable)] if notable else []
     lines += ["", *(f"- {code(note)}" for note in matrix.notes)] if matrix.notes else []
     return "\n".join(lines) + "\n"
+
+
+def to_html(matrix: Matrix) -> str:
+    """Return the matrix as one HTML file without scripts or network; texts of agents are escaped."""
+    invariants = list(dict.fromkeys((cell.invariant, cell.severity) for cell in matrix.cells))
+    by_place = {(cell.invariant, cell.scenario): cell for cell in matrix.cells}
+    template = load_template(
+        "stream_guard_contract.report", "matrix.html.j2", title_of=title, place=place, exercised=exercised
+    )
+    return template.render(
+        matrix=matrix,
+        invariants=invariants,
+        by_place=by_place,
+        counts=[(state, matrix.count(state)) for state in State if matrix.count(state)],
+        verdict=verdict(matrix),
+    )

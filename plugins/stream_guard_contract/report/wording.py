@@ -1,4 +1,4 @@
-"""The words every report about a contract uses: for states, for scenarios, and for the verdict."""
+"""Texts that all reports of a matrix share: states, places, exposure of scenarios, and the verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from stream_guard_contract.scoring.matrix import EVALUATED, Cell, Matrix, Scenar
 
 
 def title(state: State) -> str:
-    """Return the state as people write it."""
+    """Return the state in words."""
     return state.value.replace("_", " ")
 
 
@@ -23,18 +23,18 @@ def verdict(matrix: Matrix) -> str:
     if matrix.score is None:
         return "Nothing was evaluated: there is no score, and no verdict."
     evaluated = sum(cell.state in EVALUATED for cell in matrix.cells)
-    said = f"Score {matrix.score:g} % over {evaluated} of {len(matrix.cells)} cells"
+    summary = f"Score {matrix.score:g} % over {evaluated} of {len(matrix.cells)} cells"
     if matrix.critical_failed:
         broken = dict.fromkeys(
             visible(cell.invariant) for cell in matrix.cells if cell.state is State.FAIL and cell.severity == "critical"
         )
-        return f"Broken: {', '.join(broken)}. {said}."
+        return f"Broken: {', '.join(broken)}. {summary}."
     opened = f", {matrix.open} open" if matrix.open else ""
-    return f"Kept: no critical invariant failed. {said}{opened}."
+    return f"Kept: no critical invariant failed. {summary}{opened}."
 
 
 def exercised(scenario: ScenarioReport) -> str:
-    """Return whether what a scenario declares reached the agent."""
+    """Return in words whether the declared faults of a scenario reached the agent."""
     if not scenario.sessions:
         return "no session was recorded"
     if scenario.exercised == "no":

@@ -129,7 +129,7 @@ class CellScorer:
     def _no_baseline(self, invariant: Invariant, session: RecordedSession) -> str:
         if invariant.baseline not in (None, "auto") or session.labels.prompt in self._baselines:
             return ""
-        return "there is no baseline to compare with: no session of calm weather was recorded for this prompt"
+        return "there is no baseline to compare with: no session without faults was recorded for this prompt"
 
     def _cell(
         self,
