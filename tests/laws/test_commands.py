@@ -77,6 +77,18 @@ def test_plugin_that_cannot_be_loaded_does_not_hide_the_core(monkeypatch: pytest
     assert "replay" in outcome.output
 
 
+def test_command_that_the_core_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_commands(self) -> list[sg.Command]:
+            return [sg.Command(name="run", help="", target="no_such_module:main")]
+
+    crowded = build_registry(extra=[Bringer()])
+    monkeypatch.setattr("stream_guard.registry.build_registry", lambda _settings: crowded)
+    assert 'brings the command "run"' in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["run", "--help"]).exit_code == 0
+
+
 def test_target_that_does_not_exist_is_an_error_that_names_the_command() -> None:
     lost = make_commands([sg.Command(name="lost", help="", target="stream_guard_diff.nowhere:main")])["lost"]
     with pytest.raises(sg.PluginError, match='"lost" cannot be imported'):

@@ -18,6 +18,9 @@ PACKAGES = (
     "stream_guard_dialects",
     "stream_guard_judge",
     "stream_guard_axes",
+    "stream_guard_diff",
+    "stream_guard_contract",
+    "stream_guard_compliance",
 )
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/build.lock")
 
