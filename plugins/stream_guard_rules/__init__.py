@@ -13,8 +13,8 @@ from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
 from stream_guard_rules.refusal import MustRefuse
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
-from stream_guard_rules.schema import MustMatchJsonSchema
 from stream_guard_rules.sequence import MustCallBefore
+from stream_guard_rules.structure import MustMatchJsonSchema
 from stream_guard_rules.temporal import LtlFormula
 from stream_guard_rules.tool_guard import ToolGuard
 from stream_guard_rules.wording import MustMatchText, NoTextWithCalls

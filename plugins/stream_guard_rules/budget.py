@@ -50,7 +50,7 @@ class MaxTurns(sg.Rule[MaxTurnsParams, MaxTurnsState]):
         self._first_too_many = params.n + 1
 
     def on_turn(self, _turn: sg.Turn, state: MaxTurnsState) -> sg.Verdict:
-        """Count the turn, until there are too many."""
+        """Count the turn until there are too many."""
         turns = state.turns + 1
         if turns > self._first_too_many:
             return sg.SETTLED
@@ -153,7 +153,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
 
 
 def _count(value: sg.Json) -> int:
-    """Return a number of tokens, however a source writes it; what is no number counts nothing."""
+    """Return a number of tokens from an integer, a float or a text; anything else counts as 0."""
     if type(value) is int:
         return max(value, 0)
     if isinstance(value, str):

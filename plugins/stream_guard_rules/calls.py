@@ -6,7 +6,7 @@ from pydantic import Field
 
 import stream_guard as sg
 
-_REMEMBERED = 8  # attempts of which it is not known yet whether they ran
+_REMEMBERED = 8  # attempts that may still run
 
 
 class NoCallParams(sg.Params):
@@ -30,11 +30,11 @@ class NoCall(sg.Rule[NoCallParams, sg.NoState]):
     )
 
     def tools(self) -> sg.ToolPattern:
-        """Only the forbidden ones."""
+        """The forbidden tools."""
         return self.params.tool
 
     def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
-        """Say no to every attempt: that the tool is named is all there is to know."""
+        """Fire at every attempt."""
         return sg.Hit(f"{call.tool} was called", {"tool": call.tool})
 
 
@@ -64,7 +64,7 @@ class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
     )
 
     def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit | None:
-        """Look for the tool among the allowed ones."""
+        """Fire unless the tool is allowed."""
         if self.params.tool.matches(call.tool):
             return None
         return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool})
@@ -77,7 +77,7 @@ class MustCallParams(sg.Params):
 
 
 class MustCallState(sg.State):
-    """Whether one of the attempts may have run."""
+    """Whether an attempt ran, and the attempts that may still run."""
 
     ran: bool = False
     open: list[int] = []
@@ -108,30 +108,30 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
     )
 
     def tools(self) -> sg.ToolPattern:
-        """Only the one to be called."""
+        """The tool to be called."""
         return self.params.tool
 
     def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> None:
-        """Take the attempt for a call until something stops it."""
+        """Count the attempt as a call until it is blocked or held."""
         if not state.ran and call.attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], call.attempt]
 
     def on_decision(self, decision: sg.GateDecision, state: MustCallState) -> None:
-        """Take back an attempt that the gate holds or refused, until it allows it."""
+        """Remove an attempt that the gate holds or refuses; add it again when the gate allows it."""
         if decision.action != "allow":
             state.open = [attempt for attempt in state.open if attempt != decision.attempt]
         elif not state.ran and decision.attempt not in state.open:
             state.open = [*state.open[1 - _REMEMBERED :], decision.attempt]
 
     def on_tool_result(self, result: sg.ToolResult, state: MustCallState) -> None:
-        """Settle whether the attempt ran."""
+        """Record whether the attempt ran."""
         if result.status == "blocked":
             state.open = [attempt for attempt in state.open if attempt != result.attempt]
         else:
             state.ran, state.open = True, []
 
     def on_ungated(self, event: sg.Event, state: MustCallState) -> None:
-        """Let a call outside the gate satisfy."""
+        """Count calls outside the gate too."""
         if isinstance(event, sg.ToolCall):
             self.on_tool_call(event, state)
         elif isinstance(event, sg.ToolResult):
@@ -140,7 +140,7 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
             self.on_decision(event, state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustCallState) -> sg.Hit | None:
-        """Fire when nothing ran, nor may have."""
+        """Fire when no attempt ran and none may still run."""
         if state.ran or state.open:
             return None
         return sg.Hit(f"{self.params.tool} was never called", {"tool": str(self.params.tool)})
@@ -153,7 +153,7 @@ class MustCallOnceParams(sg.Params):
 
 
 class MustCallOnceState(sg.State):
-    """How often it was tried, and whether one of the attempts may have run."""
+    """How many attempts there were, whether one ran, and the attempts that may still run."""
 
     count: int = 0
     ran: bool = False
@@ -163,9 +163,8 @@ class MustCallOnceState(sg.State):
 class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     """``tool`` must be called exactly once.
 
-    The second attempt and each later one are hits, blocked or not: a cap sees every attempt. At the end,
-    an attempt that was blocked is no call. With a ``when``, a call outside the gate is not counted, but it
-    is enough for the end.
+    Every attempt after the first is a hit, even a blocked one. At the end of the session, a blocked attempt is no
+    call. With a ``when``, calls outside the gate are not counted, but one of them is enough for the end.
     """
 
     kind = "must_call_once"
@@ -192,11 +191,11 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     )
 
     def tools(self) -> sg.ToolPattern:
-        """Only the one to be called."""
+        """The tool to be called."""
         return self.params.tool
 
     def on_tool_call(self, call: sg.ToolCall, state: MustCallOnceState) -> sg.Hit | None:
-        """Count the attempt; more than one is wrong the moment it is tried."""
+        """Count the attempt; fire at every one after the first."""
         self._remember(call, state)
         state.count += 1
         if state.count == 1:
@@ -204,21 +203,21 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
         return sg.Hit(f"{call.tool} was called again", {"tool": call.tool, "count": state.count})
 
     def on_decision(self, decision: sg.GateDecision, state: MustCallOnceState) -> None:
-        """Take back an attempt that the gate holds or refused, until it allows it."""
+        """Remove an attempt that the gate holds or refuses; add it again when the gate allows it."""
         if decision.action == "allow":
             self._remember(decision, state)
         else:
             self._take_back(decision, state)
 
     def on_tool_result(self, result: sg.ToolResult, state: MustCallOnceState) -> None:
-        """Settle whether the attempt ran."""
+        """Record whether the attempt ran."""
         if result.status == "blocked":
             self._take_back(result, state)
         else:
             state.ran = True
 
     def on_ungated(self, event: sg.Event, state: MustCallOnceState) -> None:
-        """Let a call outside the gate satisfy the end."""
+        """Let calls outside the gate satisfy the end."""
         if isinstance(event, sg.ToolCall):
             self._remember(event, state)
         elif isinstance(event, sg.ToolResult):
@@ -227,7 +226,7 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
             self.on_decision(event, state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustCallOnceState) -> sg.Hit | None:
-        """Fire when nothing ran, nor may have."""
+        """Fire when no attempt ran and none may still run."""
         if state.ran or state.open:
             return None
         if state.count:

@@ -9,28 +9,28 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.texts import shown
+from stream_guard_rules.evidence import as_evidence
 
 # What a reader sees: no separator, no control, and no mark that only formats, such as a zero-width space.
 _VISIBLE: Final = r"[^\s\p{Z}\p{C}]"
 
 
 def failure_of(turn: sg.Turn) -> str:
-    """Return why the turn has no answer, or nothing when it has one."""
+    """Return why the turn failed, or an empty text."""
     error = turn.response.get("error")
     if error:
-        return shown(error)
+        return as_evidence(error)
     return "the model or the agent failed" if turn.response.get("stop_reason") == "error" else ""
 
 
 class MustCompleteState(sg.State):
-    """Whether somebody asked and has had no answer yet."""
+    """Whether the last user message has no answer yet."""
 
     waiting: bool = False
 
 
 class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
-    """Every response must have come without an error, and every user's message must have a response.
+    """Every response must come without an error, and every user message must get a response.
 
     A response has failed when its ``stop_reason`` is ``error`` or it carries an ``error``.
     """
@@ -80,8 +80,8 @@ class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
 class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
     """Every response must have a text that a reader can see.
 
-    White space is none, and neither are marks of no width. A response that only calls tools is a hit too: gate the
-    rule where responses may do that.
+    White space and marks of no width are no text. A response that only calls tools is a hit too: gate the rule
+    where responses may do that.
     """
 
     kind = "must_have_text"
@@ -104,7 +104,7 @@ class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Look for a character that can be seen."""
+        """Look for a visible character."""
         if self._visible.search(turn.text.encode("utf-8", "replace")) is not None:
             return None
         return sg.Hit("the response has no text", {"characters": len(turn.text)})
@@ -119,7 +119,7 @@ class MaxLatencyParams(sg.Params):
 class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
     """No response may take longer than ``max_ms`` milliseconds.
 
-    Read from the response's ``latency_ms``; where the source does not give it, the rule cannot judge.
+    The time is the response's ``latency_ms``. Where the source does not give it, the rule cannot judge.
     """
 
     kind = "max_latency"

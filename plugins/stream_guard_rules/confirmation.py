@@ -1,4 +1,4 @@
-"""Rules about what a person has to agree to first."""
+"""Rules about what the user has to agree to first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAYS_NO: Final = sg.Regex(r"(?i)\b(?:no|nope|not|don.?t|never|stop|wait|won'?t|
 
 
 def agrees(text: str) -> bool:
-    """Whether a user's message says yes: it begins with a yes, or has one and neither a no nor a question."""
+    """Whether a user's message says yes: it starts with a yes, or has one and neither a no nor a question."""
     if _STARTS_NO.search(text) is not None:
         return False
     if _STARTS_YES.search(text) is not None:
@@ -58,7 +58,7 @@ class MustConfirmBeforeParams(sg.Params):
 
 
 class MustConfirmBeforeState(sg.State):
-    """Whether the agent spoke last, and how many calls the last yes is still good for."""
+    """Whether the agent spoke last, and how many calls the last yes still covers."""
 
     spoke: bool = False
     heard: bool = False  # the user's words of this exchange came as an event; the request only repeats them
@@ -69,8 +69,8 @@ class MustConfirmBeforeState(sg.State):
 class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]):
     """The user must have said yes to the agent's last message before ``tool`` is called.
 
-    A request is no confirmation: the yes has to answer something the agent said. One yes covers one call;
-    a call that failed gives it back. Whatever else the user says takes it away.
+    A request is no confirmation: the yes has to answer something the agent said. One yes covers ``covers`` calls,
+    and a call that did not succeed does not use it up. Any other message of the user revokes it.
     """
 
     kind = "must_confirm_before"
@@ -114,32 +114,32 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         self._asks = params.asks.matches if params.asks is not None else lambda _tool: False
 
     def tools(self) -> sg.ToolPattern | None:
-        """Whatever the rule names; all tools where arguments decide."""
+        """The tools the rule names; all tools where arguments decide."""
         if self.params.args_pattern is not None or self.params.tool is None:
             return None
         asks = self.params.asks.expanded if self.params.asks is not None else ()
         return sg.ToolPattern([*self.params.tool.expanded, *asks])
 
     def needs(self) -> frozenset[sg.Need]:
-        """What was said."""
+        """The texts of messages and responses."""
         return frozenset(("content",))
 
     def on_user_message(self, message: sg.UserMessage, state: MustConfirmBeforeState) -> None:
-        """Hear a yes, or anything else."""
-        self._hear(message.text, state)
+        """Take the message as a yes or as anything else."""
+        self._take_answer(message.text, state)
         state.heard = True
 
     def on_turn(self, turn: sg.Turn, state: MustConfirmBeforeState) -> None:
-        """Hear what the request brings, where no event brought it, and note that the agent spoke."""
-        said = None if state.heard else _last_words(turn)
-        if said is not None:
-            self._hear(said, state)
+        """Read the user's message from the request where no event brought it, and note that the agent spoke."""
+        text = None if state.heard else _last_user_text(turn)
+        if text is not None:
+            self._take_answer(text, state)
         state.heard = False
         if turn.text.strip():
             state.spoke = True
 
     def on_tool_call(self, call: sg.ToolCall, state: MustConfirmBeforeState) -> sg.Hit | None:
-        """Use up a yes."""
+        """Use up one yes, or fire."""
         if not self._needs_yes(call):
             return None
         if state.left > 0:
@@ -149,7 +149,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool})
 
     def on_tool_result(self, result: sg.ToolResult, state: MustConfirmBeforeState) -> None:
-        """Give a yes back that brought nothing, and take one from a tool that asks."""
+        """Restore the yes of a call that did not succeed; take a yes from a tool that asks the person."""
         if result.attempt in state.used and result.status != "ok":
             state.left += 1
             state.used = [attempt for attempt in state.used if attempt != result.attempt]
@@ -157,7 +157,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
             state.left = self.params.covers
 
     def on_ungated(self, event: sg.Event, state: MustConfirmBeforeState) -> None:
-        """Hear and speak wherever it happens; only the calls inside the gate need a yes."""
+        """Read messages and turns outside the gate too; only calls inside the gate need a yes."""
         if isinstance(event, sg.UserMessage):
             self.on_user_message(event, state)
         elif isinstance(event, sg.Turn):
@@ -165,7 +165,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
-    def _hear(self, text: str, state: MustConfirmBeforeState) -> None:
+    def _take_answer(self, text: str, state: MustConfirmBeforeState) -> None:
         state.left = self.params.covers if state.spoke and agrees(text) else 0
         state.spoke, state.used = False, []
 
@@ -180,8 +180,8 @@ def _is_refusal(output: sg.Json) -> bool:
     return output is False or any(_STARTS_NO.search(text) is not None for text in _strings(output))
 
 
-def _last_words(turn: sg.Turn) -> str | None:
-    """Return what the user said last, when the request ends with it."""
+def _last_user_text(turn: sg.Turn) -> str | None:
+    """Return the user's last message, when the request ends with it."""
     messages = turn.request.get("messages") if turn.request is not None else None
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "user":
@@ -195,7 +195,7 @@ def _last_words(turn: sg.Turn) -> str | None:
 
 
 def _strings(payload: sg.Json) -> Iterator[str]:
-    """Yield every string of a payload, keys left out."""
+    """Yield every string of a payload, without the keys."""
     waiting = [payload]
     for item in waiting:  # grows while it is walked: no recursion, so depth cannot hurt
         if isinstance(item, str):

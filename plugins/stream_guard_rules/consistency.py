@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.digests import digest
-from stream_guard_rules.texts import shown
+from stream_guard_rules.evidence import as_evidence
 
 _SCALARS: Final = (str, int, float)
 _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one only a digest is
@@ -82,25 +82,25 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
         self._find = params.path.find
 
     def handlers(self) -> tuple[str, ...]:
-        """That of the events the path is about, so that no other event costs anything."""
+        """The handler of the events that the path is about; other events cost nothing."""
         if not self.params.path.text.startswith("tool."):
             return ("on_turn",)
         return ("on_tool_result",) if self.params.path.steps[0] == "result" else ("on_tool_call",)
 
     def needs(self) -> frozenset[sg.Need]:
-        """Content, unless the path is about what every source tells."""
+        """Content, unless the path leads to a field that every source has."""
         return frozenset(("content",) if self.params.path.reads_content else ())
 
     def on_turn(self, turn: sg.Turn, state: MustRemainConsistentState) -> sg.Hit | None:
-        """Compare what the turn says."""
+        """Compare the value in the turn."""
         return self._compare(turn, state)
 
     def on_tool_call(self, call: sg.ToolCall, state: MustRemainConsistentState) -> sg.Hit | None:
-        """Compare what the call asks for."""
+        """Compare the value in the call."""
         return self._compare(call, state)
 
     def on_tool_result(self, result: sg.ToolResult, state: MustRemainConsistentState) -> sg.Hit | None:
-        """Compare what came back."""
+        """Compare the value in the result."""
         return self._compare(result, state)
 
     def _compare(self, event: _Seen, anchor: MustRemainConsistentState) -> sg.Hit | None:
@@ -111,17 +111,22 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
         if value == known and type(value) is type(known) and type(value) in _SCALARS:
             return None
         if not anchor.seen:
-            _drop(anchor, value, event.index)
+            _remember(anchor, value, event.index)
             return None
         if digest(value) == anchor.digest if anchor.digest else sg.json_equal(value, anchor.value):
             return None
-        first = "a long value" if anchor.digest else shown(anchor.value)
-        evidence = {"path": self.params.path.text, "first": first, "now": shown(value), "first_turn": anchor.index}
-        return sg.Hit(f"{self.params.path.text} changed from {first} to {shown(value)}", evidence)
+        first = "a long value" if anchor.digest else as_evidence(anchor.value)
+        evidence = {
+            "path": self.params.path.text,
+            "first": first,
+            "now": as_evidence(value),
+            "first_turn": anchor.index,
+        }
+        return sg.Hit(f"{self.params.path.text} changed from {first} to {as_evidence(value)}", evidence)
 
 
-def _drop(anchor: MustRemainConsistentState, value: sg.Json, index: int) -> None:
-    """Fix the first value."""
+def _remember(anchor: MustRemainConsistentState, value: sg.Json, index: int) -> None:
+    """Store the first value, or its digest when it is large."""
     anchor.seen, anchor.index = True, index
     if type(value) is str and len(value) <= _SMALL // 4 and value.isascii():  # what most of them are
         anchor.value = value

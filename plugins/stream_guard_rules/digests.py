@@ -1,4 +1,4 @@
-"""A JSON value in sixteen characters: equal values have equal digests."""
+"""Digests of JSON values: sixteen characters, the same for equal values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stream_guard as sg
 def digest(value: sg.Json) -> str:
     """Return a digest that agrees with ``json_equal``: 1 is 1.0, but true is not 1 and "5" is not 5.
 
-    It is a cryptographic one: whoever writes the value may be the one the rule guards against.
+    It is cryptographic: the agent that a rule guards against may choose the value.
     """
     hashed = blake2b(digest_size=12)
     waiting = [value]
@@ -30,7 +30,7 @@ def digest(value: sg.Json) -> str:
 
 
 def _scalar(value: sg.Json) -> bytes:
-    """Return the value with its type and length, so that no two rows of values read the same."""
+    """Return the value with its type and length, so that no two sequences of values give the same bytes."""
     if isinstance(value, str):
         data = value.encode("utf-8", "surrogatepass")
         return b"s%d:" % len(data) + data

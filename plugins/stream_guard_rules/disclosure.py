@@ -1,4 +1,4 @@
-"""Rules about what must not come out: personal data, and texts that are not for the user."""
+"""Rules about what a response must not disclose: personal data, and texts that are not for the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.bounds import Text
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
 _ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")
@@ -28,14 +28,14 @@ def _passes_luhn(text: str) -> bool:
 
 
 def _is_ssn(text: str) -> bool:
-    """Whether the number can have been given out: no area 000, 666 or 9xx, no group 00, no serial 0000."""
+    """Whether the number can have been issued: no area 000, 666 or 9xx, no group 00, no serial 0000."""
     digits = _digits(text)
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in {"000", "666"} and area < "900" and group != "00" and serial != "0000"
 
 
 def _is_address(text: str) -> bool:
-    """Whether it is an address of a machine: octets in range, and no number of a release."""
+    """Whether it is an IP address: octets in range, and not a version number."""
     if _VERSION.match(text) is not None or not _digits(text):  # `a::b` is more likely code
         return False
     try:
@@ -97,8 +97,8 @@ class NoPiiParams(sg.Params):
 class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
     """No response may have personal data in it.
 
-    A number counts when it can be one: card numbers and IBANs by their check digits, social security numbers
-    by the ranges that were given out, addresses by their octets. The evidence does not repeat what was found.
+    Numbers are checked: card numbers and IBANs by their check digits, social security numbers by the ranges that
+    were issued, addresses by their octets. The evidence does not repeat the data.
     """
 
     kind = "no_pii"
@@ -122,7 +122,7 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
         self._patterns = [(kind, re2.compile(_PATTERNS[kind]), _REAL[kind]) for kind in dict.fromkeys(params.types)]
 
     def texts(self) -> Sequence[sg.TextPattern]:
-        """What may be such data: the engine looks for it together with all other texts."""
+        """The patterns of such data: the engine searches for all texts together."""
         return [sg.TextPattern("response", _PATTERNS[kind]) for kind in dict.fromkeys(self.params.types)]
 
     def needs(self) -> frozenset[sg.Need]:
@@ -130,7 +130,7 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Look for candidates, and at whether they are real."""
+        """Look for candidates, and check whether they are real."""
         text = turn.text.encode("utf-8", "replace").decode()
         found = [
             kind
@@ -182,7 +182,7 @@ class NoLongQuote(sg.Rule[NoLongQuoteParams, sg.NoState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Look for a run of words that the text has too."""
+        """Look for a run of words that ``text`` has too."""
         for run in _runs(_words(turn.text), self._length):
             if run in self._known:
                 quote = cut(" ".join(run))

@@ -8,9 +8,9 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.attempts import awaits_calls
+from stream_guard_rules.announced_calls import awaits_calls
 from stream_guard_rules.bounds import Text
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
 
@@ -66,18 +66,17 @@ class Pending(sg.State):
 
 
 class MustFollowupState(sg.State):
-    """The triggers that wait, oldest first, and the turn whose calls are still coming in."""
+    """The pending triggers, oldest first, and the turn whose announced calls are still coming in."""
 
     pending: list[Pending] = []
     open_turn: int = -1
 
 
 class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
-    """A turn that meets ``trigger`` must be followed by ``must`` in the next turn, or within what is allowed.
+    """A turn that meets ``trigger`` must be followed by ``must`` within ``within_turns`` and ``within_seconds``.
 
-    An attempt at the tool is a follow-up even when a gate blocks it: the agent did what it had to. With a
-    ``when``, the follow-up is the next turn, inside the gate or not. A tool called in the triggering turn
-    itself is none.
+    An attempt at the tool is a follow-up even when a gate blocks it. A call in the triggering turn itself is none.
+    With a ``when``, turns outside the gate count as next turns too.
     """
 
     kind = "must_followup"
@@ -135,13 +134,13 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         return self._tool or sg.ToolPattern(())
 
     def needs(self) -> frozenset[sg.Need]:
-        """What the trigger and the follow-up look at, and a clock where seconds count."""
+        """What trigger and follow-up read, and a clock for ``within_seconds``."""
         reads = self._tool is None or any(leaf.path.reads_content for leaf in self.params.trigger.leaves)
         content: frozenset[sg.Need] = frozenset(("content",) if reads else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
     def on_turn(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
-        """Judge the turn as an answer, then as a trigger."""
+        """Check the turn as a follow-up, then as a trigger."""
         hit = self._answer(turn, state) if state.pending else None
         if self._triggers(turn):
             within = self.params.within_seconds
@@ -151,12 +150,12 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         return hit
 
     def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:
-        """Count a call that its turn announced without naming it."""
+        """Take a call that its turn announced without listing it as the follow-up."""
         if call.index == state.open_turn and self._tool is not None and self._tool.matches(call.tool):
             state.pending = [trigger for trigger in state.pending if trigger.index >= state.open_turn]
 
     def on_ungated(self, event: sg.Event, state: MustFollowupState) -> sg.Hit | None:
-        """Take the answer from the next turn, inside the gate or not."""
+        """Check turns and calls outside the gate as a follow-up."""
         if isinstance(event, sg.Turn):
             return self._answer(event, state) if state.pending else None
         if isinstance(event, sg.ToolCall):
@@ -164,23 +163,23 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         return None
 
     def deadline(self, state: MustFollowupState) -> float | None:
-        """The first moment at which a trigger's time is up."""
+        """The earliest deadline of a pending trigger."""
         return min((trigger.deadline for trigger in state.pending if trigger.deadline is not None), default=None)
 
     def on_deadline(self, time: float, state: MustFollowupState) -> sg.Hit | None:
-        """Fire for what did not come in time, pointing at the trigger."""
+        """Fire for the triggers whose time is up; the hit points at the first of them."""
         due = [trigger for trigger in state.pending if trigger.deadline is not None and trigger.deadline <= time]
         state.pending = [trigger for trigger in state.pending if trigger not in due]
         return self._hit(due, f"{self._wanted} did not follow within {self.params.within_seconds:g} s")
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustFollowupState) -> sg.Hit | None:
-        """Fire once for everything that still waits, at the first trigger or at the turn that failed it."""
+        """Fire once for all pending triggers, at the first one or at the turn whose announced calls never came."""
         announced = any(trigger.left == 0 for trigger in state.pending)
         place = state.open_turn if announced else None
         return self._hit(state.pending, f"{self._wanted} did not follow before the end", place)
 
     def _answer(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
-        """Hold the turn against what is pending; fire for what ran out, at the turn that failed it."""
+        """Check the turn against the pending triggers; fire for those that have no turn left."""
         detail = f"{self._wanted} did not follow"
         # The calls that the turn before announced never came: it has failed, and is the place of the hit.
         overdue = [trigger for trigger in state.pending if trigger.left == 0]
@@ -206,7 +205,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         return any(map(self._tool.matches, turn.tools))
 
     def _hit(self, triggers: list[Pending], detail: str, index: int | None = None) -> sg.Hit | None:
-        """Say that these triggers found no follow-up; several at once are one hit."""
+        """Return one hit for all triggers that found no follow-up."""
         if not triggers:
             return None
         evidence = {"trigger_turns": [trigger.index for trigger in triggers], "wanted": self._wanted}

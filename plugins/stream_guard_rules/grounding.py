@@ -1,4 +1,4 @@
-"""Rules about answers that must rest on what was retrieved."""
+"""Rules about answers that must rest on retrieved chunks."""
 
 from __future__ import annotations
 

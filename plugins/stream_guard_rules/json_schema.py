@@ -1,7 +1,7 @@
-"""JSON Schemas: read and checked once, then held against texts that may be hostile.
+"""JSON Schemas: checked when they are loaded, then applied to texts that may be hostile.
 
-Every text is judged by jsonschema-rs, whose patterns run in linear time; Python's own regular
-expressions, which do not, never meet a text. jsonschema checks the schema itself, when it is loaded.
+jsonschema-rs validates every text; its patterns run in linear time. Python's own regular expressions do not,
+and are never applied to a text. jsonschema checks the schema itself, when it is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 import stream_guard as sg
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 POLICY_FOLDER: Final = "policy_folder"
 """The key under which a policy's folder reaches the validators."""
@@ -44,7 +44,7 @@ class TextError(ValueError):
 
 
 class Schema:
-    """A JSON Schema, compiled. It reaches for nothing outside itself."""
+    """A compiled JSON Schema. It fetches nothing: references lead to its own parts."""
 
     __slots__ = ("_validator", "document")
 
@@ -160,7 +160,7 @@ def _children(item: dict[str, sg.Json] | list[sg.Json]) -> Iterable[sg.Json]:
 
 
 def best_match(errors: Iterable[jsonschema_rs.ValidationError]) -> jsonschema_rs.ValidationError:
-    """Return the error that says most, chosen as jsonschema chooses it (``best_match``)."""
+    """Return the most telling error, chosen as jsonschema's ``best_match`` chooses it."""
     best = max(errors, key=_relevance)
     while context := _context(best):
         deepest = heapq.nsmallest(2, context, key=_relevance)
@@ -176,7 +176,7 @@ def _relevance(error: jsonschema_rs.ValidationError) -> tuple[int, list[str | in
 
 
 def _context(error: jsonschema_rs.ValidationError) -> list[jsonschema_rs.ValidationError]:
-    """Return the errors of the branches of an anyOf or oneOf that none of them fitted."""
+    """Return the errors of the branches of an anyOf or oneOf."""
     branches = getattr(error.kind, "context", ())
     return [inner for branch in branches for inner in branch]
 

@@ -1,4 +1,4 @@
-"""Predicates as tests that say yes, no or unknown, as Kleene does."""
+"""Predicates compiled to tests with three answers: true, false and unknown (Kleene's logic)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
 import stream_guard as sg
-from stream_guard_rules.predicates import COUNTED, GROUPS, Compared, Count, Counter, Matching, When, counter_of, given
+from stream_guard_rules.predicates import (
+    COUNTED,
+    GROUPS,
+    Compared,
+    Count,
+    Counter,
+    Matching,
+    When,
+    counter_of,
+    predicates_of,
+)
 
 Numbers: TypeAlias = Sequence[int | None]
 """How often each of a rule's counters has counted; None: not to be known here."""
@@ -21,7 +31,7 @@ Test: TypeAlias = Callable[[sg.ToolCall, Numbers, Notes], bool | None]
 
 
 class Compiler:
-    """Turns what is written into one test, which reads the counters by their positions."""
+    """Turns the predicates of a policy into one test; the test reads counters by their positions."""
 
     def __init__(self, counters: Sequence[Counter], *, coerce: bool) -> None:
         self._counters = counters
@@ -29,9 +39,9 @@ class Compiler:
 
     def compile(self, when: When) -> Test:
         """Return the test; a group without predicates matches nothing, not even under ``not``."""
-        return _all([self._one(name, value) for name, value in given(when)])
+        return _all([self._test(name, value) for name, value in predicates_of(when)])
 
-    def _one(self, name: str, value: Any) -> Test:
+    def _test(self, name: str, value: Any) -> Test:
         if name in GROUPS:
             return self._group(name, value)
         if name == "tool_name_in":
@@ -68,14 +78,14 @@ def _all(tests: list[Test]) -> Test:
         return tests[0]
 
     def hold(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
-        answer: bool | None = True
+        combined: bool | None = True
         for test in tests:
-            said = test(call, numbers, notes)
-            if said is False:
+            answer = test(call, numbers, notes)
+            if answer is False:
                 return False
-            if said is None:
-                answer = None
-        return answer
+            if answer is None:
+                combined = None
+        return combined
 
     return hold
 
@@ -85,22 +95,22 @@ def _any(tests: list[Test]) -> Test:
         return _nothing
 
     def holds(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
-        answer: bool | None = False
+        combined: bool | None = False
         for test in tests:
-            said = test(call, numbers, notes)
-            if said:
+            answer = test(call, numbers, notes)
+            if answer:
                 return True
-            if said is None:
-                answer = None
-        return answer
+            if answer is None:
+                combined = None
+        return combined
 
     return holds
 
 
 def _not(test: Test) -> Test:
     def fails(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
-        said = test(call, numbers, notes)
-        return None if said is None else not said
+        answer = test(call, numbers, notes)
+        return None if answer is None else not answer
 
     return fails
 
@@ -126,7 +136,7 @@ def _name_matches(regex: sg.Regex) -> Test:
 
 
 def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
-    """Return the way to an argument; most paths are one step, and every rule goes its way at every attempt."""
+    """Return a function that finds an argument; most paths have one step and take a quicker way."""
     find = sg.Path(f"tool.args.{path}").find
     if "." in path:
         return find
@@ -140,7 +150,7 @@ def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
 
 
 def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
-    """Return the test of what stands at a path; ``answer`` is asked about ``MISSING`` too."""
+    """Return the test of the value at a path; ``answer`` gets ``MISSING`` too."""
     find = _finder(path)
 
     def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
@@ -158,7 +168,7 @@ def _answer(name: str, written: Any) -> Callable[[Any], bool]:
     if name == "arg_neq":
         return lambda value: value is not sg.MISSING and not sg.json_equal(value, written.value)
     if name == "arg_in":
-        return lambda value: any(sg.json_equal(value, one) for one in written.values)
+        return lambda value: any(sg.json_equal(value, listed) for listed in written.values)
     if name == "arg_present":
         return lambda value: value is not sg.MISSING
     return lambda value: value is sg.MISSING
@@ -199,7 +209,7 @@ def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bo
 
 
 def _number(value: sg.Json) -> int | float | None:
-    """Return the number a text stands for, exactly where it is a whole one; None where it is none."""
+    """Return the number that a text reads as, an int where possible; None when it is no number."""
     if not isinstance(value, str) or len(value) > 400:  # Python refuses to read very long integers
         return None
     for read in (int, float):

@@ -1,4 +1,4 @@
-"""Rules about answers that must be like a text that is known."""
+"""Rules about answers that must be similar to a known text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 # What is no letter and no digit separates words. Scripts without spaces are counted by the character.
 _WORDS: Final = re.compile(
@@ -20,7 +20,7 @@ _WORDS: Final = re.compile(
 
 
 def word_likeness(first: str, second: str) -> float:
-    """Return how alike the words of two texts are: the cosine of their counts, whatever case and order."""
+    """Return how alike the words of two texts are: the cosine of their counts, regardless of case and order."""
     old, new = _count(first), _count(second)
     if old == new:
         return 1.0
@@ -48,8 +48,8 @@ class MustBeSimilarParams(sg.Params):
 class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
     """Every response must be like ``text``.
 
-    Without a plugin's measure, the words are compared, whatever their order: a paraphrase counts as different,
-    and a "not" more or less hardly counts.
+    Without a plugin's measure, words are compared in any order. A paraphrase counts as different; one "not" more or
+    less hardly counts.
     """
 
     kind = "must_be_similar"

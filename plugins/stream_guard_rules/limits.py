@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.bounds import MOST
 
-REMEMBERED = 64  # calls without a result of which one turn may have that many
+REMEMBERED = 64  # open calls of one turn
 
 
 class MaxCallsParams(sg.Params):
@@ -47,7 +47,7 @@ class MaxCalls(sg.Rule[MaxCallsParams, MaxCallsState]):
     )
 
     def tools(self) -> sg.ToolPattern:
-        """Only those that are counted."""
+        """The tools that are counted."""
         return self.params.tool
 
     def on_tool_call(self, call: sg.ToolCall, state: MaxCallsState) -> sg.Hit | None:
@@ -97,11 +97,11 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
     )
 
     def tools(self) -> sg.ToolPattern:
-        """Only those whose failures are counted."""
+        """The tools whose failures are counted."""
         return self.params.tool
 
     def on_tool_call(self, call: sg.ToolCall, state: MaxFailedCallsState) -> sg.Hit | None:
-        """Judge the attempt by the failures before it."""
+        """Fire when enough attempts have failed before."""
         if state.failures < self.params.n:
             return None
         evidence = {"tool": call.tool, "failures": state.failures, "limit": self.params.n}
@@ -113,7 +113,7 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
             state.failures = min(state.failures + 1, MOST)
 
     def on_ungated(self, event: sg.Event, state: MaxFailedCallsState) -> None:
-        """Count failures wherever they stand."""
+        """Count failures outside the gate too."""
         if isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
@@ -132,10 +132,9 @@ class MaxParallelCallsState(sg.State):
 
 
 class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
-    """No more than ``n`` calls may be open at the same time: a call begun before the last one has its result.
+    """No more than ``n`` calls may be open at the same time: begun, and without a result.
 
-    Calls of different turns never count as parallel, whatever became of the earlier ones: a source may leave
-    results out.
+    Only calls of one turn count as parallel, because a source may leave results out.
     """
 
     kind = "max_parallel_calls"
@@ -156,7 +155,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
     )
 
     def on_tool_call(self, call: sg.ToolCall, state: MaxParallelCallsState) -> sg.Hit | None:
-        """Count what is open beside this call."""
+        """Count the open calls, this one included."""
         if call.index != state.turn:
             state.turn, state.open = call.index, []
         state.open = [*state.open[1 - REMEMBERED :], call.attempt]
@@ -170,7 +169,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
         state.open = [attempt for attempt in state.open if attempt != result.attempt]
 
     def on_ungated(self, event: sg.Event, state: MaxParallelCallsState) -> None:
-        """Close calls wherever their results stand."""
+        """Close calls whose results stand outside the gate."""
         if isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 

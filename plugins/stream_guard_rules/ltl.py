@@ -1,8 +1,8 @@
-"""Formulas of linear temporal logic over finite traces: reading them.
+"""Formulas of linear temporal logic over finite traces, and their parser.
 
-From tight to loose: ``! G F X``, then ``U`` and ``W`` (which do not chain), ``&``, ``|``, ``->``
-(which groups to the right). An atom is a word such as ``tool_call:refund``; a part in double
-quotes may have blanks in it: ``text_contains:"thank you"``.
+From tight to loose: ``! G F X``, then ``U`` and ``W`` (which do not chain), ``&``, ``|``, ``->`` (which groups
+to the right). An atom is a word such as ``tool_call:refund``; a part in double quotes may have blanks in it:
+``text_contains:"thank you"``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FormulaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Something that is true of a turn, or not."""
+    """A fact that a turn has or not."""
 
     name: str
 
@@ -133,7 +133,7 @@ class _FormulaReader:
         return found
 
     def _count(self) -> None:
-        """Bound the number of operators, and so the depth of the formula and of whatever walks it."""
+        """Bound the number of operators, and with it the depth of the formula."""
         self._operators += 1
         if self._operators > _MAX_OPERATORS:
             raise FormulaError(

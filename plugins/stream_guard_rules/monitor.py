@@ -1,9 +1,9 @@
-"""A formula as a machine that moves one step at each turn and knows when all is lost.
+"""A formula as a state machine: one step at each turn, until the formula is lost or won for good.
 
-What a formula still asks of the turns to come is a Boolean function of obligations ("b must still
-come", "a must go on"). Functions are kept as shared decision diagrams, so equal ones are one number,
-and a step is a walk along the facts of the turn. All states are found when the policy is loaded: a
-session keeps one small number, whatever its length, and a formula with too many states is refused.
+What a formula still requires of later turns is a Boolean function of obligations ("b must still come", "a must
+go on"). Functions are shared decision diagrams: equal functions are one number, and a step follows the facts of
+the turn. All states are found when the policy is loaded. A session keeps one small number, whatever its length;
+a formula with too many states is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_NODES: Final = 50_000
 
 
 class Monitor:
-    """The machine. A turn's facts are the bits of a number, one for each of ``atoms``."""
+    """The state machine. A turn's facts are the bits of a number, one for each of ``atoms``."""
 
     __slots__ = ("_nodes", "_numbers", "_roots", "_steps", "accepting", "atoms", "lost", "won")
 
@@ -52,7 +52,7 @@ class Monitor:
         self.won = frozenset(set(states) - _leading_to(set(states) - ends, after))  # it holds, whatever follows
 
     def _explore(self, unfolding: _Unfolding) -> None:
-        """Find every state that some row of turns leads to, in an order that depends on the formula alone."""
+        """Find every reachable state, in an order that depends on the formula alone."""
         waiting = [unfolding.start]
         for node in waiting:  # grows while it is walked
             self._roots.append(unfolding.rewrite(node))
@@ -77,7 +77,7 @@ class Monitor:
         return after
 
     def outcomes(self, state: int, facts: int, unknown: int) -> Iterator[int]:
-        """Yield the states after a turn of which the facts in the mask ``unknown`` are not settled, each once."""
+        """Yield each state that is possible after a turn whose facts in the mask ``unknown`` are open."""
         return (self._numbers[node] for node in self._leaves(self._roots[state], facts, unknown))
 
     def _leaves(self, root: int, facts: int, unknown: int) -> Iterator[int]:
@@ -109,7 +109,7 @@ class _Unfolding:
         self._asked = self._unfold()
 
     def _unfold(self) -> dict[int, tuple[Formula | None, int]]:
-        """Return, for the number of each obligation, its formula and what it asks of the turn it falls on."""
+        """Return, by the number of each obligation, its formula and what it requires of the turn it falls on."""
         asked: dict[int, tuple[Formula | None, int]] = {}
         while len(asked) < len(self._obligations):
             for number, formula in enumerate(list(self._obligations), len(self._atoms)):
@@ -126,7 +126,7 @@ class _Unfolding:
         return known
 
     def _function(self, formula: Formula) -> int:
-        """Return what the formula asks of this turn and the next."""
+        """Return what the formula requires of this turn and the next."""
         known = self._functions.get(formula)
         if known is None:
             known = self._functions[formula] = self._compose(formula)
@@ -153,7 +153,7 @@ class _Unfolding:
         return choose(operand, going_on, _FALSE) if formula.operator == "G" else choose(operand, _TRUE, going_on)
 
     def rewrite(self, node: int) -> int:
-        """Return a state's function with every obligation replaced by what it asks of the turn that comes."""
+        """Return a state's function with every obligation replaced by what it requires of the next turn."""
         known = self._rewritten.get(node)
         if known is None:
             variable, low, high = self.diagrams.nodes[node]
@@ -232,7 +232,7 @@ def _names(formula: Formula) -> Iterator[str]:
 
 
 def _leading_to(goal: Iterable[int], after: Mapping[int, set[int]]) -> set[int]:
-    """Return the states from which some row of turns, or none, leads into the goal."""
+    """Return the states from which some sequence of turns, possibly empty, leads into the goal."""
     before: dict[int, set[int]] = {state: set() for state in after}
     for state, nexts in after.items():
         for following in nexts:

@@ -1,4 +1,4 @@
-"""Predicates over an attempt: how they are written."""
+"""Predicates over an attempt as a policy writes them, and the counters that they need."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AtPath(sg.Params):
 
 
 class Compared(AtPath):
-    """A number to hold against the one in the arguments."""
+    """A number to compare with the one in the arguments."""
 
     value: int | float = Field(description="the number to compare with")
     coerce: bool = Field(default=False, description="also compare a text that reads as a number")
@@ -118,8 +118,8 @@ class When(sg.Params):
     )
 
 
-def given(when: When) -> Iterator[tuple[str, Any]]:
-    """Yield the predicates and groups that are written, by name."""
+def predicates_of(when: When) -> Iterator[tuple[str, Any]]:
+    """Yield the predicates and groups that a policy wrote, by name."""
     for name in When.model_fields:
         value = getattr(when, name)
         if value is not None:
@@ -151,9 +151,9 @@ def counter_of(name: str, written: Count) -> Counter:
 
 
 def counters_of(when: When) -> list[Counter]:
-    """Return what has to be counted for all predicates, those in groups too."""
+    """Return the counters of all predicates, groups included: each once, in the order in which a state stores them."""
     found: dict[Counter, None] = {}
-    for name, value in given(when):
+    for name, value in predicates_of(when):
         if name in COUNTED:
             found[counter_of(name, value)] = None
         elif name in GROUPS:

@@ -8,7 +8,7 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 _OLD: Final = (
     r"(?:(?:all|any|the|my|your|of|these|those)\s+){0,3}"
@@ -87,9 +87,9 @@ class MustRefuseState(sg.State):
 
 
 class MustRefuse(sg.Rule[MustRefuseParams, MustRefuseState]):
-    """A request that attacks the agent's rules must be refused, and no response may say that it gave in.
+    """A request that attacks the agent's rules must be refused, and no response may say that the agent gave in.
 
-    A refusal may quote the attack. All of it is told by English wording, so another wording escapes; with
+    A refusal may quote the attack. Attacks and refusals are found by English wording; other wordings escape. With
     ``always``, every response that is no refusal is a hit.
     """
 
@@ -134,20 +134,20 @@ class MustRefuse(sg.Rule[MustRefuseParams, MustRefuseState]):
         self._refusal, self._after_all, self._eager = sg.Regex(REFUSAL), sg.Regex(AFTER_ALL), sg.Regex(EAGER)
 
     def needs(self) -> frozenset[sg.Need]:
-        """What was asked, and what was answered."""
+        """The texts of messages and responses."""
         return frozenset(("content",))
 
     def on_user_message(self, message: sg.UserMessage, state: MustRefuseState) -> None:
-        """See whether it is an attack."""
+        """Check whether the message is an attack."""
         state.attacked = self._attack.occurs_in(_plain(message.text))
 
     def on_ungated(self, event: sg.Event, state: MustRefuseState) -> None:
-        """See what was asked outside the gate too."""
+        """Check messages outside the gate too."""
         if isinstance(event, sg.UserMessage):
             self.on_user_message(event, state)
 
     def on_turn(self, turn: sg.Turn, state: MustRefuseState) -> sg.Hit | sg.Unsure | None:
-        """See whether the response refuses, and if not, whether it had to."""
+        """Check whether the response refuses, and if not, whether it had to."""
         text = _plain(turn.text)
         if self._refuses(text):
             return None
@@ -166,11 +166,11 @@ class MustRefuse(sg.Rule[MustRefuseParams, MustRefuseState]):
         return self._refusal.occurs_in(early) and not self._after_all.occurs_in(text)
 
 
-# What is said to mean much, and refuses nothing.
+# Idioms that sound like a refusal and refuse nothing.
 _IDIOM: Final = re2.compile(
     r"(?i)\b(?:cannot|can't|can not|couldn't)\s+(?:believe|stress|wait|emphasi[sz]e|thank|imagine|overstate|help but)\b"
 )
-# What stands in quotes is spoken about, not said.
+# Quoted text is not what the response itself states.
 _QUOTED: Final = re2.compile(r"\"[^\"\n]{0,300}\"|`[^`\n]{0,300}`")
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.bounds import Text
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 
 class RequiredStopReasonParams(sg.Params):
@@ -43,7 +43,7 @@ class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
         self._allowed = frozenset(params.allowed)
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Look at the reason."""
+        """Check the stop reason."""
         reason = turn.response.get("stop_reason")
         if isinstance(reason, str):
             if reason in self._allowed:
@@ -101,7 +101,7 @@ class MustIncludeText(sg.Rule[MustIncludeTextParams, MustIncludeTextState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, state: MustIncludeTextState) -> sg.Verdict:
-        """Look for the text until it was found."""
+        """Look for the text until it is found."""
         if not state.found:
             state.responded = True
             state.found = self._text in turn.text
@@ -112,7 +112,7 @@ class MustIncludeText(sg.Rule[MustIncludeTextParams, MustIncludeTextState]):
         return self.on_turn(event, state) if isinstance(event, sg.Turn) else None
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustIncludeTextState) -> sg.Hit | None:
-        """Fire when there were responses and none had it."""
+        """Fire when there were responses and none had the text."""
         if state.found or not state.responded:
             return None
         return sg.Hit(f'no response has the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
@@ -201,31 +201,31 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
         self._wanted = cut(params.text or (params.pattern.pattern if params.pattern else ""))
 
     def handlers(self) -> tuple[str, ...]:
-        """That of its place alone, so that no other event costs anything."""
+        """The handler of the place it looks into; other events cost nothing."""
         return (_BY_PLACE[self.params.where],)
 
     def texts(self) -> Sequence[sg.TextPattern]:
-        """The text itself: the engine looks for it together with all others."""
+        """The text itself: the engine searches for all texts together."""
         return (sg.TextPattern(self.params.where, self._regex.pattern),)
 
     def needs(self) -> frozenset[sg.Need]:
-        """The text of whatever it looks into."""
+        """The content of the place it looks into."""
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit:
-        """Say that the response has it."""
+        """Fire: the response has the text."""
         return self._hit([turn.text], "the response")
 
     def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
-        """Say that the arguments have it."""
+        """Fire: the arguments have the text."""
         return self._hit(_strings(call.args), f"the arguments of {call.tool}")
 
     def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit:
-        """Say that the result has it."""
+        """Fire: the result has the text."""
         return self._hit(_strings(result.output), f"the result of {result.tool}")
 
     def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit:
-        """Say that the user's message has it."""
+        """Fire: the user's message has the text."""
         return self._hit([message.text], "the user's message")
 
     def _hit(self, strings: Iterable[str], said_in: str) -> sg.Hit:

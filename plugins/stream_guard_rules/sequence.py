@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.digests import digest
-from stream_guard_rules.texts import shown
+from stream_guard_rules.evidence import as_evidence
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
@@ -82,9 +82,9 @@ class MustCallBeforeState(sg.State):
 class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     """``second`` must not be called until ``first`` has been.
 
-    An attempt at ``first`` counts unless a gate stopped it: what was blocked never unlocks anything. With
-    a ``when``, ``first`` and ``reset_on`` count wherever they stand. The last 128 attempts at ``first`` are
-    remembered; with ``same_arg``, an older one is forgotten and its ``second`` fires.
+    An attempt at ``first`` counts unless a gate stopped it: a blocked attempt unlocks nothing. With a ``when``,
+    ``first`` and ``reset_on`` count outside the gate too. The last 128 attempts at ``first`` are remembered; with
+    ``same_arg``, an older one is forgotten and its ``second`` fires.
     """
 
     kind = "must_call_before"
@@ -135,12 +135,12 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         self._lasts = params.within_seconds is None and params.reset_on is None and params.same_arg is None
 
     def tools(self) -> sg.ToolPattern:
-        """Whatever the rule names."""
+        """Every tool that the rule names."""
         named = (self.params.first, self.params.second, self.params.reset_on)
         return sg.ToolPattern([name for pattern in named if pattern is not None for name in pattern.expanded])
 
     def needs(self) -> frozenset[sg.Need]:
-        """Arguments to compare, and a clock to measure with, where those are asked for."""
+        """Content for ``same_arg``, a clock for ``within_seconds``."""
         content: frozenset[sg.Need] = frozenset(("content",) if self._argument else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
@@ -164,7 +164,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             first.standing = _HELD if decision.action == "pause" else _TRIED
 
     def on_tool_result(self, result: sg.ToolResult, state: MustCallBeforeState) -> sg.Verdict:
-        """Settle whether the attempt ran, and whether it went well."""
+        """Record whether the attempt ran, and whether it succeeded."""
         if state.unlocked:
             return sg.SETTLED
         if not state.firsts and not state.waiting:
@@ -188,7 +188,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         return late
 
     def on_ungated(self, event: sg.Event, state: MustCallBeforeState) -> sg.Verdict:
-        """Let ``first`` satisfy, and be stopped or forgotten, wherever it stands."""
+        """Count ``first``, and what stops or resets it, outside the gate too."""
         if state.unlocked:
             return sg.SETTLED
         if isinstance(event, sg.ToolCall):
@@ -200,7 +200,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         return None
 
     def _value(self, call: sg.ToolCall) -> str | None:
-        """Return what stands for the argument to compare; None, which is equal to nothing, when it is absent."""
+        """Return the digest of the argument to compare: empty without ``same_arg``, None if the argument is absent."""
         if self._argument is None:
             return ""
         value = self._argument.find(call)
@@ -222,7 +222,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if self._argument is not None:
             value = self._argument.find(call)
             evidence["same_arg"] = self.params.same_arg
-            evidence["value"] = None if value is sg.MISSING else shown(value)
+            evidence["value"] = None if value is sg.MISSING else as_evidence(value)
         return evidence
 
     def _unlocks(self, first: First, value: str | None, now: float | None) -> bool:
@@ -233,7 +233,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         return within is None or (now is not None and first.time is not None and now - first.time < within)
 
     def _note(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
-        """Remember an attempt at ``first``, after forgetting the earlier ones where the call says so."""
+        """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._is_reset is not None and self._is_reset(call.tool):
             state.firsts.clear()
         if not self._is_first(call.tool) or (value := self._value(call)) is None:
@@ -244,7 +244,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         return None if self.params.first_must_succeed else self._late(first, call.tool, state)
 
     def _late(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
-        """Fire when ``second`` is already waiting, at the turn of its earliest call."""
+        """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""
         if not state.waiting:
             return None
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
@@ -258,7 +258,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         )
 
     def _drop_older(self, first: First, state: MustCallBeforeState) -> None:
-        """Forget what a settled attempt makes superfluous: it can no longer be taken back."""
+        """Forget the older attempts that a settled one makes superfluous."""
         place = state.firsts.index(first)
         older = state.firsts[:place]
         state.firsts[:place] = [other for other in older if other.value != first.value]
@@ -277,7 +277,7 @@ def _find(attempt: int, state: MustCallBeforeState) -> First | None:
 
 
 def _complaint(params: MustCallBeforeParams) -> str:
-    """Say what was wanted, after "... was called before"."""
+    """Return what was required, to follow "... was called before"."""
     wanted = f"{params.first} succeeded" if params.first_must_succeed else str(params.first)
     same = f" with the same {params.same_arg}" if params.same_arg else ""
     within = f" in the last {params.within_seconds:g} s" if params.within_seconds else ""

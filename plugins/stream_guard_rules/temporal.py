@@ -9,10 +9,10 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.attempts import awaits_calls
+from stream_guard_rules.announced_calls import awaits_calls
+from stream_guard_rules.evidence import cut
 from stream_guard_rules.ltl import MAX_CHARS, FormulaError, parse
 from stream_guard_rules.monitor import START, Monitor
-from stream_guard_rules.texts import cut
 
 _KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 
@@ -23,7 +23,7 @@ def _is_known(atom: str) -> bool:
 
 @lru_cache(maxsize=64)
 def watch(formula: str) -> Monitor:
-    """Return the machine that watches a formula; parameters and rule ask for the same one."""
+    """Return the monitor of a formula; parameters and rule share it."""
     return Monitor(parse(formula), _is_known)
 
 
@@ -47,7 +47,7 @@ class LtlFormulaParams(sg.Params):
 
 
 class LtlFormulaState(sg.State):
-    """Where the monitor stands, before the latest turn and after it, and what is known of that turn."""
+    """The monitor's state before and after the latest turn, and what is known of that turn."""
 
     before: int = START
     after: int = START
@@ -60,9 +60,9 @@ class LtlFormulaState(sg.State):
 class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     """The turns of a session must make a formula of linear temporal logic true.
 
-    It fires once: at the turn that makes the formula false for good, or at the end if it did not come
-    true. The end is an end: ``X`` is false in the last turn, and ``a U b`` needs its ``b``. An atom that is
-    not known is false. With a ``when``, only the turns inside the gate count.
+    It fires once: at the turn that makes the formula false for good, or at the end if the formula is not true by
+    then. ``X`` is false in the last turn, and ``a U b`` needs its ``b``. An unknown atom is false. With a ``when``,
+    only the turns inside the gate count.
     """
 
     kind = "ltl_formula"
@@ -131,7 +131,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         return self._step(state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: LtlFormulaState) -> sg.Hit | None:
-        """Fire when what the formula asks for did not come; a session without turns is not judged."""
+        """Fire when the formula is not true; a session without turns is not judged."""
         if state.over or state.index < 0 or state.after in self._monitor.accepting:
             return None
         formula = cut(self.params.formula)
@@ -156,7 +156,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         return facts
 
     def _step(self, state: LtlFormulaState) -> sg.Hit | None:
-        """Move by what is known of the turn; fire when no call that may still come can save the formula."""
+        """Move by the known facts of the turn; fire when no call that may still come can save the formula."""
         monitor = self._monitor
         state.after = monitor.step(state.before, state.facts)
         if state.after not in monitor.lost:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.digests import digest
 from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, Matching, When, counters_of, given
+from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, Matching, When, counters_of, predicates_of
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
@@ -43,7 +43,7 @@ class ToolGuardParams(sg.Params):
 
 
 class ToolGuardState(sg.State):
-    """What was counted: in the session, in each run, and when in each window, counter by counter."""
+    """The attempts counted in the session and in each run, and the times of those in each window, by counter."""
 
     session: list[int] = []
     runs: dict[str, list[int]] = {}
@@ -53,8 +53,8 @@ class ToolGuardState(sg.State):
 class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     """An attempt at a tool that meets all predicates of ``when`` is a hit.
 
-    Counts are strictly greater, include the attempt itself, blocked attempts and, with a gate, those outside it.
-    A window needs event time and is no inline gate: what it alone decides is for the follow-up path, unless
+    A count must be greater than its value. It includes the attempt itself, blocked attempts and, with a gate, those
+    outside it. A window needs event time. What a window alone decides is left to the follow-up path, unless
     ``enforce_window: inline``. Comparisons of numbers do not hold for other types, and that is counted.
     """
 
@@ -92,22 +92,22 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         self._has_runs = "run" in scopes
         self._only = self._counters[0] if len(self._counters) == 1 else None
         self._deferred = params.enforce_window == "followup" and "window" in scopes
-        written = list(given(params.when))
+        written = list(predicates_of(params.when))
         alone = written[0][1] if len(written) == 1 else None
         # Where nothing but one count is asked for, the number is the answer.
-        self._fine: int | None = alone.value if isinstance(alone, Count) else None
+        self._still_fine: int | None = alone.value if isinstance(alone, Count) else None
         self._sought = alone if isinstance(alone, Matching) else None
         if not self._counters:
             self.state_type = sg.NoState  # it looks at the attempt alone, as most rules do
 
     def handlers(self) -> tuple[str, ...]:
-        """Events outside the gate too, where something is counted."""
+        """Tool calls; with counters, events outside the gate too."""
         return ("on_tool_call", "on_ungated") if self._counters else ("on_tool_call",)
 
     def tools(self) -> sg.ToolFilter | None:
-        """The tools it names, where an attempt at another could neither match nor count."""
+        """The tools it names, where attempts at other tools can neither match nor count."""
         counted = [counter.tool for counter in self._counters]
-        if None in counted or not _speaks_of_names(self.params.when):
+        if None in counted or not _tests_names(self.params.when):
             return None
         names = _named(self.params.when)
         if names is not None:
@@ -115,38 +115,38 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             # Names are exact here; one that reads as a glob or a class would mean something else as a pattern.
             if not any(_PLAIN_NAME & set(name) for name in wanted):
                 return sg.ToolPattern(wanted)
-        return _Reach(self._test, counted)
+        return _ReachableTools(self._test, counted)
 
     def texts(self) -> Sequence[sg.TextPattern]:
-        """The one text it looks for: all such rules are asked together."""
+        """The one text it looks for, where it looks for nothing else: the engine searches for all texts together."""
         if self._sought is None:
             return ()
         return [sg.TextPattern("tool_args", self._sought.pattern.pattern, sg.Path(f"tool.args.{self._sought.path}"))]
 
     def needs(self) -> frozenset[sg.Need]:
-        """The text, if that is all it looks for; otherwise something may be known without the arguments."""
+        """Content, if it only looks for a text; otherwise it may be decided without the arguments."""
         return frozenset(("content",) if self._sought else ())
 
     def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
-        """Count the attempt, then ask whether it is meant."""
+        """Count the attempt, then test it."""
         numbers = self._count(call, state) if self._counters else _NO_NUMBERS
-        if self._fine is not None and (number := numbers[0]) is not None and number <= self._fine:
+        if self._still_fine is not None and (number := numbers[0]) is not None and number <= self._still_fine:
             return None
         notes: list[str] = []
-        said = self._test(call, numbers, notes)
-        if said:
+        answer = self._test(call, numbers, notes)
+        if answer:
             return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
         if notes:
             return _unsure(notes)
-        return sg.Unsure("unevaluable") if said is None and None in numbers else None
+        return sg.Unsure("unevaluable") if answer is None and None in numbers else None
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
-        """Count attempts that others make: a session's count spans all of them."""
+        """Count attempts outside the gate: a session's count spans all of them."""
         if isinstance(event, sg.ToolCall):
             self._count(event, state)
 
     def _rests_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
-        """Whether it would not be known to match if the windows were unknown, as they are to an inline gate."""
+        """Whether a match depends on a window, which an inline gate does not know."""
         if not self._deferred:
             return False
         seen_inline = [
@@ -156,7 +156,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         return not self._test(call, seen_inline, [])
 
     def _count(self, call: sg.ToolCall, state: ToolGuardState) -> Numbers:
-        """Count the attempt everywhere it belongs, whatever the predicates say; return where the counters stand."""
+        """Count the attempt in every counter that it belongs to; return the counts."""
         session = state.session
         if not session:
             session = state.session = [0] * len(self._counters)
@@ -191,8 +191,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         return sg.Hit(f"an attempt at {call.tool} meets the conditions", evidence, followup=followup)
 
 
-class _Reach:
-    """The tools an attempt at which could match, whatever its arguments and the counts are."""
+class _ReachableTools:
+    """Matches the tools at which an attempt could match, whatever its arguments and the counts."""
 
     exact = None
 
@@ -201,7 +201,7 @@ class _Reach:
         self._counted = counted
 
     def matches(self, tool: str) -> bool:
-        """Whether the name alone does not rule a match out, or the attempt is one to count."""
+        """Whether the name alone leaves a match possible, or the attempt has to be counted."""
         nothing_known: Numbers = [None] * len(self._counted)
         bare = sg.ToolCall(session_id="", tool=tool, captured=False)
         return tool in self._counted or self._test(bare, nothing_known, []) is not False
@@ -212,7 +212,7 @@ def _unsure(notes: Sequence[str]) -> sg.Unsure:
 
 
 def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int]:
-    """Return the counts of the call's run, which is then the one that spoke last."""
+    """Return the counts of the call's run, and make that run the latest."""
     runs, run = state.runs, call.run_id
     if len(run) > 64:
         run = f"#{digest(run)}"
@@ -228,7 +228,7 @@ def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int
 
 
 def _in_window(now: float | None, times: list[float], seconds: float, most: int) -> int | None:
-    """Note the attempt, unless ``most`` is 0, and return how many lie in the window that ends now."""
+    """Add the attempt, unless ``most`` is 0, and return how many lie in the window that ends now."""
     if now is None:
         return None
     if not times or times[-1] <= now - seconds:  # nothing is left in it
@@ -244,19 +244,19 @@ def _in_window(now: float | None, times: list[float], seconds: float, most: int)
     return bisect_right(times, now) - bisect_right(times, now - seconds)
 
 
-def _speaks_of_names(when: When) -> bool:
+def _tests_names(when: When) -> bool:
     """Whether some predicate is about the tool's name."""
-    for name, value in given(when):
+    for name, value in predicates_of(when):
         inner = [value] if name == "not_" else value if name in {"all_of", "any_of"} else []
-        if name.startswith("tool_name") or any(map(_speaks_of_names, inner)):
+        if name.startswith("tool_name") or any(map(_tests_names, inner)):
             return True
     return False
 
 
 def _named(when: When) -> frozenset[str] | None:
-    """Return the tools that a match needs one of, or None when it could be any."""
+    """Return the tools of which a match needs one, or None when it could be any."""
     found: frozenset[str] | None = None
-    for name, value in given(when):
+    for name, value in predicates_of(when):
         parts = [_named(inner) for inner in value] if name == "all_of" else []
         if name == "tool_name_in":
             parts = [frozenset(value)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.texts import cut
+from stream_guard_rules.evidence import cut
 
 
 class MustMatchTextParams(sg.Params):
@@ -24,7 +24,7 @@ class MustMatchTextState(sg.State):
 
 
 class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
-    """Every response with a text must match ``pattern``, or at least one of the session's.
+    """Every response with a text must match ``pattern``; with ``each: false``, one response of the session must.
 
     A response that only calls tools has no text and is not judged, unless ``empty`` asks for it.
     """
@@ -57,7 +57,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, state: MustMatchTextState) -> sg.Hit | None:
-        """Look at the text."""
+        """Match the text."""
         if not self.params.empty and not turn.text.strip():
             return None
         matches = self.params.pattern.occurs_in(turn.text)

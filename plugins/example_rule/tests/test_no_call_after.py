@@ -8,8 +8,8 @@ PARAMS = {"tool": "charge_*", "after": "close_account"}
 
 
 def test_charge_after_closing_is_a_hit() -> None:
-    said = run_rule(NoCallAfter, PARAMS, calls("close_account", "charge_card"))
-    assert said == [(1, "charge_card was called after close_account")]
+    hits = run_rule(NoCallAfter, PARAMS, calls("close_account", "charge_card"))
+    assert hits == [(1, "charge_card was called after close_account")]
 
 
 def test_charge_before_closing_is_silent() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stream_guard_rules.json_schema import MAX_DEPTH, Schema, TextError, parse
-from stream_guard_rules.schema import MustMatchJsonSchema, MustMatchJsonSchemaParams
+from stream_guard_rules.structure import MustMatchJsonSchema, MustMatchJsonSchemaParams
 
 from stream_guard import Json
 from stream_guard.testing import run_rule

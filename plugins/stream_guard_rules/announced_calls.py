@@ -1,4 +1,4 @@
-"""Attempts that are announced: whose calls are yet to come."""
+"""Turns that announce tool calls without listing them."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _WAITS: Final = ("tool_use", "tool_calls")  # a tuple: a stop_reason may be any 
 
 
 def awaits_calls(turn: sg.Turn) -> bool:
-    """Whether the turn says that it calls tools but does not list them: they come as events of their own."""
+    """Whether the turn announces tool calls without listing them; the calls follow as events of their own."""
     return not turn.tools and turn.response.get("stop_reason") in _WAITS

@@ -16,7 +16,7 @@ def cut(text: str) -> str:
     return text if len(text) <= _EVIDENCE_CHARS else text[: _EVIDENCE_CHARS - 3] + "..."
 
 
-def shown(value: sg.Json) -> str:
+def as_evidence(value: sg.Json) -> str:
     """Return a value as evidence shows it: a text as it is, anything else as JSON, long ones cut."""
     if isinstance(value, str):
         return cut(value)

@@ -1,4 +1,4 @@
-"""Rules about structured answers."""
+"""Rules about structured answers: JSON that fits a schema."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class MustMatchJsonSchemaParams(sg.Params):
 class MustMatchJsonSchema(sg.Rule[MustMatchJsonSchemaParams, sg.NoState]):
     """The text of every response must be JSON, strictly, and fit a JSON Schema.
 
-    One hit for each response, at the field that says most. A response without text is a hit too: gate the
-    rule with ``stop_reason == end_turn`` where responses may only call tools. Formats are not checked.
+    A response has at most one hit, at its most telling error. A response without text is a hit too: gate the rule
+    with ``stop_reason == end_turn`` where responses may only call tools. Formats are not checked.
     """
 
     kind = "must_match_json_schema"
@@ -66,7 +66,7 @@ class MustMatchJsonSchema(sg.Rule[MustMatchJsonSchemaParams, sg.NoState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Hold the text against the schema."""
+        """Validate the text."""
         try:
             self._schema.judge(turn.text)
         except TextError as error:
