@@ -1,4 +1,4 @@
-"""``contract``: whether an agent keeps its rules when the world breaks."""
+"""The commands ``contract validate``, ``score`` and ``ci``, and the steps that ``contract run`` shares with them."""
 
 from __future__ import annotations
 

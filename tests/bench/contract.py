@@ -36,7 +36,7 @@ from stream_guard_contract.document.loading import Contract, load_contract
 from stream_guard_contract.document.sections import AgentSection
 from stream_guard_contract.driver import AgentDriver, AgentSetup, plan_sessions
 from stream_guard_contract.recording.session_writer import decode_events
-from stream_guard_contract.scoring.matrix import State
+from stream_guard_contract.scoring.matrix import CellState
 from stream_guard_contract.scoring.score import score
 
 from stream_guard.registry import Registry, build_registry
@@ -172,7 +172,7 @@ def _run(contract: Contract, registry: Registry, setup: AgentSetup) -> None:
             events += decode_events(lines, decoder, "bench")
     matrix = score(contract, events, registry)
     # A run in which nothing was met would be quick, and worth nothing.
-    if matrix.count(State.NOT_EXERCISED) or matrix.count(State.INCONCLUSIVE) or matrix.score is None:
+    if matrix.count(CellState.NOT_EXERCISED) or matrix.count(CellState.INCONCLUSIVE) or matrix.score is None:
         raise RuntimeError(f"not every cell was evaluated: {[cell.reason for cell in matrix.cells][:3]}")
 
 

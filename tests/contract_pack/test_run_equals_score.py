@@ -11,7 +11,7 @@ import pytest
 from stream_guard_contract.commands import score_traces
 from stream_guard_contract.document.loading import load_contract
 from stream_guard_contract.run_command import make_setups, plan_run, record_sessions
-from stream_guard_contract.scoring.matrix import Matrix, State
+from stream_guard_contract.scoring.matrix import CellState, Matrix
 from stream_guard_contract.scoring.score import score
 
 from stream_guard.registry import Registry, build_registry
@@ -38,10 +38,10 @@ def run_and_score(seed: int, registry: Registry, folder: Path) -> tuple[Matrix, 
 
 
 def test_score_gives_the_matrix_of_the_run_again_for_a_hundred_contracts(registry: Registry, tmp_path: Path) -> None:
-    states: Counter[State] = Counter()
+    states: Counter[CellState] = Counter()
     for seed in range(CONTRACTS):
         ran, scored = run_and_score(seed, registry, tmp_path)
         assert msgspec.to_builtins(scored) == msgspec.to_builtins(ran), f"contract {seed}"
         states.update(cell.state for cell in ran.cells)
     # A comparison of matrices that never differ from each other would prove nothing.
-    assert all(states[state] >= 5 for state in State), states
+    assert all(states[state] >= 5 for state in CellState), states

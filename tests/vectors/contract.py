@@ -11,7 +11,7 @@ from stream_guard_contract.document.loading import Contract, load_contract
 from stream_guard_contract.document.sections import LlmFault, ScoringWeights
 from stream_guard_contract.faults.effects import ErrorReply, distort, triggers
 from stream_guard_contract.recording.labels import BASELINE, PROMPT, SCENARIO, TRUE
-from stream_guard_contract.scoring.matrix import Matrix, State, overall
+from stream_guard_contract.scoring.matrix import CellState, Matrix, overall
 from stream_guard_contract.scoring.score import score
 
 import stream_guard as sg
@@ -23,7 +23,7 @@ from tests.vectors.case import LeftOut, Runner, WrongAnswerError, expect
 
 REFUSED = "refused"
 FORCED = "forced"
-_OPEN = (State.INCONCLUSIVE, State.NOT_EXERCISED)
+_OPEN = (CellState.INCONCLUSIVE, CellState.NOT_EXERCISED)
 
 
 def run(case: dict[str, Any]) -> LeftOut | None:
@@ -63,7 +63,7 @@ def run_invariant(case: dict[str, Any]) -> LeftOut | None:
     if _needs_embedder(case) and case.get("response") != case["invariant"].get("expected"):
         return LeftOut("measured without an embedder; here words are compared")
     state = got.cells[0].state
-    said = {State.PASS: True, State.FAIL: False}.get(state)
+    said = {CellState.PASS: True, CellState.FAIL: False}.get(state)
     expect(f"passed ({state}: {got.cells[0].reason})", said, wanted)
     return None
 
@@ -113,10 +113,10 @@ def run_matrix(case: dict[str, Any]) -> LeftOut | None:
     return None
 
 
-def _shown(state: State) -> bool | str:
+def _shown(state: CellState) -> bool | str:
     if state in _OPEN:
         return "open"
-    return {State.PASS: True, State.FAIL: False}.get(state, "n/a")
+    return {CellState.PASS: True, CellState.FAIL: False}.get(state, "n/a")
 
 
 def _plain(value: Any) -> bool | str:

@@ -14,21 +14,21 @@ from stream_guard.reports import code, load_template, visible
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.report.machines import to_github, to_json, to_junit, to_sarif
 from stream_guard_contract.report.wording import exercised, place, title, verdict
-from stream_guard_contract.scoring.matrix import Cell, Matrix, ScenarioReport, State
+from stream_guard_contract.scoring.matrix import Cell, CellState, Matrix, ScenarioReport
 
 _COLOURS: Final = {
-    State.PASS: "green",
-    State.FAIL: "bold red",
-    State.NOT_APPLICABLE: "dim",
-    State.INCONCLUSIVE: "yellow",
-    State.NOT_EXERCISED: "yellow",
+    CellState.PASS: "green",
+    CellState.FAIL: "bold red",
+    CellState.NOT_APPLICABLE: "dim",
+    CellState.INCONCLUSIVE: "yellow",
+    CellState.NOT_EXERCISED: "yellow",
 }
 _MARKS: Final = {
-    State.PASS: "✅",
-    State.FAIL: "❌",
-    State.NOT_APPLICABLE: "·",
-    State.INCONCLUSIVE: "❔",
-    State.NOT_EXERCISED: "💤",
+    CellState.PASS: "✅",
+    CellState.FAIL: "❌",
+    CellState.NOT_APPLICABLE: "·",
+    CellState.INCONCLUSIVE: "❔",
+    CellState.NOT_EXERCISED: "💤",
 }
 
 
@@ -50,7 +50,7 @@ def to_table(matrix: Matrix) -> str:
     """Return the matrix for a terminal: the grid, the reasons of cells that did not pass, and the verdict."""
     written = StringIO()
     parts: list[RenderableType] = [_grid(matrix)]
-    explained = [cell for cell in matrix.cells if cell.state not in (State.PASS, State.NOT_APPLICABLE)]
+    explained = [cell for cell in matrix.cells if cell.state not in (CellState.PASS, CellState.NOT_APPLICABLE)]
     if explained:
         parts.append(_reasons(explained))
     parts += [Text(f"{visible(one.name)}: {exercised(one)}") for one in matrix.scenarios if _is_notable(one)]
@@ -104,7 +104,7 @@ def to_markdown(matrix: Matrix) -> str:
     for invariant, row in _rows(matrix).items():
         states = "".join(f" {_MARKS[cell.state]} {title(cell.state)} |" for cell in row)
         lines.append(f"| {code(invariant)} | {row[0].severity} |{states}")
-    failures = [cell for cell in matrix.cells if cell.state is State.FAIL]
+    failures = [cell for cell in matrix.cells if cell.state is CellState.FAIL]
     if failures:
         lines += ["", f"### Broken: {len(failures)}", ""]
         lines += [
@@ -130,6 +130,6 @@ def to_html(matrix: Matrix) -> str:
         matrix=matrix,
         invariants=invariants,
         by_place=by_place,
-        counts=[(state, matrix.count(state)) for state in State if matrix.count(state)],
+        counts=[(state, matrix.count(state)) for state in CellState if matrix.count(state)],
         verdict=verdict(matrix),
     )

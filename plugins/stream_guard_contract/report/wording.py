@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stream_guard.reports import visible
-from stream_guard_contract.scoring.matrix import EVALUATED, Cell, Matrix, ScenarioReport, State
+from stream_guard_contract.scoring.matrix import EVALUATED, Cell, CellState, Matrix, ScenarioReport
 
 
-def title(state: State) -> str:
+def title(state: CellState) -> str:
     """Return the state in words."""
     return state.value.replace("_", " ")
 
@@ -26,7 +26,9 @@ def verdict(matrix: Matrix) -> str:
     summary = f"Score {matrix.score:g} % over {evaluated} of {len(matrix.cells)} cells"
     if matrix.critical_failed:
         broken = dict.fromkeys(
-            visible(cell.invariant) for cell in matrix.cells if cell.state is State.FAIL and cell.severity == "critical"
+            visible(cell.invariant)
+            for cell in matrix.cells
+            if cell.state is CellState.FAIL and cell.severity == "critical"
         )
         return f"Broken: {', '.join(broken)}. {summary}."
     opened = f", {matrix.open} open" if matrix.open else ""

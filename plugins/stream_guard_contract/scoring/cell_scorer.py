@@ -18,7 +18,7 @@ from stream_guard_contract.document.sections import Invariant
 from stream_guard_contract.recording.session_reader import RecordedSession, answer_text
 from stream_guard_contract.scoring.compiling import CompiledContract
 from stream_guard_contract.scoring.fault_exposure import FaultExposure
-from stream_guard_contract.scoring.matrix import Cell, State
+from stream_guard_contract.scoring.matrix import Cell, CellState
 from stream_guard_contract.scoring.rule_run import SessionRuleResults
 
 _PERSONAL: Final = frozenset(("excludes_pii", "no_pii"))
@@ -27,10 +27,10 @@ _DIGITS: Final = re.compile("[0-9]")
 _NEVER_CAME: Final = "no fault that it is about ever reached the agent"
 
 # Before Python 3.12 an enum member is slower to look up than a module name, and every cell does it.
-_PASS: Final = State.PASS
-_FAIL: Final = State.FAIL
+_PASS: Final = CellState.PASS
+_FAIL: Final = CellState.FAIL
 
-Outcome: TypeAlias = Literal[State.PASS, State.FAIL, State.INCONCLUSIVE]
+Outcome: TypeAlias = Literal[CellState.PASS, CellState.FAIL, CellState.INCONCLUSIVE]
 
 
 class _SessionOutcome(msgspec.Struct, frozen=True):
@@ -83,19 +83,19 @@ class CellScorer:
         when = scored.invariant.when
         applicable = sessions if when == "always" else [one for one in sessions if exposure.holds(when, one)]
         if why := self._not_applicable(scored.invariant, exposure, sessions, applicable):
-            return self._cell(scored, exposure, State.NOT_APPLICABLE, _SessionOutcome(_PASS, why), 0)
+            return self._cell(scored, exposure, CellState.NOT_APPLICABLE, _SessionOutcome(_PASS, why), 0)
         exposed = (
             applicable if when == "always" else [one for one in applicable if not exposure.is_unexposed(when, one)]
         )
         if applicable and not exposed:
             unexposed = _SessionOutcome(_PASS, _NEVER_CAME, applicable[0], _answer_id(applicable[0]))
-            return self._cell(scored, exposure, State.NOT_EXERCISED, unexposed, 0)
+            return self._cell(scored, exposure, CellState.NOT_EXERCISED, unexposed, 0)
         outcomes = [self._judge(scored, session) for session in exposed]
         outcomes += _missing(scored, sessions)
         worst = outcomes[0] if len(outcomes) == 1 else _worst(outcomes)
         if worst.outcome is _PASS and exposure.exercised(when) == "no":
             unexercised = replace(worst, reason=f"it held, but {_NEVER_CAME}")
-            return self._cell(scored, exposure, State.NOT_EXERCISED, unexercised, len(exposed))
+            return self._cell(scored, exposure, CellState.NOT_EXERCISED, unexercised, len(exposed))
         return self._cell(scored, exposure, worst.outcome, worst, len(exposed))
 
     def _not_applicable(
@@ -123,7 +123,7 @@ class CellScorer:
         if finding is not None and (scored.needs_answer or finding.at == "event"):
             return _SessionOutcome(_FAIL, finding.detail, session, finding.event_id)
         if invariant.type == "behavior_unchanged" and (why := self._no_baseline(invariant, session)):
-            return _SessionOutcome(State.INCONCLUSIVE, why, session, answer_id)
+            return _SessionOutcome(CellState.INCONCLUSIVE, why, session, answer_id)
         return _from_rules(scored, results, session, answer_id)
 
     def _no_baseline(self, invariant: Invariant, session: RecordedSession) -> str:
@@ -135,7 +135,7 @@ class CellScorer:
         self,
         scored: _ScoredInvariant,
         exposure: FaultExposure,
-        state: State,
+        state: CellState,
         decided_by: _SessionOutcome,
         sessions: int,
     ) -> Cell:
@@ -188,7 +188,7 @@ def _from_rules(
         found = next((results.found[rule] for rule in scored.rules if rule in results.found), None)
     if found is None and not results.unjudged.isdisjoint(scored.rules):
         reason = "the recording leaves out what the invariant needs"
-        return _SessionOutcome(State.INCONCLUSIVE, reason, session, answer_id)
+        return _SessionOutcome(CellState.INCONCLUSIVE, reason, session, answer_id)
     if scored.is_inverted:
         if found is not None:
             return _SessionOutcome(_PASS, f"negated, and {found.detail}", session, answer_id)
@@ -208,14 +208,14 @@ def _missing(scored: _ScoredInvariant, sessions: list[RecordedSession]) -> list[
     missing = [prompt for prompt in prompts if prompt not in recorded]
     if missing:
         reason = f"no session was recorded for the prompt {show(missing[0])}"
-        return [_SessionOutcome(State.INCONCLUSIVE, reason)]
-    return [] if sessions else [_SessionOutcome(State.INCONCLUSIVE, "no session was recorded for it")]
+        return [_SessionOutcome(CellState.INCONCLUSIVE, reason)]
+    return [] if sessions else [_SessionOutcome(CellState.INCONCLUSIVE, "no session was recorded for it")]
 
 
 def _worst(outcomes: list[_SessionOutcome]) -> _SessionOutcome:
     """Return the first failure, else the first inconclusive outcome, else the first."""
     failed = (one for one in outcomes if one.outcome is _FAIL)
-    unclear = (one for one in outcomes if one.outcome is State.INCONCLUSIVE)
+    unclear = (one for one in outcomes if one.outcome is CellState.INCONCLUSIVE)
     return next(failed, None) or next(unclear, outcomes[0])
 
 

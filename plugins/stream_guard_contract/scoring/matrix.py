@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 
-class State(StrEnum):
+class CellState(StrEnum):
     """The state of one cell."""
 
     PASS = "pass"  # noqa: S105  # no secret, a verdict
@@ -19,7 +19,7 @@ class State(StrEnum):
     NOT_EXERCISED = "not_exercised"  # it held, but no declared fault ever reached the agent
 
 
-EVALUATED = frozenset((State.PASS, State.FAIL))
+EVALUATED = frozenset((CellState.PASS, CellState.FAIL))
 """The states that count in the score."""
 
 Exercised: TypeAlias = Literal["calm", "yes", "no", "unknown"]
@@ -32,7 +32,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     severity: str
     weight: int
-    state: State
+    state: CellState
     reason: str
     excerpt: str = ""  # of the answer that decided it, without secrets
     session_id: str = ""
@@ -61,29 +61,29 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: tuple[ScenarioReport, ...]
     notes: tuple[str, ...] = ()  # recordings that could not be used, and why
 
-    def count(self, state: State) -> int:
+    def count(self, state: CellState) -> int:
         """Return how many cells are in the state."""
         return sum(cell.state is state for cell in self.cells)
 
     @property
     def open(self) -> int:
         """The number of cells that apply but could not be judged."""
-        return self.count(State.INCONCLUSIVE) + self.count(State.NOT_EXERCISED)
+        return self.count(CellState.INCONCLUSIVE) + self.count(CellState.NOT_EXERCISED)
 
 
 def score_of(cells: Sequence[Cell]) -> float | None:
     """Return the severity-weighted share of cells that passed, in per cent; None where none was evaluated."""
-    passed, failed = _weight(cells, State.PASS), _weight(cells, State.FAIL)
+    passed, failed = _weight(cells, CellState.PASS), _weight(cells, CellState.FAIL)
     return round(passed / (passed + failed) * 100, 2) if passed + failed else None
 
 
-def _weight(cells: Sequence[Cell], state: State) -> int:
+def _weight(cells: Sequence[Cell], state: CellState) -> int:
     return sum([cell.weight for cell in cells if cell.state is state])
 
 
 def has_critical_failure(cells: Sequence[Cell]) -> bool:
     """Whether a critical invariant failed."""
-    return any(cell.severity == "critical" and cell.state is State.FAIL for cell in cells)
+    return any(cell.severity == "critical" and cell.state is CellState.FAIL for cell in cells)
 
 
 def overall(scores: dict[str, float], weights: dict[str, float]) -> float | None:
