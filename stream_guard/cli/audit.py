@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.history import HistoryOption, opened
+from stream_guard.cli.history import HistoryOption, open_history
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.history import audit
@@ -25,14 +25,14 @@ def verify(
         expected = audit.Head.parse(head) if head else None
     except ValueError as error:
         raise SettingsError(f"--head: {error}") from None
-    with opened(history, settings_file) as (database, _):
-        verdict = audit.verify(database, expected)
-    for problem in verdict.problems:
+    with open_history(history, settings_file) as (database, _):
+        result = audit.verify(database, expected)
+    for problem in result.problems:
         typer.echo(problem, err=True)
-    typer.echo(str(verdict.head))
-    if verdict.problems:
+    typer.echo(str(result.head))
+    if result.problems:
         raise typer.Exit(FINDINGS)
-    typer.echo(f"{verdict.head.number} records, none changed; keep the head elsewhere", err=True)
+    typer.echo(f"{result.head.number} records, none changed; keep the head elsewhere", err=True)
 
 
 def show(
@@ -41,6 +41,6 @@ def show(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the records in order, one JSON object a line."""
-    with opened(history, settings_file) as (database, _):
+    with open_history(history, settings_file) as (database, _):
         for record in audit.records(database, after):
             typer.echo(json.dumps(record))

@@ -16,7 +16,7 @@ from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
-from stream_guard.kafka.client import BrokerError, choose_servers, home_of, open_consumer
+from stream_guard.kafka.client import BrokerError, choose_servers, open_consumer, partition_of_key
 from stream_guard.ports import Decoder
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import KafkaSettings, Settings, load_settings
@@ -105,7 +105,7 @@ def _examine(
     if not present:
         return
     yield check_partitions(present, beside)
-    yield from check_sample(_take_sample(address, present, kafka, settings, decoder, size), home_of)
+    yield from check_sample(_take_sample(address, present, kafka, settings, decoder, size), partition_of_key)
 
 
 def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check]:

@@ -22,7 +22,7 @@ NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answ
 
 
 @contextmanager
-def opened(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
+def open_history(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
     """Open the history that the options mean."""
     settings = load_settings(settings_file, history={"url": history})
     database = open_database(settings.history.url)
@@ -32,6 +32,6 @@ def opened(history: str | None, settings_file: Path | None) -> Iterator[tuple[Da
         database.close()
 
 
-def speaker(by: str | None) -> str:
+def answered_by(by: str | None) -> str:
     """Return who answers."""
     return by or getpass.getuser()

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
+from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.history import incidents
@@ -26,13 +26,13 @@ def list_incidents(
     settings_file: SettingsFile = None,
 ) -> None:
     """List incidents, the latest first."""
-    with opened(history, settings_file) as (database, _):
+    with open_history(history, settings_file) as (database, _):
         show(incidents.listing(database, status, limit), _COLUMNS, form)
 
 
 def show_incident(name: IncidentId, history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
     """Show one incident and its timeline."""
-    with opened(history, settings_file) as (database, _):
+    with open_history(history, settings_file) as (database, _):
         found = incidents.get(database, name)
         if found is None:
             raise AnswerRefusedError(f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list")
@@ -47,6 +47,6 @@ def solve(
     settings_file: SettingsFile = None,
 ) -> None:
     """Call an incident solved; a finding that comes later opens it again."""
-    with opened(history, settings_file) as (database, _):
-        done = incidents.solve(database, name, by=speaker(by), note=note, time=time.time())
+    with open_history(history, settings_file) as (database, _):
+        done = incidents.solve(database, name, by=answered_by(by), note=note, time=time.time())
         typer.echo(f"{done.id} solved by {done.solved_by}", err=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, opened, speaker
+from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
@@ -27,13 +27,13 @@ def list_reviews(
     settings_file: SettingsFile = None,
 ) -> None:
     """List reviews, the latest first."""
-    with _kept(history, settings_file) as reviews:
+    with _open_reviews(history, settings_file) as reviews:
         show(reviews.listing(status, limit), _COLUMNS, form)
 
 
 def show_review(name: ReviewId, history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
     """Show one review whole: what was tried, with which arguments, and why it was stopped."""
-    with _kept(history, settings_file) as reviews:
+    with _open_reviews(history, settings_file) as reviews:
         found = reviews.get(name)
         if found is None:
             raise AnswerRefusedError(f"there is no review {name[:40]!r}; list them with: stream-guard reviews list")
@@ -51,8 +51,8 @@ def approve(
     settings_file: SettingsFile = None,
 ) -> None:
     """Let the attempt through, once, with the arguments that the review shows."""
-    with _kept(history, settings_file) as reviews:
-        _say(reviews.approve(name, by=speaker(by), note=note, arguments_digest=arguments_digest))
+    with _open_reviews(history, settings_file) as reviews:
+        _print(reviews.approve(name, by=answered_by(by), note=note, arguments_digest=arguments_digest))
 
 
 def reject(
@@ -63,8 +63,8 @@ def reject(
     settings_file: SettingsFile = None,
 ) -> None:
     """Refuse the attempt."""
-    with _kept(history, settings_file) as reviews:
-        _say(reviews.reject(name, by=speaker(by), note=note))
+    with _open_reviews(history, settings_file) as reviews:
+        _print(reviews.reject(name, by=answered_by(by), note=note))
 
 
 def acknowledge(
@@ -75,15 +75,15 @@ def acknowledge(
     settings_file: SettingsFile = None,
 ) -> None:
     """Say that an anomaly_alert has been seen."""
-    with _kept(history, settings_file) as reviews:
-        _say(reviews.acknowledge(name, by=speaker(by), note=note))
+    with _open_reviews(history, settings_file) as reviews:
+        _print(reviews.acknowledge(name, by=answered_by(by), note=note))
 
 
 @contextmanager
-def _kept(history: str | None, settings_file: Path | None) -> Iterator[Reviews]:
-    with opened(history, settings_file) as (database, settings):
+def _open_reviews(history: str | None, settings_file: Path | None) -> Iterator[Reviews]:
+    with open_history(history, settings_file) as (database, settings):
         yield Reviews(database, settings.reviews)
 
 
-def _say(done: Review) -> None:
+def _print(done: Review) -> None:
     typer.echo(f"{done.id} {done.status} by {done.by}", err=True)

@@ -18,7 +18,7 @@ AHEAD: Final = 5.0  # seconds an event's clock may be ahead of ours before that 
 BEHIND: Final = 300.0  # seconds between an event and its record that are remarkable when they are the rule
 
 # The partition, of so many, that murmur2 gives a key.
-HomeOf: TypeAlias = Callable[[bytes, int], int]
+PartitionOfKey: TypeAlias = Callable[[bytes, int], int]
 
 
 class Status(StrEnum):
@@ -78,7 +78,7 @@ def check_partitions(partitions: Mapping[str, int], companions: Mapping[str, int
     )
 
 
-def check_sample(sample: Sample, home_of: HomeOf, now: float | None = None) -> Iterator[Check]:
+def check_sample(sample: Sample, partition_of_key: PartitionOfKey, now: float | None = None) -> Iterator[Check]:
     """Yield what the sample says about keys, format, content and clocks."""
     if not sample.records:
         yield Check("records", Status.WARN, "there are none", "look again when something was produced")
@@ -88,7 +88,7 @@ def check_sample(sample: Sample, home_of: HomeOf, now: float | None = None) -> I
     if not sample.events:
         return
     yield _check_spread(sample)
-    yield _check_keys(sample, home_of)
+    yield _check_keys(sample, partition_of_key)
     yield _check_content(sample)
     yield _check_clock(sample, time.time() if now is None else now)
 
@@ -123,7 +123,7 @@ def _check_spread(sample: Sample) -> Check:
     )
 
 
-def _check_keys(sample: Sample, home_of: HomeOf) -> Check:
+def _check_keys(sample: Sample, partition_of_key: PartitionOfKey) -> Check:
     keyless = sum(record.key is None for record, _ in sample.events)
     foreign = sum(record.key is not None and record.key != event.session_id.encode() for record, event in sample.events)
     total = len(sample.events)
@@ -141,7 +141,7 @@ def _check_keys(sample: Sample, home_of: HomeOf) -> Check:
             f"the key of {foreign} of {total} events is not their session's id",
             "the worker has to re-key; better let the producer use the session's id",
         )
-    elsewhere = sum(not _is_at_home(record, sample.partitions, home_of) for record, _ in sample.events)
+    elsewhere = sum(not _is_at_home(record, sample.partitions, partition_of_key) for record, _ in sample.events)
     if elsewhere:
         return Check(
             "keys",
@@ -152,9 +152,9 @@ def _check_keys(sample: Sample, home_of: HomeOf) -> Check:
     return Check("keys", Status.OK, "keys are session ids, placed by murmur2")
 
 
-def _is_at_home(record: Record, partitions: Mapping[str, int], home_of: HomeOf) -> bool:
+def _is_at_home(record: Record, partitions: Mapping[str, int], partition_of_key: PartitionOfKey) -> bool:
     topic, _, number = record.origin.rpartition("/")
-    return home_of(record.key or b"", partitions[topic]) == int(number)
+    return partition_of_key(record.key or b"", partitions[topic]) == int(number)
 
 
 def _check_content(sample: Sample) -> Check:

@@ -79,7 +79,7 @@ class Reviews:
         )
         if rows:
             known = from_text(rows[0][0], Review)
-            return self._settle(statements, known, "used", now) if known.status == "approved" else known
+            return self._set_status(statements, known, "used", now) if known.status == "approved" else known
         opened = Review(
             id=secrets.token_hex(8),
             kind="anomaly_review",
@@ -153,7 +153,7 @@ class Reviews:
                 # An approval that nobody comes for must not lie around for ever.
                 expires = now + self._rules.timeout if status == "approved" else None
                 changed = msgspec.structs.replace(known, by=by, note=note, decided=now, expires=expires)
-                return self._settle(statements, changed, status, now)
+                return self._set_status(statements, changed, status, now)
         raise failure  # outside: what ran out stays written down as such
 
     def _expire(self, statements: Statements) -> float:
@@ -166,10 +166,10 @@ class Reviews:
             known = from_text(body, Review)
             if known.status == "open" and self._rules.on_timeout == "approve":
                 granted = msgspec.structs.replace(known, by=TIMEOUT, decided=now, expires=now + self._rules.timeout)
-                self._settle(statements, granted, "approved", now)
+                self._set_status(statements, granted, "approved", now)
             else:
                 by = known.by or TIMEOUT
-                self._settle(statements, msgspec.structs.replace(known, by=by, decided=now), "expired", now)
+                self._set_status(statements, msgspec.structs.replace(known, by=by, decided=now), "expired", now)
         return now
 
     def _void_others(self, statements: Statements, call: str, binding: str, now: float) -> None:
@@ -182,7 +182,7 @@ class Reviews:
             binding,
         )
         for (body,) in rows:
-            self._settle(statements, from_text(body, Review), "void", now)
+            self._set_status(statements, from_text(body, Review), "void", now)
 
     def _insert(self, statements: Statements, review: Review, binding: str, call: str) -> None:
         statements.run(
@@ -191,7 +191,7 @@ class Reviews:
         )
         audit.append(statements, "review_opened", review.opened, _audited(review))
 
-    def _settle(self, statements: Statements, review: Review, status: Status, now: float) -> Review:
+    def _set_status(self, statements: Statements, review: Review, status: Status, now: float) -> Review:
         changed = msgspec.structs.replace(review, status=status)
         statements.run(
             "UPDATE sg_reviews SET status = ?, expires = ?, body = ? WHERE id = ?",

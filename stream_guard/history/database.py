@@ -84,7 +84,7 @@ class SqliteDatabase:
         self._db: sqlite3.Connection | None = None
         try:
             self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            self._refuse_strangers(self._db)
+            self._refuse_other_files(self._db)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             with self.transaction() as statements:
@@ -130,7 +130,7 @@ class SqliteDatabase:
                 self._db.close()
                 self._db = None
 
-    def _refuse_strangers(self, db: sqlite3.Connection) -> None:
+    def _refuse_other_files(self, db: sqlite3.Connection) -> None:
         [(application,)] = db.execute("PRAGMA application_id")
         [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
         if tables and application != _APPLICATION:

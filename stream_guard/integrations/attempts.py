@@ -41,7 +41,7 @@ class Attempt:
             parse_error=parse_error,
         )
 
-    def ask(self) -> Ruling:
+    def check(self) -> Ruling:
         """Return the gate's answer; a gate that fails is shut. A refused attempt has its result at once."""
         try:
             ruling = self._gate.check(self._call)
@@ -49,10 +49,10 @@ class Attempt:
             _logger.exception("an attempt was blocked because the gate failed")
             return Ruling(action=Action.BLOCK, reason=f"the gate failed: {error}")
         if ruling.action is not Action.ALLOW and self._call.tool != PROBE:
-            self.tell("blocked")  # paused too: the framework goes on without it, and a later try is another attempt
+            self.report("blocked")  # paused too: the framework goes on without it, and a later try is another attempt
         return ruling
 
-    def tell(self, status: Literal["ok", "error", "blocked"], output: Any = None) -> None:
+    def report(self, status: Literal["ok", "error", "blocked"], output: Any = None) -> None:
         """Say what came of it; trouble with that must not undo what has run."""
         result = ToolResult(
             session_id=self._call.session_id,
@@ -70,7 +70,7 @@ class Attempt:
             _logger.exception("a tool's result could not be judged")
 
 
-def say_refusal(ruling: Ruling) -> str:
+def refusal_text(ruling: Ruling) -> str:
     """Return what the model is told instead of a result."""
     if ruling.action is Action.PAUSE:
         name = f" {ruling.review.id}" if ruling.review is not None else ""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
-from stream_guard.integrations.attempts import Attempt, say_refusal
+from stream_guard.integrations.attempts import Attempt, refusal_text
 from stream_guard.model import Action
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class ToolHooks:
         if data["hook_event_name"] != "PreToolUse":
             return {}
         attempt = self._attempt(data, call_id)
-        ruling = await asyncio.to_thread(attempt.ask)
+        ruling = await asyncio.to_thread(attempt.check)
         if ruling.action is Action.ALLOW:
             return {}
-        reason = say_refusal(ruling)
+        reason = refusal_text(ruling)
         denied: SyncHookJSONOutput = {
             "hookSpecificOutput": {
                 "hookEventName": "PreToolUse",
@@ -58,9 +58,9 @@ class ToolHooks:
         """Hear what came of a call."""
         del context
         if data["hook_event_name"] == "PostToolUse":
-            await asyncio.to_thread(self._attempt(data, call_id).tell, "ok", data["tool_response"])
+            await asyncio.to_thread(self._attempt(data, call_id).report, "ok", data["tool_response"])
         elif data["hook_event_name"] == "PostToolUseFailure":
-            await asyncio.to_thread(self._attempt(data, call_id).tell, "error", data["error"])
+            await asyncio.to_thread(self._attempt(data, call_id).report, "error", data["error"])
         return {}
 
     def probe(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
-from stream_guard.integrations.attempts import Attempt, SessionEndedError, say_refusal
+from stream_guard.integrations.attempts import Attempt, SessionEndedError, refusal_text
 from stream_guard.model import Action
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def make_middleware(
         def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
             attempt = attempt_of(request)
             refused = _refuse(attempt, request.tool_call["id"])
-            return refused or _tell(attempt, _run(attempt, handler, request))
+            return refused or _report(attempt, _run(attempt, handler, request))
 
         async def awrap_tool_call(
             self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
@@ -48,9 +48,9 @@ def make_middleware(
             try:
                 result = await handler(request)
             except Exception as error:
-                attempt.tell("error", str(error))
+                attempt.report("error", str(error))
                 raise
-            return _tell(attempt, result)
+            return _report(attempt, result)
 
         def probe(self) -> bool:
             """Send a probe through the middleware; True when it was refused before a tool could run."""
@@ -76,23 +76,23 @@ def _session(request: ToolCallRequest, given: str | Callable[[ToolCallRequest], 
 def _refuse(attempt: Attempt, call_id: str | None) -> ToolMessage | None:
     from langchain.messages import ToolMessage  # noqa: PLC0415  (an extra)
 
-    ruling = attempt.ask()
+    ruling = attempt.check()
     if ruling.action is Action.ALLOW:
         return None
     if ruling.action is Action.TERMINATE_SESSION:
-        raise SessionEndedError(say_refusal(ruling))
-    return ToolMessage(say_refusal(ruling), tool_call_id=call_id or "", status="error")
+        raise SessionEndedError(refusal_text(ruling))
+    return ToolMessage(refusal_text(ruling), tool_call_id=call_id or "", status="error")
 
 
 def _run(attempt: Attempt, handler: Callable[[ToolCallRequest], Any], request: ToolCallRequest) -> Any:
     try:
         return handler(request)
     except Exception as error:
-        attempt.tell("error", str(error))
+        attempt.report("error", str(error))
         raise
 
 
-def _tell(attempt: Attempt, result: Any) -> Any:
+def _report(attempt: Attempt, result: Any) -> Any:
     failed = getattr(result, "status", "") == "error"
-    attempt.tell("error" if failed else "ok", getattr(result, "content", None))
+    attempt.report("error" if failed else "ok", getattr(result, "content", None))
     return result

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
-from stream_guard.integrations.attempts import Attempt, say_refusal
+from stream_guard.integrations.attempts import Attempt, refusal_text
 from stream_guard.model import Action
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ class ToolMiddleware:
         if not isinstance(tool, str):
             return await call_next(ctx)  # not a call that can run: the server says what is wrong with it
         attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id))
-        ruling = await asyncio.to_thread(attempt.ask)
+        ruling = await asyncio.to_thread(attempt.check)
         if ruling.action is not Action.ALLOW:
-            return CallToolResult(content=[TextContent(text=say_refusal(ruling))], is_error=True)
+            return CallToolResult(content=[TextContent(text=refusal_text(ruling))], is_error=True)
         try:
             result = await call_next(ctx)
         except Exception as error:
-            await asyncio.to_thread(attempt.tell, "error", str(error))
+            await asyncio.to_thread(attempt.report, "error", str(error))
             raise
-        await asyncio.to_thread(attempt.tell, "error" if _failed(result) else "ok", result)
+        await asyncio.to_thread(attempt.report, "error" if _failed(result) else "ok", result)
         return result
 
     def probe(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
-from stream_guard.integrations.attempts import Attempt, say_refusal
+from stream_guard.integrations.attempts import Attempt, refusal_text
 from stream_guard.model import Action
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ class ToolGate:
     def _before(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         from agents import ToolGuardrailFunctionOutput  # noqa: PLC0415  (an extra)
 
-        ruling = self._attempt(data).ask()
+        ruling = self._attempt(data).check()
         if ruling.action is Action.ALLOW:
             return ToolGuardrailFunctionOutput.allow()
         if ruling.action is Action.TERMINATE_SESSION:
-            return ToolGuardrailFunctionOutput.raise_exception(say_refusal(ruling))
-        return ToolGuardrailFunctionOutput.reject_content(say_refusal(ruling))
+            return ToolGuardrailFunctionOutput.raise_exception(refusal_text(ruling))
+        return ToolGuardrailFunctionOutput.reject_content(refusal_text(ruling))
 
     def _behind(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
         from agents import ToolGuardrailFunctionOutput  # noqa: PLC0415  (an extra)
 
-        self._attempt(data).tell("ok", data.output)
+        self._attempt(data).report("ok", data.output)
         return ToolGuardrailFunctionOutput.allow()

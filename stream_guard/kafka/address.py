@@ -1,4 +1,4 @@
-"""Addresses of topics: ``kafka://host:port/topic``, with what to read of them behind a question mark."""
+"""Addresses of topics: ``kafka://host:port/topic``, with options after a question mark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Some topics of one cluster; without servers those of the settings are meant."""
+    """Some topics of one cluster; without servers, those of the settings are used."""
 
     servers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -26,7 +26,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that ``[kafka://][host:port,...]/topic,...[?name=value&...]`` means; ValueError otherwise.
+    """Return the address of ``[kafka://][host:port,...]/topic,...[?name=value&...]``; ValueError for any other text.
 
     A plus sign is itself, as in a time with an offset; a space is written ``%20``.
     """

@@ -1,4 +1,4 @@
-"""Connections to a cluster: opened with the settings' security, and with a reason when they cannot be."""
+"""Connect to a cluster with the security of the settings, and explain why a connection fails."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from stream_guard.errors import SettingsError, StreamGuardError
 from stream_guard.settings import KafkaSettings
 
 NAME: Final = "stream-guard"
-ATTEMPT: Final = 3.0  # seconds; long enough for a few tries, short enough to tell a wrong password soon
+ATTEMPT: Final = 3.0  # seconds; long enough for a few tries, short enough to report a wrong password soon
 
-# Where on the way to a cluster it went wrong.
+# The step at which a connection failed.
 Stage: TypeAlias = Literal["reach", "tls", "login"]
 
-_OUT_OF_TIME: Final = "Unable to bootstrap"  # which is how it ends, and not why
+_OUT_OF_TIME: Final = "Unable to bootstrap"  # the client's message for a timeout, which is not the reason
 _PLAIN_WORDS: Final = {"ECONNREFUSED": "connection refused", "DNS Resolution failure": "nobody knows that name"}
 
 _logger = logging.getLogger(__name__)
 
 
 class BrokerError(StreamGuardError):
-    """A cluster cannot be used; ``stage`` says how far we came."""
+    """A cluster cannot be used; ``stage`` is the step that failed."""
 
     def __init__(self, message: str, stage: Stage) -> None:
         super().__init__(message)
@@ -35,16 +35,16 @@ class BrokerError(StreamGuardError):
 
 
 class ClientError(NamedTuple):
-    """An error of the client; not the exception itself, which would keep its sockets open."""
+    """An error that the client logged. The exception itself would keep its sockets open."""
 
     kind: str
     text: str
 
 
 class ClientLog(logging.Handler):
-    """Hears why connections fail: the client logs that, and raises only that time has run out.
+    """Collects why connections fail: the client logs the reasons, and raises only a timeout.
 
-    It also keeps the client's log lines, several per attempt, off a terminal where nobody asked for logs.
+    As a handler it also keeps the client's log lines, several per attempt, off the terminal.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class ClientLog(logging.Handler):
         self.errors: deque[ClientError] = deque(maxlen=32)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the errors that a line about connections tells of."""
+        """Keep the errors in a log line about connections."""
         if isinstance(record.args, tuple) and record.name.startswith(("kafka.net", "kafka.cluster")):
             errors = [argument for argument in record.args if isinstance(argument, Exception)]
             self.errors.extend(ClientError(type(error).__name__, _plain(error)) for error in errors)
@@ -65,7 +65,7 @@ class ClientLog(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client of the cluster, and what it says about its connections."""
+    """A client of the cluster, with the log of its connections."""
 
     client: Any
     servers: tuple[str, ...]
@@ -90,7 +90,7 @@ def choose_servers(servers: Sequence[str], kafka: KafkaSettings) -> tuple[str, .
 def connect(kind: str, servers: Sequence[str], kafka: KafkaSettings, **options: Any) -> Connection:
     """Return a connected ``KafkaConsumer`` or ``KafkaProducer``; BrokerError says why there is none.
 
-    A broker that is not there yet is waited for, as long as the settings' patience; one that refuses us is not.
+    It waits for a broker that does not answer yet, for as long as the settings' patience, but not for one that refuses.
     """
     make = getattr(_import_client(), kind)
     chosen = choose_servers(servers, kafka)
@@ -105,27 +105,27 @@ def connect(kind: str, servers: Sequence[str], kafka: KafkaSettings, **options: 
 
 
 def open_consumer(servers: Sequence[str], kafka: KafkaSettings, *, refresh: float = 300.0) -> Connection:
-    """Return a consumer that belongs to no group, commits nothing and moves nowhere by itself.
+    """Return a consumer without a group that commits nothing and never resets its position.
 
-    ``refresh`` is how many seconds old its picture of the cluster may be.
+    ``refresh`` is the greatest age of its metadata in seconds.
     """
     return connect(
         "KafkaConsumer",
         servers,
         kafka,
         enable_auto_commit=False,
-        # Positions are ours: where one of them is out of range, going elsewhere would skip records in silence.
+        # We keep the positions: a reset of one that is out of range would skip records silently.
         auto_offset_reset="none",
         isolation_level="read_committed",
-        # A mistake in a topic's name must not make that topic.
+        # A misspelt topic must not be created.
         allow_auto_create_topics=False,
         metadata_max_age_ms=int(refresh * 1000),
         receive_message_max_bytes=256 << 20,
     )
 
 
-def home_of(key: bytes, partitions: int) -> int:
-    """Return the partition, of so many, that murmur2 gives a key: where Java's and our clients put its records."""
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a key by murmur2, as Java's and our clients choose it."""
     from kafka.partitioner.default import murmur2  # noqa: PLC0415  # an extra; see _import_client
 
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
@@ -168,7 +168,7 @@ def _attempt(make: Callable[..., Any], limit: float, options: dict[str, Any]) ->
             **options,
         )
     except KafkaError as error:
-        # A client that could not connect leaves its thread and its sockets behind.
+        # A client that could not connect leaves a thread and sockets open.
         for left in made:
             left.close()
         return None, error
@@ -177,14 +177,14 @@ def _attempt(make: Callable[..., Any], limit: float, options: dict[str, Any]) ->
 
 def _import_client() -> Any:
     try:
-        import kafka  # noqa: PLC0415  # an extra: only who reads or writes topics needs it
+        import kafka  # noqa: PLC0415  # an extra: needed only for topics
     except ImportError as error:
         raise SettingsError(f'Kafka needs an extra: pip install "stream-guard[kafka]" ({error})') from None
     return kafka
 
 
 def security_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return what the client has to know to be let in; SettingsError when a part of that is missing."""
+    """Return the client's security options; SettingsError when a setting is missing."""
     options: dict[str, Any] = {"security_protocol": kafka.security_protocol}
     if kafka.security_protocol.startswith("SASL"):
         if not kafka.sasl_username:
@@ -209,7 +209,7 @@ def _password(kafka: KafkaSettings) -> str:
 
 def _read_secret(file: Path, setting: str) -> str:
     try:
-        # Editors end a file with a line end, and no password has one.
+        # Editors end a file with a newline, which is not part of the password.
         return file.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{setting}: {file} cannot be read: {error}") from None
@@ -224,7 +224,7 @@ def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=kafka.ssl_ca_file)
         if kafka.ssl_certificate_file is not None:
             secret = kafka.ssl_key_password_file
-            # A password even where none is set: without one, OpenSSL asks for it on the terminal.
+            # Always a password, even an empty one: otherwise OpenSSL asks for it on the terminal.
             password = "" if secret is None else _read_secret(secret, "kafka.ssl_key_password_file")
             context.load_cert_chain(kafka.ssl_certificate_file, kafka.ssl_key_file, password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -236,23 +236,23 @@ def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 def explain(
     servers: Sequence[str], kafka: KafkaSettings, errors: Sequence[ClientError], failure: Exception
 ) -> BrokerError:
-    """Return what went wrong between us and the cluster, and what to look at."""
+    """Return why the connection failed, and what to check."""
     where = ",".join(servers)
     kinds = {error.kind for error in errors}
-    told = [error.text for error in errors]
+    texts = [error.text for error in errors]
     if kinds & {"SaslAuthenticationFailedError", "UnsupportedSaslMechanismError"}:
         return BrokerError(
             f"{where}: the broker refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}; "
             f"check kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
             "login",
         )
-    if encryption := [text for text in told if "SSL" in text or "certificate" in text]:
+    if encryption := [text for text in texts if "SSL" in text or "certificate" in text]:
         return BrokerError(
             f"{where}: no encrypted connection: {encryption[-1]}; check kafka.ssl_ca_file, "
             f"kafka.ssl_certificate_file and whether this port speaks {kafka.security_protocol}",
             "tls",
         )
-    if "socket disconnected" in told:
+    if "socket disconnected" in texts:
         asked = kafka.security_protocol.startswith("SASL")
         meant = f"refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}, or " if asked else ""
         return BrokerError(
@@ -262,12 +262,12 @@ def explain(
         )
     if "IncompatibleBrokerVersion" in kinds:
         return BrokerError(f"{where}: a controller answers there, not a broker; name the port of a broker", "tls")
-    reasons = [text for text in told if text and not text.startswith(_OUT_OF_TIME)]
+    reasons = [text for text in texts if text and not text.startswith(_OUT_OF_TIME)]
     reason = reasons[-1] if reasons else _plain(failure)
     return BrokerError(f"{where}: no broker answers: {reason}; check the address and the network", "reach")
 
 
 def _plain(error: Exception) -> str:
-    """The client's message without the names of its classes, and in words where it has only a code."""
+    """Return the client's message without class names, and with words for codes."""
     text = " ".join(word for word in str(error).split() if not word.endswith("Error:"))
     return next((plain for code, plain in _PLAIN_WORDS.items() if code in text), text) or type(error).__name__

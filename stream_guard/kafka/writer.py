@@ -1,4 +1,4 @@
-"""Writing to a topic so that what was written is there: every copy has it before ``send`` returns."""
+"""Write to a topic: ``send`` returns when all in-sync replicas have the records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from stream_guard.kafka.client import Connection
     from stream_guard.settings import KafkaSettings
 
-FIND_MS: Final = 10_000  # how long a topic is looked for
-DELIVERY: Final = 30.0  # seconds that one batch may take, the client's own repeats included
-# Whether a record is too large is the topic's business, not the client's.
+FIND_MS: Final = 10_000  # how long to wait for the topic's metadata
+DELIVERY: Final = 30.0  # seconds that one batch may take, with the client's own retries
+# The topic decides whether a record is too large, not the client.
 MAX_REQUEST: Final = 64 << 20
 
 
@@ -28,10 +28,10 @@ class Outgoing(NamedTuple):
 
 
 class TopicWriter:
-    """Appends records to one topic, all of a batch or SinkError.
+    """Appends records to one topic: all of a batch, or SinkError.
 
-    Idempotent and acknowledged by all copies: the client's own repeats write nothing twice. The partition is
-    murmur2 of the key, which is where Java's and Python's clients put it as well.
+    The producer is idempotent and waits for all in-sync replicas: its own retries write nothing twice. The partition is
+    murmur2 of the key, as in Java's and Python's clients.
     """
 
     def __init__(self, address: Address, kafka: KafkaSettings) -> None:
@@ -71,17 +71,17 @@ class TopicWriter:
                 producer.send(self._topic, key=record.key, value=record.value, headers=list(record.headers))
                 for record in records
             ]
-            producer.flush(max(0.1, end - time.monotonic()))  # now: nothing more is coming that lingering could gather
+            producer.flush(max(0.1, end - time.monotonic()))  # now: no more records come that lingering could batch
             for future in sent:
                 future.get(max(0.1, end - time.monotonic()))
         except KafkaError as error:
-            # What an idempotent client does after a failure depends on the failure: a new one has no past.
+            # The state of an idempotent producer after a failure is uncertain: make a new one.
             explained = self._explain(error)
             self._drop()
             raise explained from error
 
     def close(self) -> None:
-        """Leave the cluster; everything was acknowledged before."""
+        """Close the producer; everything was acknowledged before."""
         self._drop()
 
     def _connect(self) -> Connection:
@@ -127,8 +127,8 @@ class TopicWriter:
             connection.close(timeout=1)
 
     def _explain(self, error: Any) -> SinkError:
-        heard = self._connection.log.last() if self._connection is not None and error.retriable else ""
-        reason = heard or str(error)
+        logged = self._connection.log.last() if self._connection is not None and error.retriable else ""
+        reason = logged or str(error)
         return SinkError(
             f"{self._address}: records were not acknowledged: {reason}; "
             + ("they are sent again" if error.retriable else "look at the topic's limits and rights"),

@@ -58,7 +58,7 @@ class PlainLines(logging.Formatter):
         return line
 
 
-class Unrepeated(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Passes a message that was passed a short while ago only once more after that while.
 
     Clients that cannot reach a broker say so several times a second, for as long as it lasts.
@@ -67,14 +67,14 @@ class Unrepeated(logging.Filter):
     def __init__(self, seconds: float = _PAUSE) -> None:
         super().__init__()
         self._seconds = seconds
-        self._said: dict[tuple[str, int], float] = {}
+        self._last_passed: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line of code that speaks has been silent for a while."""
         place = (record.pathname, record.lineno)
-        if record.created - self._said.get(place, -inf) < self._seconds:
+        if record.created - self._last_passed.get(place, -inf) < self._seconds:
             return False
-        self._said[place] = record.created
+        self._last_passed[place] = record.created
         return True
 
 
@@ -87,11 +87,11 @@ def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Seque
     """
     handler = _handler(log, stream)
     for name in _ROOTS:
-        _give(handler, logging.getLogger(name), log.level.upper())
-    strangers = _handler(log, stream)
-    strangers.addFilter(Unrepeated())
+        _attach(handler, logging.getLogger(name), log.level.upper())
+    other_handler = _handler(log, stream)
+    other_handler.addFilter(RepeatFilter())
     for name in others:
-        _give(strangers, logging.getLogger(name), "WARNING" if log.level != "error" else "ERROR")
+        _attach(other_handler, logging.getLogger(name), "WARNING" if log.level != "error" else "ERROR")
     return handler
 
 
@@ -101,7 +101,7 @@ def _handler(log: LogSettings, stream: TextIO | None) -> logging.Handler:
     return handler
 
 
-def _give(handler: logging.Handler, logger: logging.Logger, level: str) -> None:
+def _attach(handler: logging.Handler, logger: logging.Logger, level: str) -> None:
     for old in [old for old in logger.handlers if isinstance(old.formatter, JsonLines | PlainLines)]:
         logger.removeHandler(old)
     logger.addHandler(handler)

@@ -71,7 +71,7 @@ class StatusServer:
         unready: Callable[[], Sequence[str]] = tuple,
         stuck: Callable[[], str] = str,
     ) -> None:
-        _refuse_strangers(serve)
+        _refuse_remote(serve)
         self._clock = clock
         self._unready = unready
         self._stuck = stuck
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         _logger.debug(format, *args)
 
 
-def _refuse_strangers(serve: StatusSettings) -> None:
+def _refuse_remote(serve: StatusSettings) -> None:
     """Raise SettingsError when others than this machine could connect and nobody said that they may."""
     if serve.allow_remote or serve.host == "localhost":
         return

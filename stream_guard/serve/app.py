@@ -91,27 +91,27 @@ class Routes:
     async def review(self, request: Request) -> Response:
         """Show a review."""
         found = await self._service.run(self._gate.reviews.get, request.path_params["id"])
-        return _json(_there(found, "review"))
+        return _json(_require(found, "review"))
 
     async def approve(self, request: Request) -> Response:
         """Let an attempt through."""
-        said = to_form(await self._body(request), Approval)
+        body = to_form(await self._body(request), Approval)
         work = partial(
             self._gate.reviews.approve,
             request.path_params["id"],
-            by=said.by,
-            note=said.note,
-            arguments_digest=said.arguments_digest,
+            by=body.by,
+            note=body.note,
+            arguments_digest=body.arguments_digest,
         )
         return await _answered(self._service.run(work))
 
     async def reject(self, request: Request) -> Response:
         """Refuse an attempt."""
-        return await self._say(request, self._gate.reviews.reject)
+        return await self._answer(request, self._gate.reviews.reject)
 
     async def acknowledge(self, request: Request) -> Response:
         """Note that an alert was seen."""
-        return await self._say(request, self._gate.reviews.acknowledge)
+        return await self._answer(request, self._gate.reviews.acknowledge)
 
     async def incidents(self, request: Request) -> Response:
         """List incidents."""
@@ -121,13 +121,13 @@ class Routes:
     async def incident(self, request: Request) -> Response:
         """Show an incident and its timeline."""
         name = request.path_params["id"]
-        found = _there(await self._service.run(incidents.get, self._gate.database, name), "incident")
-        told = await self._service.run(incidents.timeline, self._gate.database, name)
-        return _json({"incident": found, "timeline": told})
+        found = _require(await self._service.run(incidents.get, self._gate.database, name), "incident")
+        timeline = await self._service.run(incidents.timeline, self._gate.database, name)
+        return _json({"incident": found, "timeline": timeline})
 
     async def solve(self, request: Request) -> Response:
         """Call an incident solved."""
-        return await self._say(request, partial(incidents.solve, self._gate.database, time=time.time()))
+        return await self._answer(request, partial(incidents.solve, self._gate.database, time=time.time()))
 
     async def metrics(self, request: Request) -> Response:
         """Show the metrics."""
@@ -137,9 +137,9 @@ class Routes:
     def _observe(self, events: Sequence[Event]) -> list[Alert]:
         return [alert for event in events for alert in self._gate.observe(event)]
 
-    async def _say(self, request: Request, work: Callable[..., Any]) -> Response:
-        said = to_form(await self._body(request), AnswerBody)
-        return await _answered(self._service.run(partial(work, request.path_params["id"], by=said.by, note=said.note)))
+    async def _answer(self, request: Request, work: Callable[..., Any]) -> Response:
+        body = to_form(await self._body(request), AnswerBody)
+        return await _answered(self._service.run(partial(work, request.path_params["id"], by=body.by, note=body.note)))
 
     async def _body(self, request: Request) -> Any:
         return await read_json(request, self._service.settings.max_body_bytes)
@@ -177,7 +177,7 @@ def _query(request: Request, states: frozenset[str]) -> tuple[str | None, int]:
     return status, int(limit)
 
 
-def _there(found: Any, noun: str) -> Any:
+def _require(found: Any, noun: str) -> Any:
     if found is None:
         raise RequestRefused(404, f"there is no {noun} of that id")
     return found

@@ -51,7 +51,7 @@ def _paths() -> JsonObject:
     ):
         found[f"/v1/{noun}"] = {"get": _listing(noun, states, schema)}
         shown = _ref(schema) if schema == "Review" else _ref("IncidentWithTimeline")
-        found[f"/v1/{noun}/{{id}}"] = {"get": _one(f"Return one of the {noun}.", shown)}
+        found[f"/v1/{noun}/{{id}}"] = {"get": _get(f"Return one of the {noun}.", shown)}
     for word, text, body, schema in (
         ("reviews/{id}/approve", "Let the attempt through, once.", "Approval", "Review"),
         ("reviews/{id}/reject", "Refuse the attempt.", "Answer", "Review"),
@@ -122,7 +122,7 @@ def _post(text: str, body: JsonObject, answer: JsonObject) -> JsonObject:
     }
 
 
-def _one(text: str, answer: JsonObject) -> JsonObject:
+def _get(text: str, answer: JsonObject) -> JsonObject:
     return {
         "summary": text,
         "parameters": [_id_parameter()],

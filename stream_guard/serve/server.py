@@ -42,10 +42,10 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> Non
     config.load()
     # Having stopped, it raises the signal once more; that must not end the process before everything is put away.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _hear)
+        signal.signal(number, _ignore_signal)
     ready()  # the socket listens already: whoever connects from here on is answered
     uvicorn.Server(config).run(sockets=[opened])
 
 
-def _hear(_number: int, _frame: FrameType | None) -> None:
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: the server has heard it before."""

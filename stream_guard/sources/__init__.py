@@ -26,7 +26,7 @@ __all__ = ["is_endless", "open_source"]
 
 
 def is_endless(target: str) -> bool:
-    """Whether a run waits for more at the end of this input, unless it is told otherwise."""
+    """Whether a run follows this input by default, and waits for more at its end."""
     if target.startswith(SCHEME):
         return "to" not in parse_qs(target.partition("?")[2])
     return Path(target).is_dir()
@@ -43,16 +43,16 @@ def open_source(
 ) -> Source:
     """Return the source for a file, a folder, ``-`` for standard input or ``kafka://...``; SourceError without one.
 
-    Iterating ends at the end of the input, which never comes when following. ``stop`` only cuts waiting
-    short: the next thing that is yielded is None, and whoever iterates decides to leave. ``positions`` is
-    what an earlier run's ``positions()`` returned.
+    Iteration ends at the end of the input, which a followed source does not have. ``stop`` only ends a wait early:
+    the source yields None, and the caller decides whether to stop. ``positions`` is what an earlier run's
+    ``positions()`` returned.
     """
     limit = (limits or DecodeSettings()).max_record_bytes
     if target.startswith(SCHEME):
         return open_kafka(target, kafka, follow=follow, limit=limit, positions=positions or {})
     if target == "-":
         return _open_stdin(limit)
-    # Absolute, because positions are kept by name and the next run may start in another folder.
+    # Absolute, because positions are stored by path and the next run may start in another folder.
     path = Path(target).absolute()
     try:
         mode = path.stat().st_mode
@@ -70,7 +70,7 @@ def open_source(
 
 
 def _is_archive(path: Path, mode: int) -> bool:
-    """Whether it is read from end to end: a file of rows, or a folder that has no lines but folders in it."""
+    """Whether it is an archive: a file of rows, or a folder without files of JSON lines directly in it."""
     if stat.S_ISREG(mode):
         return is_table(path.name)
     if not stat.S_ISDIR(mode):

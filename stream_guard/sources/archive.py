@@ -1,4 +1,4 @@
-"""Archives: folders in folders, as Kafka Connect and object stores lay them out, read once from end to end."""
+"""Archives: nested folders, as Kafka Connect and object stores write them, read once from end to end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PACKINGS: Final = ("", ".gz", ".zst")
 SUFFIXES: Final = (*(lines + packing for lines in LINES for packing in PACKINGS), AVRO, PARQUET)
 
 _NUMBER: Final = re.compile(r"(\d+)")
-Place: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
+SortKey: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return the files below a folder that can be read, in their order; hidden ones and links are passed over."""
+    """Return the readable files below a folder in order; hidden files and links are skipped."""
     found: list[Path] = []
     for where, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
@@ -30,13 +30,13 @@ def find_files(folder: Path) -> list[Path]:
             path = Path(where, name)
             if name.endswith(SUFFIXES) and not name.startswith((".", "_")) and not path.is_symlink():
                 found.append(path)
-    return sorted(found, key=lambda path: place_of(path.relative_to(folder)))
+    return sorted(found, key=lambda path: sort_key(path.relative_to(folder)))
 
 
-def place_of(path: Path) -> Place:
-    """Return where a file belongs: names in order, and the numbers in them by their size.
+def sort_key(path: Path) -> SortKey:
+    """Return the sort key of a file: by name, with the numbers in it by value.
 
-    So ``partition=2`` stands before ``partition=10``, and hours, days and offsets follow each other.
+    So ``partition=2`` comes before ``partition=10``, and hours, days and offsets are in order.
     """
     return tuple(
         tuple((text, int(number or 0)) for text, number in _pieces(_NUMBER.split(part))) for part in path.parts
@@ -49,7 +49,7 @@ def _pieces(split: list[str]) -> Iterator[tuple[str, str]]:
 
 
 class ArchiveSource:
-    """The records of files, one after the other; a file that cannot be read ends it, so that nothing is missing."""
+    """The records of files, one after the other. An unreadable file raises SourceError: no record is skipped."""
 
     def __init__(self, files: list[Path], *, limit: int, positions: Mapping[str, int]) -> None:
         self._positions = dict(positions)
@@ -80,7 +80,7 @@ class ArchiveSource:
         file.close()
 
     def positions(self) -> Mapping[str, int]:
-        """Where the next record starts, by file; of a file of rows, which row it is."""
+        """Where the next record starts, by file: a byte, or a row in a file of rows."""
         return dict(self._positions)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""JSON lines from a folder that files are added to and appended to."""
+"""JSON lines from a folder whose files may grow in number and in size."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ _logger = logging.getLogger(__name__)
 class FolderSource:
     """The records of every ``*.jsonl``, plain or packed, in a folder, by file name.
 
-    When following, new files and new lines are found by looking again. A file that got another name is
-    read on where it was left; one that became shorter, from its beginning. One bad file does not keep the
-    others from being read: ``problems`` says what is wrong with it. Links that lead out of the folder are
-    refused, hidden files and folders inside are ignored.
+    When following, the folder is scanned again for new files and new lines. A renamed file is continued at its
+    position; a file that became shorter is read from its beginning. A bad file does not stop the others: ``problems``
+    says what is wrong with it. Links that lead out of the folder are refused; hidden files and folders are ignored.
     """
 
     def __init__(self, folder: Path, *, follow: bool, limit: int, positions: Mapping[str, int], stop: Flag) -> None:
@@ -37,10 +36,10 @@ class FolderSource:
         self._follow = follow
         self._limit = limit
         self._stop = stop
-        self._unseen = dict(positions)  # of files that have not turned up yet
+        self._unseen = dict(positions)  # of files that were not found yet
         self._files: dict[Identity, LineFile] = {}
-        self._sizes: dict[Identity, int] = {}  # when last looked at
-        if not self._look()[0] and not follow:
+        self._sizes: dict[Identity, int] = {}  # at the last scan
+        if not self._scan()[0] and not follow:
             raise SourceError(
                 f"{folder}: no file in it ends in {' or '.join(SUFFIXES)}; name another folder, or follow it"
             )
@@ -48,7 +47,7 @@ class FolderSource:
     def __iter__(self) -> Iterator[Record | None]:
         while True:
             found = False
-            known, gone = self._look()
+            known, gone = self._scan()
             for file in gone:
                 if file.path.exists():
                     yield from self._read(file, None)
@@ -82,10 +81,10 @@ class FolderSource:
         except SourceError as error:
             self._report(file.path, str(error))
         finally:
-            file.close()  # thousands of files must not mean thousands of open ones
+            file.close()  # thousands of files must not be open at once
 
-    def _look(self) -> tuple[dict[Identity, tuple[LineFile, int]], list[LineFile]]:
-        """Return the files there are, with their sizes, and those that gave up their place among them."""
+    def _scan(self) -> tuple[dict[Identity, tuple[LineFile, int]], list[LineFile]]:
+        """Return the files of the folder with their sizes, and the files that are gone."""
         there: dict[Identity, tuple[Path, int]] = {}
         for identity, path, size in self._matching():
             there.setdefault(identity, (path, size))  # a file with two names is one file
@@ -111,7 +110,7 @@ class FolderSource:
             try:
                 status = entry.stat()
                 inside = not entry.is_symlink() or path.resolve().is_relative_to(self._real_folder)
-            except OSError as error:  # it was there a moment ago, or is a link to nothing
+            except OSError as error:  # it was removed just now, or is a broken link
                 self._report(path, f"{path}: cannot be read: {error.strerror}")
                 continue
             if not inside:
@@ -132,11 +131,11 @@ class FolderSource:
         return path.resolve() if path.is_symlink() else path
 
     def _forget(self, identity: Identity) -> LineFile:
-        """Let go of a file that is not there any more, at least not under a name that is read."""
+        """Drop a file that is gone, or that now has a name that is not read."""
         file = self._files.pop(identity)
         self._sizes.pop(identity, None)
         for entry in self._entries():
-            # Rotation: lines may have been written after the last look and before it got this name.
+            # Rotation: lines may have been written between the last scan and the renaming.
             if entry.inode() == identity[1] and entry.is_file(follow_symlinks=False):
                 file.path = Path(entry.path)
                 return file

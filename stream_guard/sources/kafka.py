@@ -1,4 +1,4 @@
-"""Records from the partitions of topics, through the plain client: for one machine and small streams."""
+"""Records from the partitions of topics, without a consumer group: for one machine and small streams."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from stream_guard.sources.kafka_range import OffsetRange, RequestedRange, origin
 from stream_guard.sources.merging import RecordMerger
 from stream_guard.sources.splitting import HEAD
 
-POLL_MS: Final = 200  # how long one look waits for something to come
-MAX_RECORDS: Final = 2_000  # of one look
+POLL_MS: Final = 200  # how long one poll waits for records
+MAX_RECORDS: Final = 2_000  # of one poll
 ASK_MS: Final = 2_000
-QUIET: Final = 5.0  # seconds of waiting for records, after which the broker is asked whether it is there
-WAIT: Final = 10.0  # seconds that partitions with records wait, when following, for one that has some and gives none
-LOOK_FOR_PARTITIONS: Final = 30.0  # seconds between two looks for partitions that were added
+QUIET: Final = 5.0  # seconds without records, after which the broker is asked whether there are any
+WAIT: Final = 10.0  # seconds that a followed topic waits for a partition that has records and returns none
+LIST_PARTITIONS: Final = 30.0  # seconds between two searches for added partitions
 
 _logger = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ _logger = logging.getLogger(__name__)
 class KafkaSource:
     """The records of some topics; each partition has its own origin, ``topic/partition``, and offsets as positions.
 
-    Partitions are assigned by hand and positions kept in our own checkpoint, so that states and positions
-    are written in one transaction; reading leaves no trace on the broker. Records of transactions that were
-    aborted are passed over. Partitions are merged by the records' times: read twice, a range comes in the
-    same order. A broker that goes away is waited for; SourceError when that takes longer than the patience.
+    Partitions are assigned by hand, and positions are kept in our own checkpoint, so that states and positions are
+    written in one transaction and nothing is written to the broker. Records of aborted transactions are skipped.
+    Partitions are merged by the times of their records, so a range has the same order each time it is read. The source
+    waits for a broker that is away; SourceError when that takes longer than the patience.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class KafkaSource:
         self._follow = follow
         self._limit = limit
         self._merger = RecordMerger()
-        self._next: dict[str, int] = {}  # by origin: what a checkpoint remembers
-        self._fetched: dict[Any, int] = {}  # by partition: what will be fetched next
+        self._next: dict[str, int] = {}  # by origin: offset of the next record to yield, for the checkpoint
+        self._fetched: dict[Any, int] = {}  # by partition: offset to fetch next
         self._ranges: dict[Any, OffsetRange] = {}
-        self._ends: dict[Any, int] = {}  # by partition: where it ends, as far as we heard
-        self._assigned: set[Any] = set()  # what is fetched from at present
-        self._passed_by: set[Any] = set()  # partitions that gave nothing although they have something
-        self._quiet = 0.0  # seconds of waiting for records
+        self._ends: dict[Any, int] = {}  # by partition: last known end offset
+        self._assigned: set[Any] = set()  # partitions that are fetched from now
+        self._skipped: set[Any] = set()  # partitions that returned nothing although they have records
+        self._quiet = 0.0  # seconds without records
         self._away_since: float | None = None
         self._blocked_since: float | None = None
-        self._looked = time.monotonic()
+        self._listed_at = time.monotonic()
         try:
-            self._connection = open_consumer(address.servers, kafka, refresh=LOOK_FOR_PARTITIONS)
+            self._connection = open_consumer(address.servers, kafka, refresh=LIST_PARTITIONS)
         except BrokerError as error:
             raise SourceError(str(error)) from error
         self._consumer: Any = self._connection.client
@@ -84,21 +84,21 @@ class KafkaSource:
             if not found:
                 yield None
                 self._check_broker()
-            self._look_for_partitions()
+            self._add_new_partitions()
 
     def positions(self) -> Mapping[str, int]:
         """The offset of the next record, by topic and partition."""
         return dict(self._next)
 
     def spans(self) -> Mapping[str, tuple[int, int]]:
-        """From where to where each partition is read; what is followed is read to where it ends now."""
+        """The start and stop offset of each partition; a followed one stops at its present end."""
         return {
             origin_of(partition): (chosen.start, max(chosen.start, chosen.end if chosen.stop is None else chosen.stop))
             for partition, chosen in self._ranges.items()
         }
 
     def lag(self) -> int:
-        """How many records wait to be judged, as far as we heard; where the reading has an end, up to that."""
+        """The number of records still to be judged, up to the last known end offset, or up to the stop."""
         waiting = 0
         for partition, end in self._ends.items():
             stop = self._ranges[partition].stop
@@ -144,22 +144,22 @@ class KafkaSource:
         )
 
     def _fetch(self) -> bool:
-        """Bring what has come to the merger; False when nothing has."""
+        """Poll once and hand the records to the merger; False when there were none."""
         from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
 
         began = time.monotonic()
         try:
-            self._steer()
+            self._assign_unfilled()
             batches = self._consumer.poll(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
             self._note_progress(batches)
         except KafkaError as error:
-            self._refuse(error)
+            self._handle_error(error)
             batches = {}
         for partition, records in batches.items():
             origin, stop = origin_of(partition), self._ranges[partition].stop
             kept = [self._convert(origin, record) for record in records if stop is None or record.offset < stop]
             self._merger.add(origin, kept)
-            self._passed_by.discard(partition)
+            self._skipped.discard(partition)
         if batches:
             self._quiet = 0.0
             self._note_answer()
@@ -167,26 +167,26 @@ class KafkaSource:
             self._quiet += time.monotonic() - began
         return bool(batches)
 
-    def _steer(self) -> None:
-        """Fetch only from partitions of which more is wanted now.
+    def _assign_unfilled(self) -> None:
+        """Assign only the partitions whose buffer in the merger has room.
 
-        By assigning them, not by pausing the others: kafka-python 3.0 never gives out again what it had
-        fetched of a partition when that was paused.
+        The others are not paused: kafka-python 3.0 loses the records that it had fetched from a partition when that
+        was paused.
         """
-        wanted = {
+        unfilled = {
             partition
             for partition in self._fetched
-            if self._is_wanted(partition)
+            if self._has_range_left(partition)
             and self._merger.fill_of(origin_of(partition)) < (1.0 if partition in self._assigned else 0.5)
         }
-        if wanted == self._assigned or not wanted:
+        if unfilled == self._assigned or not unfilled:
             return
-        self._consumer.assign(sorted(wanted))
-        for partition in wanted - self._assigned:
+        self._consumer.assign(sorted(unfilled))
+        for partition in unfilled - self._assigned:
             self._consumer.seek(partition, self._fetched[partition])
-        self._assigned = wanted
+        self._assigned = unfilled
 
-    def _is_wanted(self, partition: Any) -> bool:
+    def _has_range_left(self, partition: Any) -> bool:
         stop = self._ranges[partition].stop
         return stop is None or self._fetched[partition] < stop
 
@@ -195,12 +195,12 @@ class KafkaSource:
             if partition in batches:
                 self._fetched[partition] = batches[partition][-1].offset + 1
             elif (at := self._consumer.position(partition, timeout_ms=0)) is not None:
-                # Ends of transactions have offsets too, and no record to tell of them.
+                # The end of a transaction has an offset, but no record.
                 self._fetched[partition] = at
             self._ends[partition] = max(self._ends[partition], self._consumer.highwater(partition) or 0)
 
     def _convert(self, origin: str, record: Any) -> Record:
-        value = record.value or b""  # none: a key was taken back
+        value = record.value or b""  # None is a tombstone
         size = len(value)
         return Record(
             value if size <= self._limit else value[: min(HEAD, self._limit)],
@@ -213,7 +213,7 @@ class KafkaSource:
         )
 
     def _awaited(self) -> set[str]:
-        """The origins that have more to come, and that others therefore have to wait for."""
+        """Return the origins that have more records: the merger waits for them."""
         coming = [partition for partition in self._fetched if self._has_more(partition)]
         empty = [partition for partition in coming if not self._merger.holds(origin_of(partition))]
         now = time.monotonic()
@@ -224,26 +224,26 @@ class KafkaSource:
         elif self._follow and now - self._blocked_since > WAIT and len(empty) < len(self._fetched):
             names = ", ".join(map(origin_of, empty))
             _logger.warning("%s: nothing has come from %s for %.0f s; going on without", self._address, names, WAIT)
-            self._passed_by.update(empty)
-        return {origin_of(partition) for partition in coming if partition not in self._passed_by}
+            self._skipped.update(empty)
+        return {origin_of(partition) for partition in coming if partition not in self._skipped}
 
     def _has_more(self, partition: Any) -> bool:
-        if partition in self._passed_by:
+        if partition in self._skipped:
             return False
         stop = self._ranges[partition].stop
         return self._fetched[partition] < (self._ends[partition] if stop is None else stop)
 
     def _check_broker(self) -> None:
-        """When nothing comes, find out whether there is nothing or nobody; SourceError when patience has run out."""
+        """When no records come, ask the broker for the end offsets; SourceError when it is away for too long."""
         from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
 
         if self._quiet < QUIET and self._away_since is None:
             return
         try:
-            # A client that fetches no more would not hear that there is more: it shows in the lag.
+            # A client that fetches nothing does not learn of new records; the end offsets show them.
             self._ends |= self._consumer.end_offsets(list(self._fetched), timeout_ms=ASK_MS)
         except KafkaError as error:
-            self._be_patient(self._connection.log.last() or str(error))
+            self._wait_for_broker(self._connection.log.last() or str(error))
             return
         if not self._note_answer() and not self._follow and self._quiet > self._patience:
             raise SourceError(
@@ -254,7 +254,7 @@ class KafkaSource:
             self._quiet = 0.0
 
     def _note_answer(self) -> bool:
-        """Note that the broker answers; True when it had been away until now."""
+        """Record that the broker answers; True when it was away until now."""
         if self._away_since is None:
             return False
         _logger.warning("%s: answers again after %.0f s", self._address, time.monotonic() - self._away_since)
@@ -262,7 +262,7 @@ class KafkaSource:
         self._connection.log.errors.clear()
         return True
 
-    def _be_patient(self, reason: str) -> None:
+    def _wait_for_broker(self, reason: str) -> None:
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now - self._quiet
@@ -273,36 +273,36 @@ class KafkaSource:
                 "nothing is lost: start again with the same checkpoint when it is back"
             )
 
-    def _look_for_partitions(self) -> None:
-        """Take up partitions that were added to a topic that is followed."""
+    def _add_new_partitions(self) -> None:
+        """Add the partitions that a followed topic has gained."""
         now = time.monotonic()
         if (
             not self._follow
             or self._requested.partitions
             or self._away_since
-            or now - self._looked < LOOK_FOR_PARTITIONS
+            or now - self._listed_at < LIST_PARTITIONS
         ):
             return
-        self._looked = now
+        self._listed_at = now
         if added := [partition for partition in self._find_partitions() if partition not in self._fetched]:
             _logger.warning("%s: new partitions: %s", self._address, ", ".join(map(origin_of, added)))
             self._assign(added, self._next)
 
-    def _refuse(self, error: Exception) -> None:
-        """Raise SourceError, or take up what an accepted gap has left; an error that may pass is only waited out."""
+    def _handle_error(self, error: Exception) -> None:
+        """Raise SourceError for an error that lasts; continue behind an accepted gap; ignore an error that may pass."""
         from kafka import errors  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
 
         if isinstance(error, errors.RetriableError) and not isinstance(error, errors.CorruptRecordError):
             return
         if isinstance(error, errors.OffsetOutOfRangeError):
-            # What the broker keeps has overtaken us: looked up again, the offsets give the reason.
+            # Retention has deleted records before they were read: resolve the offsets again, or say why not.
             fetched = {origin_of(partition): at for partition, at in self._fetched.items()}
             for partition, chosen in resolve(
                 self._consumer, list(self._fetched), self._requested, fetched, follow=self._follow
             ).items():
                 if chosen.start != self._fetched[partition]:
                     self._fetched[partition] = chosen.start
-                    self._assigned.discard(partition)  # so that it is sought again
+                    self._assigned.discard(partition)  # so that it is assigned and sought again
             return
         raise SourceError(f"{self._address}: cannot be read any further: {error}") from error
 
@@ -310,7 +310,7 @@ class KafkaSource:
 def open_kafka(
     target: str, kafka: KafkaSettings | None, *, follow: bool, limit: int, positions: Mapping[str, int]
 ) -> KafkaSource:
-    """Return the source for an address; see ``RequestedRange`` for what may be asked of it."""
+    """Return the source for an address; ``RequestedRange`` has its options."""
     try:
         address = parse_address(target)
     except ValueError as error:

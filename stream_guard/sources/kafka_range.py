@@ -1,4 +1,4 @@
-"""Which part of a topic is read: between two offsets, two times, or what is there."""
+"""Which part of a topic is read: between two offsets, between two times, or all of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _logger = logging.getLogger(__name__)
 
 
 def origin_of(partition: Partition) -> str:
-    """The name that positions are kept by."""
+    """Return the name of a partition in positions."""
     return f"{partition[0]}/{partition[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedRange:
-    """What an address asks for."""
+    """The part of a topic that an address asks for."""
 
     start: RangeBound = "earliest"
     stop: RangeBound | None = None
@@ -78,11 +78,11 @@ def _parse_bound(address: Address, name: str, text: str) -> RangeBound:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What is read of one partition: from ``start`` up to, and without, ``stop``; on and on without one."""
+    """The offsets to read of one partition: from ``start`` up to ``stop``, exclusive; None has no end."""
 
     start: int
     stop: int | None
-    end: int  # where the partition ended when it was looked up
+    end: int  # the end offset when the range was resolved
 
 
 def resolve(
@@ -93,15 +93,15 @@ def resolve(
     *,
     follow: bool,
 ) -> dict[Partition, OffsetRange]:
-    """Return the offsets to read, from where an earlier run stopped or from what the address says.
+    """Return the offsets to read: from the positions of an earlier run, or from the start that the address names.
 
-    Raises SourceError where records are gone that would have to be read, unless gaps are accepted.
+    Raises SourceError where records that must be read are deleted, unless gaps are accepted.
     """
     first = consumer.beginning_offsets(list(partitions), timeout_ms=_TIMEOUT_MS)
     last = consumer.end_offsets(list(partitions), timeout_ms=_TIMEOUT_MS)
     starts = _offsets(consumer, requested.start, first, last)
     stops = last if requested.stop is None else _offsets(consumer, requested.stop, first, last)
-    # A partition that an earlier run did not know is new: it is read whole, whatever "from" says.
+    # A partition without a position in a known topic is new: it is read from its first record.
     known = {origin.rpartition("/")[0] for origin in positions}
     ranges = {}
     for partition in partitions:
@@ -129,7 +129,7 @@ def _offsets(
             partition: bound if bound >= 0 else max(first[partition], last[partition] + bound) for partition in first
         }
     found = consumer.offsets_for_times(dict.fromkeys(first, round(bound * 1000)), timeout_ms=_TIMEOUT_MS)
-    # Nothing that late is there: what comes next will be.
+    # No record is that late: read from the end.
     return {partition: last[partition] if at is None else at.offset for partition, at in found.items()}
 
 

@@ -16,15 +16,15 @@ from stream_guard.ports import Record
 from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
 from stream_guard.sources.splitting import CHUNK, LineSplitter
 
-POLL: Final = 0.2  # seconds between two looks at what is followed
-# Line numbers after a restart cost a pass over what was read before; beyond this size they are left out.
+POLL: Final = 0.2  # seconds between two reads of a followed file
+# After a restart, line numbers need a pass over the lines read before; beyond this size they are left out.
 _COUNTED: Final = 1 << 30
 
 _logger = logging.getLogger(__name__)
 
 
 class LineFile:
-    """One file of lines: how far it was read, and what is still to come."""
+    """One file of lines, and the position up to which it was read."""
 
     def __init__(self, path: Path, origin: str, *, limit: int, position: int = 0, follow_links: bool = False) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class LineFile:
             ) from error
 
     def open(self) -> None:
-        """Open the file now, to learn early that it cannot be."""
+        """Open the file now, so that an error comes early."""
         try:
             self._open()
         except BROKEN as error:
@@ -61,23 +61,23 @@ class LineFile:
         try:
             return self._raw is not None and not os.path.samestat(os.fstat(self._raw.fileno()), self.path.stat())
         except FileNotFoundError:
-            return False  # moved away; another one may take its name
+            return False  # moved away; another file may get its name
 
     def what_changed(self) -> str | None:
-        """Why the open file cannot be what was read so far; None when it is, or has only grown."""
+        """Return why the open file is not the one that was read so far; None when it is, or has only grown."""
         if self._raw is None or self.packed:
             return None
         position, fd = self.lines.position, self._raw.fileno()
         size = os.fstat(fd).st_size
         if size < self.lines.offset:
             return "became shorter"
-        # The newline may also come after the position: a last line without its end was given one later.
+        # The newline may come after the position: a last line without one may have got it later.
         if 0 < position < size and b"\n" not in os.pread(fd, 2, position - 1):
             return "has other content than before"
         return None
 
     def start_over(self, why: str) -> None:
-        """Read from the beginning of whatever has the file's name now, and say why."""
+        """Start at the beginning of the file that has the name now, and log why."""
         _logger.warning("%s %s; it is read from its beginning", self.path, why)
         self.close()
         self.lines.restart(0, 0)
@@ -89,7 +89,7 @@ class LineFile:
         self._raw = self._stream = None
 
     def _open(self) -> FileIO | Packed:
-        # Without blocking: a pipe under the file's name would hold everything up.
+        # Without blocking: a pipe of that name would block for ever.
         self._raw = raw = FileIO(os.open(self.path, self._flags), "rb")
         if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise OSError("it is not a regular file")
@@ -97,7 +97,7 @@ class LineFile:
         position, offset = self.lines.position, self.lines.offset
         passed, lines = offset, None
         if self.packed or (self._uncounted and position <= _COUNTED):
-            passed, lines = _pass_over(stream, offset)
+            passed, lines = _skip(stream, offset)
         if self._uncounted:
             self._uncounted = False
             self.lines.restart(position, lines)
@@ -112,7 +112,7 @@ class LineFile:
         return stream
 
 
-def _pass_over(stream: FileIO | Packed, size: int) -> tuple[int, int]:
+def _skip(stream: FileIO | Packed, size: int) -> tuple[int, int]:
     """Read up to ``size`` bytes, and return how many there were and how many lines ended in them."""
     left, lines = size, 0
     while left and (chunk := stream.read(min(CHUNK, left))):
@@ -124,9 +124,8 @@ def _pass_over(stream: FileIO | Packed, size: int) -> tuple[int, int]:
 class FileSource:
     """The records of one file; when following, also those that are still to be written.
 
-    A last line without its end is a record when not following; when following it may be half of one, and
-    waits. A file that is replaced or emptied while it is followed is read to its end, and the new one from
-    its beginning.
+    A last line without a newline is a record; when following, it waits, because it may be half of one. A followed file
+    that is replaced or emptied is read to its end, and then the new one from its beginning.
     """
 
     def __init__(self, path: Path, *, follow: bool, limit: int, positions: Mapping[str, int], stop: Flag) -> None:
@@ -154,7 +153,7 @@ class FileSource:
                 yield from file.lines.last()
                 file.start_over(changed)
             elif file.was_replaced():
-                # To its end: what was written between the last look and the moment the name changed hands.
+                # To its end: lines may have been written between the last read and the renaming.
                 yield from file.read()
                 yield from file.lines.last()
                 file.start_over("was replaced by another file")

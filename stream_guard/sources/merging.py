@@ -1,4 +1,4 @@
-"""Records of several partitions in one order: by their time, and inside a partition as they stand there."""
+"""Merge the records of several partitions by time; the order inside a partition stays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from stream_guard.ports import Record
 
-# What may wait of one partition while another is read; more would only fill the memory.
+# Limits on the buffered records of one partition.
 MAX_WAITING: Final = 5_000
 MAX_WAITING_BYTES: Final = 16 << 20
 
 
 class RecordMerger:
-    """Holds records back until those that belong before them are there.
+    """Buffers records until the earlier ones of the other partitions are there.
 
     Partitions are fetched at different speeds. Without this, one of them could be hours of event time ahead
     of another, and its clock would close the sessions of the other as idle.
@@ -35,17 +35,17 @@ class RecordMerger:
         return bool(self._queues.get(origin))
 
     def fill_of(self, origin: str) -> float:
-        """How much of the origin is waiting, where 1 is as much as there should be."""
+        """How full the buffer of the origin is; 1 is full."""
         return max(
             len(self._queues.get(origin, ())) / MAX_WAITING,
             self._bytes.get(origin, 0) / MAX_WAITING_BYTES,
         )
 
     def take(self, awaited: Set[str]) -> Iterator[Record]:
-        """Yield what can be ordered: up to the moment when an awaited origin has nothing waiting."""
+        """Yield records in order, until an awaited origin has none left in the buffer."""
         if any(not self.holds(origin) for origin in awaited):
             return
-        # By origin where the times are equal: the order must not depend on who was fetched first.
+        # By origin where times are equal: the order must not depend on which was fetched first.
         heads = [(queue[0].time or 0.0, origin, queue) for origin, queue in self._queues.items() if queue]
         heapify(heads)
         while heads:

@@ -10,11 +10,11 @@ from typing import Any, Final, Protocol
 GZIP: Final = ".gz"
 ZSTANDARD: Final = ".zst"
 BROKEN: Final = (OSError, EOFError, zlib.error)
-"""What reading a file raises that is not what it should be."""
+"""What reading a damaged file raises."""
 
-# What a frame may ask us to keep in memory; the format's own tools refuse more too.
+# The memory that a frame may ask for; the zstd tools refuse more too.
 _WINDOW: Final = 128 << 20
-# Four bytes may stand for 128 KiB, so what is unpacked at once is at most 32 MiB.
+# Four bytes may expand to 128 KiB, so one piece expands to at most 32 MiB.
 _PIECE: Final = 1 << 10
 
 
@@ -31,7 +31,7 @@ def is_packed(name: str) -> bool:
 
 
 def unpack(raw: FileIO, name: str) -> Packed:
-    """Return what is packed in a file; OSError where that needs a package that is not installed."""
+    """Return the unpacked stream of a file; OSError where it needs a package that is not installed."""
     if name.endswith(GZIP):
         return gzip.GzipFile(fileobj=raw, mode="rb")
     try:

@@ -1,4 +1,4 @@
-"""Chunks of bytes into records, one per line, in bounded memory."""
+"""Split chunks of bytes into records, one per line, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CHUNK: Final = 128 * 1024
 
 
 class LineSplitter:
-    """Cuts what it is fed into records at newlines; ``position`` is where the next record starts.
+    """Splits bytes into records at newlines; ``position`` is where the next record starts.
 
-    A record keeps its line end: JSON ignores it, and cutting it off would cost more than splitting does.
-    A line over the limit is passed over to its end, whatever its size, and only its head is kept.
+    A record keeps its newline: JSON ignores it, and removing it would cost more than splitting does. Of a line over
+    the limit only the head is kept, whatever its size.
     """
 
     __slots__ = ("_held", "_limit", "_pieces", "_step", "chunk", "line", "origin", "position")
@@ -30,7 +30,7 @@ class LineSplitter:
         self.restart(0, 0)
 
     def restart(self, position: int, lines_before: int | None) -> None:
-        """Go on at a position; None says that nobody counted the lines before it."""
+        """Continue at a position; None means that the lines before it were not counted."""
         self.position = position
         self.line = lines_before or 0
         self._step = 0 if lines_before is None else 1
@@ -39,11 +39,11 @@ class LineSplitter:
 
     @property
     def offset(self) -> int:
-        """Where the bytes begin that it has not been fed."""
+        """The offset of the next byte to split."""
         return self.position + self._held
 
     def split(self, chunk: bytes) -> Iterator[Record]:
-        """Yield the records that end in this chunk; the rest waits for the next one."""
+        """Yield the records that end in this chunk; the rest is kept for the next one."""
         stream = BytesIO(chunk)
         if self._held:
             first = stream.readline()
@@ -64,7 +64,7 @@ class LineSplitter:
             yield record
 
     def last(self) -> Iterator[Record]:
-        """Yield the line that has no end, when nothing will follow it."""
+        """Yield the last line when it has no newline and nothing follows."""
         if self._held:
             yield self._finish(b"")
 

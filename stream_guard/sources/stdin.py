@@ -1,4 +1,4 @@
-"""JSON lines from a pipe: standard input, or a named one."""
+"""JSON lines from a pipe: standard input or a named pipe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from stream_guard.sources.splitting import LineSplitter
 
 
 class PipeSource:
-    """The records of a pipe as they come; its writer decides when they end.
-
-    What was read from a pipe is gone, so there is no position to come back to.
-    """
+    """The records of a pipe, until its writer closes it. A pipe cannot be read again, so it has no positions."""
 
     def __init__(self, fd: int, origin: str, *, limit: int, owned: bool) -> None:
         self._fd = fd
@@ -39,7 +36,7 @@ class PipeSource:
             yield from lines.split(chunk)
 
     def positions(self) -> Mapping[str, int]:
-        """Nothing: a pipe cannot be taken up again."""
+        """Return nothing: a pipe cannot be read again."""
         return {}
 
     def close(self) -> None:

@@ -27,8 +27,8 @@ def is_table(name: str) -> bool:
 class TableFile:
     """One file of rows. ``position`` is the number of the next row.
 
-    A row with a column ``value`` that holds a text or bytes is a dump of a topic: that is the record, with the key
-    beside it. Any other row is itself the record, as a JSON object without the columns that are null.
+    A row with a text or bytes in the column ``value`` is from a dump of a topic: that value is the record, with the
+    column ``key`` as its key. Any other row is a record itself, as a JSON object without the columns that are null.
     """
 
     def __init__(self, path: Path, origin: str, *, limit: int, position: int = 0) -> None:
@@ -46,7 +46,7 @@ class TableFile:
             try:
                 row = next(rows, None)
                 record = None if row is None else self._record(row, number + 1)
-            except Exception as error:  # the packages raise whatever broken bytes make them stumble over
+            except Exception as error:  # the packages raise many sorts of exceptions on broken bytes
                 raise SourceError(
                     f"{self.path}: cannot be read beyond row {number + 1}: {error}; mend it or take it away"
                 ) from error
@@ -73,7 +73,7 @@ class TableFile:
             written = value.encode() if isinstance(value, str) else value
             found_key = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else None
         else:
-            written, found_key = _encode({name: one for name, one in row.items() if one is not None}), None
+            written, found_key = _encode({name: item for name, item in row.items() if item is not None}), None
         size = len(written)
         if size > self._limit:
             head = written[: min(HEAD, self._limit)]
@@ -83,7 +83,7 @@ class TableFile:
 
 def _load(path: Path) -> Any:
     try:
-        # Only now: they take long, and most runs never need them.
+        # Imported here: they load slowly, and most runs never need them.
         if path.suffix == AVRO:
             import fastavro  # noqa: PLC0415
 

@@ -147,7 +147,7 @@ class CheckpointStore:
     def _prepare(self, db: sqlite3.Connection) -> None:
         # Before anything is read: from here on the file is ours until the process ends.
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._refuse_strangers(db)
+        self._refuse_other_files(db)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("BEGIN IMMEDIATE")
@@ -160,7 +160,7 @@ class CheckpointStore:
         db.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL)")
         db.execute("COMMIT")
 
-    def _refuse_strangers(self, db: sqlite3.Connection) -> None:
+    def _refuse_other_files(self, db: sqlite3.Connection) -> None:
         [(application,)] = db.execute("PRAGMA application_id")
         [(version,)] = db.execute("PRAGMA user_version")
         [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")

@@ -15,7 +15,7 @@ import msgspec
 
 from stream_guard.decoding.reader import EventReader
 from stream_guard.engine import Engine
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -93,7 +93,7 @@ class Rekeyer:
             origin = RecordOrigin(*source, record.position, ordinal, session_id if len(sessions) > 1 else "")
             key = session_id.encode("utf-8", "surrogatepass")
             headers = (*record.headers, (ORIGIN_HEADER, _encode(origin)))
-            rekeyed.setdefault(home_of(key, self._partitions), []).append(Outgoing(key, record.value, headers))
+            rekeyed.setdefault(partition_of_key(key, self._partitions), []).append(Outgoing(key, record.value, headers))
 
     async def tick(self, partitions: Sequence[int]) -> None:
         """Do nothing: re-keying has no clock."""

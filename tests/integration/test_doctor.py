@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
 from tests.kafka.configuration import PASSWORD, USER
@@ -65,7 +65,7 @@ def test_a_session_on_two_partitions_fails(cluster: Cluster) -> None:
 
 def test_another_partitioner_is_noticed(cluster: Cluster) -> None:
     topic = cluster.create(partitions=3)
-    rows = [Row(event(f"s{n}"), b"s%d" % n, partition=(home_of(b"s%d" % n, 3) + 1) % 3) for n in range(9)]
+    rows = [Row(event(f"s{n}"), b"s%d" % n, partition=(partition_of_key(b"s%d" % n, 3) + 1) % 3) for n in range(9)]
     cluster.fill(topic, rows)
     code, checks = ask("--kafka", cluster.url(topic))
     assert code == 0

@@ -164,7 +164,7 @@ def test_a_source_goes_on_where_an_earlier_one_stopped(cluster: Cluster) -> None
 def test_partitions_that_are_added_are_read_from_their_beginning(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module, "LOOK_FOR_PARTITIONS", 0.5)
+    monkeypatch.setattr(source_module, "LIST_PARTITIONS", 0.5)
     topic = cluster.create(partitions=1)
     with opened(cluster.url(topic, query="from=latest"), follow=True) as source:
         cluster.fill(topic, [Row(b"1", partition=0)])

@@ -9,7 +9,7 @@ import pytest
 from stream_guard_formats.native import NativeDecoder
 
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from stream_guard.ports import Record
 
 NOW = 1_767_600_000.0
@@ -19,7 +19,7 @@ PARTITIONS = {"events": 3}
 def record(session: str = "s1", *, at: int | None = None, key: bytes | None = b"", **fields: Any) -> Record:
     """A record as a well-behaved producer writes it, except for what is said."""
     event = {"kind": "user_message", "session_id": session, "time": NOW - 10, **fields}
-    partition = home_of(session.encode(), PARTITIONS["events"]) if at is None else at
+    partition = partition_of_key(session.encode(), PARTITIONS["events"]) if at is None else at
     value = json.dumps({name: value for name, value in event.items() if value is not None}).encode()
     return Record(value, f"events/{partition}", key=session.encode() if key == b"" else key, time=NOW - 9)
 
@@ -28,7 +28,7 @@ def look_at(*records: Record) -> dict[str, Check]:
     sample = Sample(PARTITIONS)
     for one in records:
         sample.add(one, NativeDecoder())
-    return {check.about: check for check in check_sample(sample, home_of, NOW)}
+    return {check.about: check for check in check_sample(sample, partition_of_key, NOW)}
 
 
 GOOD = [record(f"s{number}") for number in range(20)]
@@ -52,7 +52,7 @@ def test_nothing_to_look_at_is_said() -> None:
         ([record("s1", key=None)], "keys", Status.FAIL, "1 of 21 events have no key"),
         ([record("s1", key=b"other")], "keys", Status.WARN, "the key of 1 of 21 events is not their session's id"),
         (
-            [record("new", at=(home_of(b"new", 3) + 1) % 3)],
+            [record("new", at=(partition_of_key(b"new", 3) + 1) % 3)],
             "keys",
             Status.WARN,
             "1 of 21 events are not where murmur2 puts their key",

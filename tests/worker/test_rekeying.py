@@ -16,7 +16,7 @@ import pytest
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
@@ -112,7 +112,7 @@ def test_records_that_are_rekeyed_again_after_a_crash_are_folded_once(policy: Pa
     rows = by_customer(sample_rows(60))
     # Two source partitions. A re-keyer that crashes starts again at its committed offset.
     for number in (0, 1):
-        values = [row.value or b"" for row in rows if home_of(row.key or b"", 2) == number]
+        values = [row.value or b"" for row in rows if partition_of_key(row.key or b"", 2) == number]
         committed, crashed = 0, False
         while committed < len(values):
             stage = rekeyer(outbox, counts)

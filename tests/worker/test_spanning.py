@@ -18,7 +18,7 @@ from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.engine import Engine
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from stream_guard.model import Alert
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
@@ -78,7 +78,7 @@ def tenants(sessions: int, partitions: int) -> list[Row]:
     late, homes, number = events[-1]["time"] + 3600, set[int](), 0
     while len(homes) < partitions:
         name, number = f"late-{number}", number + 1
-        if (home := home_of(name.encode(), partitions)) not in homes:
+        if (home := partition_of_key(name.encode(), partitions)) not in homes:
             homes.add(home)
             events.append({"kind": "user_message", "event_id": name, "session_id": name, "time": late})
             events.append({"kind": "session_end", "event_id": f"{name}-end", "session_id": name, "time": late})
@@ -221,7 +221,7 @@ def test_alerts_are_those_of_check_whatever_crashes_and_whichever_partition_is_a
     broker = Broker(policy, 3, dice, planned)
     rows = tenants(60, 3)
     for row in rows:
-        broker.append(TopicPartition("events", home_of(row.key or b"", 3)), row.value or b"", row.key)
+        broker.append(TopicPartition("events", partition_of_key(row.key or b"", 3)), row.value or b"", row.key)
     asyncio.run(broker.run())
     wanted = checked(rows, policy)
     assert set(wanted.values()) == {"confirmed", "burst", "budget", "same-amount", "answered"}

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Protocol
 
-from stream_guard.kafka.client import home_of
+from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.worker.batches import BatchProcessor, PartitionFold
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
@@ -57,7 +57,7 @@ class CrossSessionSender(BatchProcessor[SendingPartition]):
             for tag, (position, key_id, turns, memory, event) in partition.take_outgoing():
                 key = key_id.encode("utf-8", "surrogatepass")
                 value = encode_message(EventMessage(number, tag, position, key_id, turns, memory, event))
-                out.setdefault(home_of(key, self._receivers), []).append(Outgoing(key, value))
+                out.setdefault(partition_of_key(key, self._receivers), []).append(Outgoing(key, value))
             watermark = None if partition.watermark == -inf else partition.watermark
             if self._sent_watermarks.get(number, -inf) != watermark:
                 self._sent_watermarks[number] = watermark
