@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import stream_guard as sg
 
-Steps = tuple[str | int, ...]
+DocumentPath = tuple[str | int, ...]  # keys and positions that lead to a value of the file
 
 _MODES: Final = ("request", "hitl", "sub_agent")
 _SEVERITIES: Final = {"allow": "info", "pause": "warning", "block": "error", "terminate_session": "critical"}
@@ -28,7 +28,7 @@ class PhronyDialect:
     name = "phrony"
 
     def recognises(self, document: sg.Document) -> bool:
-        """Whether it lists agents, or rules that say what to do but are of no kind."""
+        """Whether the file lists agents, or rules that have ``then`` but no ``kind``."""
         data = document.data
         if isinstance(data, dict) and "apiVersion" not in data:
             agents = data.get("agents")
@@ -42,26 +42,26 @@ class PhronyDialect:
         return not foreign and any("when" in rule and "then" in rule for rule in rules)
 
     def translate(self, document: sg.Document) -> tuple[dict[str, Any], Sequence[sg.Problem]]:
-        """Return the native form, and what is wrong beyond what checking that will find."""
-        reading = _Reading(document)
+        """Return the native form, and the problems that checking the native form does not find."""
+        reader = _RuleSetReader(document)
         data = document.data
         if isinstance(data, list):
-            reading.rules(data, (), "")
+            reader.rules(data, (), "")
         elif isinstance(data.get("agents"), list):
-            reading.agents(data["agents"])
-            reading.refuse_keys(data, (), ("agents", "name"))
+            reader.agents(data["agents"])
+            reader.refuse_keys(data, (), ("agents", "name"))
         elif "rules" in data:
-            reading.version(data, (), "")
+            reader.version(data, (), "")
         else:
-            reading.rules([data], (), "", alone=True)
-        native: dict[str, Any] = {"agents": reading.native_agents, "rules": reading.native_rules}
+            reader.rules([data], (), "", alone=True)
+        native: dict[str, Any] = {"agents": reader.native_agents, "rules": reader.native_rules}
         if isinstance(data, dict) and "name" in data:
             native["name"] = data["name"]
-        return native, [*reading.problems, *reading.unlisted()]
+        return native, [*reader.problems, *reader.unlisted()]
 
 
-class _Reading:
-    """One file while it is read."""
+class _RuleSetReader:
+    """Reads one file into the native form, and collects what is wrong with it."""
 
     def __init__(self, document: sg.Document) -> None:
         self.document = document
@@ -70,33 +70,33 @@ class _Reading:
         self.problems: list[sg.Problem] = []
         self._ids: dict[str, str] = {}  # by rule id: the agent that used it first
 
-    def wrong(self, at: Steps, message: str, code: str, *, rule: str = "", warning: bool = False) -> None:
+    def report(self, at: DocumentPath, message: str, code: str, *, rule: str = "", warning: bool = False) -> None:
         self.problems.append(sg.Problem(self.document.place(*at), message, code, rule, warning))
 
-    def refuse_keys(self, data: dict[str, Any], at: Steps, known: Sequence[str]) -> None:
+    def refuse_keys(self, data: dict[str, Any], at: DocumentPath, known: Sequence[str]) -> None:
         for key in data:
             if key not in known:
-                message = f"unknown key {_shown(key)}; it takes {', '.join(known)}"
+                message = f"unknown key {_excerpt(key)}; it takes {', '.join(known)}"
                 self.problems.append(sg.Problem(self.document.key_place(*at, key), message, "SG104"))
 
     def agents(self, listed: list[Any]) -> None:
-        """Take in every agent of a list."""
+        """Read every agent of a list."""
         for number, agent in enumerate(listed):
-            at: Steps = ("agents", number)
+            at: DocumentPath = ("agents", number)
             if not isinstance(agent, dict):
-                self.wrong(at, f"an agent is an object with id, operations and rules, not {_shown(agent)}", "SG106")
+                self.report(at, f"an agent is an object with id, operations and rules, not {_excerpt(agent)}", "SG106")
                 continue
             name = agent.get("id")
             if not isinstance(name, str) or not name:
-                self.wrong(at, "the agent needs an id: a text that its events carry", "SG105")
+                self.report(at, "the agent needs an id: a text that its events carry", "SG105")
                 name = f"agent-{number}"
             elif name in self.native_agents:
-                self.wrong((*at, "id"), f"agent {_shown(name)} is here a second time; ids are unique", "SG109")
+                self.report((*at, "id"), f"agent {_excerpt(name)} is here a second time; ids are unique", "SG109")
                 name = f"{name}#{number}"
             self.version(agent, at, name)
 
-    def version(self, data: dict[str, Any], at: Steps, name: str) -> None:
-        """Take in one agent version: what it may do, and its rules."""
+    def version(self, data: dict[str, Any], at: DocumentPath, name: str) -> None:
+        """Read one agent version: its limits and its rules."""
         self.refuse_keys(data, at, (*_VERSION_KEYS, "name"))
         has_limits = any(data.get(key) is not None for key in ("operations", "execution_mode", "executionMode"))
         if name or has_limits:
@@ -104,16 +104,16 @@ class _Reading:
             self.native_agents[name] = self._agent(data, at)
         control = data.get("anomalyControl", True)
         if not isinstance(control, bool) and control is not None:
-            self.wrong((*at, "anomalyControl"), f"anomalyControl is true or false, not {_shown(control)}", "SG106")
+            self.report((*at, "anomalyControl"), f"anomalyControl is true or false, not {_excerpt(control)}", "SG106")
         rules = data.get("rules")
         if rules is None:
             rules = []
         if not isinstance(rules, list):
-            self.wrong((*at, "rules"), f"rules is a list, not {_shown(rules)}", "SG106")
+            self.report((*at, "rules"), f"rules is a list, not {_excerpt(rules)}", "SG106")
             return
         self.rules(rules, (*at, "rules"), name, off=control is False)
 
-    def _agent(self, data: dict[str, Any], at: Steps) -> dict[str, Any]:
+    def _agent(self, data: dict[str, Any], at: DocumentPath) -> dict[str, Any]:
         agent = {key: data[key] for key in ("parent", "operations") if data.get(key) is not None}
         key = "executionMode" if "executionMode" in data else "execution_mode"
         written = data.get(key)
@@ -122,16 +122,16 @@ class _Reading:
             if mode in _MODES:
                 agent["execution_mode"] = mode
             else:
-                self.wrong((*at, key), f"{key} is {', '.join(_MODES)}, not {_shown(written)}", "SG107")
+                self.report((*at, key), f"{key} is {', '.join(_MODES)}, not {_excerpt(written)}", "SG107")
         return {**agent, "_from": at}
 
-    def rules(self, listed: list[Any], at: Steps, owner: str, *, off: bool = False, alone: bool = False) -> None:
-        """Take in a list of rules; those of a version whose control is off are checked, and then only watched."""
+    def rules(self, listed: list[Any], at: DocumentPath, owner: str, *, off: bool = False, alone: bool = False) -> None:
+        """Read a list of rules. With ``off``, the version's anomaly control is off: its rules get shadow mode."""
         seen: set[str] = set()
         for number, rule in enumerate(listed):
             here = at if alone else (*at, number)
             if not isinstance(rule, dict):
-                self.wrong(here, f"a rule is an object with id, when and then, not {_shown(rule)}", "SG106")
+                self.report(here, f"a rule is an object with id, when and then, not {_excerpt(rule)}", "SG106")
                 continue
             native = self._rule(rule, here, owner)
             if off:
@@ -139,21 +139,21 @@ class _Reading:
             rule_id = rule.get("id")
             if isinstance(rule_id, str) and rule_id:
                 if rule_id in seen:
-                    message = f"id {_shown(rule_id)} is taken by an earlier rule; ids are unique in a rule set"
-                    self.wrong((*here, "id"), message, "SG109", rule=rule_id)
+                    message = f"id {_excerpt(rule_id)} is taken by an earlier rule; ids are unique in a rule set"
+                    self.report((*here, "id"), message, "SG109", rule=rule_id)
                     native["_slot"] = f"{owner}/{rule_id}#{number}"
                 elif self._ids.setdefault(rule_id, owner) != owner:
                     native["_slot"] = f"{owner}/{rule_id}"  # another agent has a rule of this name
                 seen.add(rule_id)
             self.native_rules.append(native)
 
-    def _rule(self, rule: dict[str, Any], at: Steps, owner: str) -> dict[str, Any]:
+    def _rule(self, rule: dict[str, Any], at: DocumentPath, owner: str) -> dict[str, Any]:
         rule_id = rule.get("id")
-        shown = rule_id if isinstance(rule_id, str) else ""
+        name = rule_id if isinstance(rule_id, str) else ""
         if rule_id in (None, ""):
-            self.wrong(at, "the rule has no id; it is known by one in audits, so give it one", "SG105")
+            self.report(at, "the rule has no id; it is known by one in audits, so give it one", "SG105")
         if rule.get("then") is None:
-            self.wrong(at, f"the rule needs then: {', '.join(_SEVERITIES)}", "SG105", rule=shown)
+            self.report(at, f"the rule needs then: {', '.join(_SEVERITIES)}", "SG105", rule=name)
         then = rule.get("then")
         native: dict[str, Any] = {key: value for key, value in rule.items() if key not in _PARAMS and value is not None}
         if rule_id in (None, ""):
@@ -162,7 +162,7 @@ class _Reading:
             if key in native:
                 where = self.document.key_place(*at, key)
                 self.problems.append(
-                    sg.Problem(where, f"a rule of a rule set has no {key}; leave it out", "SG104", shown)
+                    sg.Problem(where, f"a rule of a rule set has no {key}; leave it out", "SG104", name)
                 )
         native["kind"] = "tool_guard"
         native["params"] = {key: rule[key] for key in _PARAMS if rule.get(key) is not None}
@@ -179,7 +179,7 @@ class _Reading:
                 continue
             for at, tool in _tools_named(rule["params"].get("when"), (*rule["_from"], "when")):
                 if tool not in operations:
-                    message = f"no agent that this rule governs may try {_shown(tool)}: it is on no operations list"
+                    message = f"no agent that this rule governs may try {_excerpt(tool)}: it is on no operations list"
                     yield sg.Problem(self.document.place(*at), message, "SG153", str(rule.get("id", "")), warning=True)
 
     def _parent(self, name: str) -> str | None:
@@ -187,7 +187,7 @@ class _Reading:
         return parent if isinstance(parent, str) and parent in self.native_agents else None
 
     def _operations_below(self, owner: str | None) -> set[str] | None:
-        """Return what the owner of a rule and the agents below it may try; None when that is anything."""
+        """Return the operations of a rule's owner and of the agents below it, or None if any of them has no list."""
         if owner is None:
             return None
         found: set[str] = set()
@@ -203,9 +203,9 @@ class _Reading:
         return found
 
 
-def _tools_named(when: Any, at: Steps) -> Iterator[tuple[Steps, str]]:
-    """Yield every tool that predicates name, at any depth, with its place; what is malformed is passed over."""
-    waiting: list[tuple[Any, Steps]] = [(when, at)]
+def _tools_named(when: Any, at: DocumentPath) -> Iterator[tuple[DocumentPath, str]]:
+    """Yield every tool that predicates name, at any depth, with its place. Malformed predicates are skipped."""
+    waiting: list[tuple[Any, DocumentPath]] = [(when, at)]
     while waiting:
         node, here = waiting.pop()
         for key, value in node.items() if isinstance(node, dict) else ():
@@ -219,6 +219,6 @@ def _tools_named(when: Any, at: Steps) -> Iterator[tuple[Steps, str]]:
                 yield (*here, key, "tool"), value["tool"]
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else type(value).__name__
     return text if len(text) <= 80 else f"{text[:77]}..."

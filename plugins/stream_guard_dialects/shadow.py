@@ -21,7 +21,7 @@ class ShadowDialect:
     name = "shadow"
 
     def recognises(self, document: sg.Document) -> bool:
-        """Whether it says so, or is a bare list of things with a kind."""
+        """Whether its apiVersion is one of Shadow's, or it is a bare list of rules with a kind."""
         data = document.data
         if isinstance(data, dict):
             version = data.get("apiVersion")
@@ -29,7 +29,7 @@ class ShadowDialect:
         return isinstance(data, list) and any(isinstance(rule, dict) and "kind" in rule for rule in data)
 
     def translate(self, document: sg.Document) -> tuple[dict[str, Any], Sequence[sg.Problem]]:
-        """Return the native form, and what is wrong beyond what the native form will say."""
+        """Return the native form, and the problems that checking the native form does not find."""
         data = document.data
         if isinstance(data, list):
             return {"rules": _rules(data, ())}, []
@@ -53,12 +53,12 @@ def _rules(listed: list[Any], above: tuple[str, ...]) -> list[Any]:
 def _rule(rule: dict[str, Any], number: int, origin: tuple[str | int, ...], used: set[str]) -> dict[str, Any]:
     native = {key: value for key, value in rule.items() if value is not None}
     native["_from"] = origin
-    given = native.get("id")
-    if isinstance(given, int) and not isinstance(given, bool):
-        native["id"] = str(given)
-    elif given == "":
+    rule_id = native.get("id")
+    if isinstance(rule_id, int) and not isinstance(rule_id, bool):
+        native["id"] = str(rule_id)
+    elif rule_id == "":
         del native["id"]
-    slot = _free(str(native.get("id", f"rule-{number}")), used)
+    slot = _free_slot(str(native.get("id", f"rule-{number}")), used)
     used.add(slot)
     native["_slot"] = slot
     params = native.get("params")
@@ -69,8 +69,8 @@ def _rule(rule: dict[str, Any], number: int, origin: tuple[str | int, ...], used
     return native
 
 
-def _free(rule_id: str, used: set[str]) -> str:
-    """Return the id, numbered where an earlier rule has it: Shadow lets two rules share one."""
+def _free_slot(rule_id: str, used: set[str]) -> str:
+    """Return the id, with a number if an earlier rule has it. Shadow lets two rules share an id."""
     slot, count = rule_id, 1
     while slot in used:
         count += 1

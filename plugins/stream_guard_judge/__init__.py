@@ -5,9 +5,9 @@ import stream_guard as sg
 
 @sg.hookimpl
 def stream_guard_judge(question: sg.Question) -> sg.Answer | None:
-    """Ask the endpoint of the settings, or pass when there is none."""
+    """Ask the endpoint of the settings. Return None if they name none."""
     if question.settings is None or not question.settings.url:
         return None
-    from stream_guard_judge.asking import ask  # noqa: PLC0415  # the HTTP client is an extra
+    from stream_guard_judge.endpoint import ask  # noqa: PLC0415  # the HTTP client is an extra
 
     return ask(question)

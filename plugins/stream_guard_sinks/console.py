@@ -19,19 +19,19 @@ _COLUMNS: Final = ("time", "severity", "rule", "session", "turn", "what")
 
 
 class ConsoleSink(Sink):
-    """Prints each alert once; agent text is made visible, never obeyed.
+    """Prints each alert. Control characters in agent text are spelled out, so a terminal never obeys them.
 
     Colours follow the terminal and ``NO_COLOR``.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._headed = False
+        self._has_heading = False
 
     @classmethod
     def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for ``stdout`` (also ``-`` and nothing) or ``stderr``."""
-        del position, settings  # what was printed cannot be looked up, and there is nothing to set
+        del position, settings  # printed alerts cannot be looked up, and there is nothing to set
         # Slow to import, and only this sink needs it.
         from rich.console import Console  # noqa: PLC0415  (the line above says why)
 
@@ -63,8 +63,8 @@ class ConsoleSink(Sink):
         from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
 
         wide = self._console.width >= 110
-        table = Table(box=None, show_header=not self._headed, pad_edge=False, expand=True)
-        self._headed = True
+        table = Table(box=None, show_header=not self._has_heading, pad_edge=False, expand=True)
+        self._has_heading = True
         # Fixed widths: rows that are printed later must stand under the same headings.
         widths = (19, 8, 24, 16, 4) if wide else (8, 8, 16, 10, 4)
         for name, width in zip(_COLUMNS, widths, strict=False):
@@ -80,7 +80,7 @@ class ConsoleSink(Sink):
 
 
 def make_visible(text: str) -> str:
-    """Return the text on one line, with every character that could move a cursor or turn the text spelled out."""
+    """Return the text on one line. Characters that move the cursor or change the text's direction are spelled out."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _spell(char) for char in text)

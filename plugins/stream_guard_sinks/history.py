@@ -1,4 +1,4 @@
-"""The sink ``history``: what a stream finds becomes incidents and alerts that a person acknowledges."""
+"""The sink ``history``: findings of a stream become incidents that a person acknowledges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_guard import Alert, Sink, SinkError, StoreError
 class HistorySink(Sink):
     """Records alerts in the history that ``serve``, ``incidents`` and ``reviews`` show.
 
-    An alert that is there already changes nothing: after a crash, repeats are harmless.
+    An alert whose id is recorded changes nothing: after a crash, repeats are harmless.
     """
 
     def __init__(self, follow_up: Any) -> None:
@@ -20,7 +20,7 @@ class HistorySink(Sink):
     @classmethod
     def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for a file or a ``postgresql://`` address; without one, for the history of the settings."""
-        del position  # the alerts' ids tell which are there already
+        del position  # repeats are recognised by their ids
         from stream_guard import FollowUp  # noqa: PLC0415  # a database is opened only by who asks for this sink
 
         address = target or getattr(settings, "url", "")

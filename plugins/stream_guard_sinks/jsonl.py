@@ -15,17 +15,19 @@ from stream_guard import Alert, LineLog, Sink, SinkError, encode_alert
 STDOUT: Final = "-"
 
 
-class _Written(msgspec.Struct):
+class _WrittenAlert(msgspec.Struct):
+    """The part of a line that tells whether its alert was written before."""
+
     alert_id: str = ""
 
 
-_read_back = msgspec.json.Decoder(_Written).decode
+_read_back = msgspec.json.Decoder(_WrittenAlert).decode
 
 
 class JsonLinesSink(Sink):
     """Appends each alert to a file as one line of JSON; ``-`` is standard output.
 
-    What was sent survives the death of the process at once, and the loss of power from the next ``flush``.
+    A sent alert survives the end of the process at once, and a loss of power after the next ``flush``.
     """
 
     def __init__(self, target: str, log: LineLog | None) -> None:
@@ -48,7 +50,7 @@ class JsonLinesSink(Sink):
             raise _explain(target, error) from error
 
     def send(self, alerts: Sequence[Alert]) -> None:
-        """Write all alerts that are not in the file yet, or none and raise SinkError."""
+        """Write all alerts that are not in the file yet. On SinkError none was written."""
         lines = [(alert.alert_id, encode_alert(alert)) for alert in alerts]
         try:
             if self._log is not None:
@@ -60,7 +62,7 @@ class JsonLinesSink(Sink):
             raise _explain(self._target, error) from error
 
     def flush(self) -> int:
-        """Bring the file to the disk, and return its length."""
+        """Sync the file to the disk, and return its length."""
         try:
             return 0 if self._log is None else self._log.flush()
         except OSError as error:

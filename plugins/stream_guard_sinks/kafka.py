@@ -11,15 +11,15 @@ from stream_guard import Alert, Outgoing, Sink, TopicWriter, encode_alert
 
 SOURCE: Final = "stream-guard"
 TYPE: Final = "stream_guard.alert"
-# Structured mode: the event is whole wherever it is copied to, and nothing has to look into headers.
+# Structured mode: a copy of the record is a whole event, also without its headers.
 _CONTENT_TYPE: Final = (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
 
 
 class KafkaSink(Sink):
-    """Writes each alert as a CloudEvents 1.0 event in structured JSON; the key is the session's id.
+    """Writes each alert as a CloudEvents 1.0 event in structured JSON. The key is the session's id.
 
-    The event's id is the alert's: the same finding has the same one on every path and in every replay, so
-    that a reader can drop repeats. An alert that was sent is on all copies of the topic.
+    The event's id is the alert's id, which is the same in every mode and in every replay, so readers can drop repeats.
+    ``send`` returns after all in-sync replicas have the alerts.
     """
 
     def __init__(self, writer: TopicWriter) -> None:
@@ -28,11 +28,11 @@ class KafkaSink(Sink):
     @classmethod
     def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
         """Return the sink for ``host:port/topic``, or for a topic on the servers of the settings."""
-        del position  # a topic cannot be asked for what stands behind a position
+        del position  # a topic cannot be asked for the alerts after a position
         return cls(TopicWriter.open(target, settings))
 
     def send(self, alerts: Sequence[Alert]) -> None:
-        """Write all alerts and wait until all copies have them."""
+        """Write all alerts, and wait until all in-sync replicas have them."""
         self._writer.send(
             [
                 Outgoing(alert.session_id.encode("utf-8", "replace"), encode_event(alert), _CONTENT_TYPE)
@@ -41,12 +41,12 @@ class KafkaSink(Sink):
         )
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the connection to the cluster."""
         self._writer.close()
 
 
 def encode_event(alert: Alert) -> bytes:
-    """Return the alert as a CloudEvents event; the same alert gives the same bytes."""
+    """Return the alert as a CloudEvents event. The same alert gives the same bytes."""
     attributes = {
         "specversion": "1.0",
         "id": alert.alert_id,

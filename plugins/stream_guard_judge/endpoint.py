@@ -1,14 +1,15 @@
-"""One question to one endpoint: in a bounded time, never twice, and nothing but a clear answer counts."""
+"""Asks an endpoint that speaks OpenAI's chat completions, within a time limit, and keeps its answers in a folder."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import stream_guard as sg
-from stream_guard_judge.cache import AnswerCache, digest_of
 
 MAX_ANSWER: Final = 1_000_000  # bytes of a reply that are read; an endpoint must not fill the memory
 _DEFAULT_SECONDS: Final = 60.0
@@ -22,8 +23,8 @@ INSTRUCTIONS: Final = (
 )
 
 
-class Settings(Protocol):
-    """What the judge needs to be told: the section ``judge`` of the settings."""
+class EndpointSettings(Protocol):
+    """The fields of the section ``judge`` of the settings that are used here."""
 
     url: str
     model: str
@@ -33,12 +34,51 @@ class Settings(Protocol):
     output_price: float
 
 
+class AnswerCache:
+    """A folder with one file for each answer. A file that cannot be read counts as missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, digest: str) -> sg.Answer | None:
+        """Return the answer, without what it once cost, or None."""
+        try:
+            data = json.loads((self._folder / f"{digest}.json").read_bytes())
+            violated, confidence, explanation = data["violated"], data["confidence"], data["explanation"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if (
+            not isinstance(violated, bool)
+            or not isinstance(confidence, int | float)
+            or not isinstance(explanation, str)
+        ):
+            return None
+        return sg.Answer(violated=violated, confidence=float(confidence), explanation=explanation)
+
+    def put(self, digest: str, answer: sg.Answer) -> None:
+        """Keep the answer. If the folder cannot be written to, the same question is asked and paid for again."""
+        data = {"violated": answer.violated, "confidence": answer.confidence, "explanation": answer.explanation}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            unfinished = self._folder / f".{digest}.{os.getpid()}"
+            unfinished.write_text(json.dumps(data), encoding="utf-8")
+            unfinished.replace(self._folder / f"{digest}.json")
+        except OSError:
+            return
+
+
+def question_digest(url: str, body: dict[str, sg.Json]) -> str:
+    """Return the digest of everything that the answer depends on: endpoint, model, instructions, rule and session."""
+    question = json.dumps([url, body], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(question.encode()).hexdigest()
+
+
 def ask(question: sg.Question) -> sg.Answer:
-    """Return the endpoint's answer; whatever is not a clear one has ``violated`` None and says why."""
-    settings: Settings = question.settings
+    """Return the endpoint's answer. Without a clear one ``violated`` is None, and ``explanation`` gives the reason."""
+    settings: EndpointSettings = question.settings
     body = _request(question, settings)
     cache = AnswerCache(settings.cache) if settings.cache is not None else None
-    digest = digest_of(settings.url, body)
+    digest = question_digest(settings.url, body)
     known = cache.get(digest) if cache is not None else None
     if known is not None:
         return known
@@ -46,37 +86,37 @@ def ask(question: sg.Question) -> sg.Answer:
     try:
         import httpx  # noqa: PLC0415  # an extra, and slow to load
     except ImportError:
-        return _open("the judge needs the HTTP client: install stream-guard[judge]")
+        return _unanswered("the judge needs the HTTP client: install stream-guard[judge]")
     try:
         # The time is for all of it: connecting, waiting and every byte of the reply.
         status, reply = asyncio.run(asyncio.wait_for(_post(body, settings), seconds))
     except TimeoutError:
-        return _open("the judge did not answer in time")
+        return _unanswered("the judge did not answer in time")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        return _open(f"the judge cannot be reached: {type(error).__name__}: {error}")
+        return _unanswered(f"the judge cannot be reached: {type(error).__name__}: {error}")
     if status != 200:
-        return _open(f"the judge answered with HTTP status {status}")
+        return _unanswered(f"the judge answered with HTTP status {status}")
     answer = read_reply(reply, settings)
     if cache is not None and answer.violated is not None:
         cache.put(digest, answer)
     return answer
 
 
-def _open(why: str, tokens: int = 0, cost_usd: float = 0.0) -> sg.Answer:
-    return sg.Answer(violated=None, confidence=0.0, explanation=why, tokens=tokens, cost_usd=cost_usd)
+def _unanswered(reason: str, tokens: int = 0, cost_usd: float = 0.0) -> sg.Answer:
+    return sg.Answer(violated=None, confidence=0.0, explanation=reason, tokens=tokens, cost_usd=cost_usd)
 
 
-def _request(question: sg.Question, settings: Settings) -> dict[str, sg.Json]:
-    asked = f"Rule:\n{question.rule}\n\nSession (JSON lines):\n{question.text}"
+def _request(question: sg.Question, settings: EndpointSettings) -> dict[str, sg.Json]:
+    prompt = f"Rule:\n{question.rule}\n\nSession (JSON lines):\n{question.text}"
     return {
         "model": settings.model,
-        "messages": [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": asked}],
+        "messages": [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": prompt}],
         "temperature": 0,
         "response_format": {"type": "json_object"},
     }
 
 
-async def _post(body: dict[str, sg.Json], settings: Settings) -> tuple[int, bytes]:
+async def _post(body: dict[str, sg.Json], settings: EndpointSettings) -> tuple[int, bytes]:
     import httpx  # noqa: PLC0415
 
     headers = {}
@@ -94,38 +134,38 @@ async def _post(body: dict[str, sg.Json], settings: Settings) -> tuple[int, byte
         return response.status_code, bytes(received)
 
 
-def read_reply(reply: bytes, settings: Settings) -> sg.Answer:
-    """Return what a chat completion says; tokens are counted even when it says nothing of use."""
+def read_reply(reply: bytes, settings: EndpointSettings) -> sg.Answer:
+    """Return the answer in a chat completion. Tokens are counted also if it has no clear answer."""
     try:
         data = sg.parse_json(reply, strict_keys=False)
     except (ValueError, RecursionError):
-        return _open("the judge's reply is not JSON")
+        return _unanswered("the judge's reply is not JSON")
     data = data if isinstance(data, dict) else {}
     tokens, cost = _spent(data.get("usage"), settings)
     message = _message(data)
     if message.get("refusal"):
-        return _open("the judge refused to answer", tokens, cost)
+        return _unanswered("the judge refused to answer", tokens, cost)
     content = message.get("content")
     if not isinstance(content, str) or not content.strip():
-        return _open("the judge's reply has no text", tokens, cost)
+        return _unanswered("the judge's reply has no text", tokens, cost)
     try:
-        said: Any = json.loads(_without_fence(content))
+        reply_object: Any = json.loads(_without_fence(content))
     except (ValueError, RecursionError):
-        return _open("the judge's answer is not the JSON object that was asked for", tokens, cost)
-    return _answer(said, tokens, cost)
+        return _unanswered("the judge's answer is not the JSON object that was asked for", tokens, cost)
+    return _answer(reply_object, tokens, cost)
 
 
-def _answer(said: Any, tokens: int, cost: float) -> sg.Answer:
-    violated = said.get("violated", "") if isinstance(said, dict) else ""
+def _answer(reply: Any, tokens: int, cost: float) -> sg.Answer:
+    violated = reply.get("violated", "") if isinstance(reply, dict) else ""
     if violated is not None and not isinstance(violated, bool):
-        return _open('the judge\'s answer does not say whether "violated" is true or false', tokens, cost)
-    confidence, explanation = said.get("confidence"), said.get("explanation")
+        return _unanswered('the judge\'s answer does not say whether "violated" is true or false', tokens, cost)
+    confidence, explanation = reply.get("confidence"), reply.get("explanation")
     is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1
     if violated is not None and not is_number:
-        return _open('the judge\'s answer has no "confidence" from 0 to 1', tokens, cost)
+        return _unanswered('the judge\'s answer has no "confidence" from 0 to 1', tokens, cost)
     why = explanation if isinstance(explanation, str) else ""
     if violated is None:
-        return _open(f"the judge could not tell: {why}" if why else "the judge could not tell", tokens, cost)
+        return _unanswered(f"the judge could not tell: {why}" if why else "the judge could not tell", tokens, cost)
     return sg.Answer(violated=violated, confidence=float(confidence), explanation=why, tokens=tokens, cost_usd=cost)
 
 
@@ -136,7 +176,7 @@ def _message(data: dict[str, Any]) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _spent(usage: Any, settings: Settings) -> tuple[int, float]:
+def _spent(usage: Any, settings: EndpointSettings) -> tuple[int, float]:
     numbers = usage if isinstance(usage, dict) else {}
     asked, answered = (_count(numbers.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     cost = (asked * settings.input_price + answered * settings.output_price) / 1e6
@@ -148,7 +188,7 @@ def _count(value: Any) -> int:
 
 
 def _without_fence(content: str) -> str:
-    """Return the object inside a fence of Markdown, which some models put around whatever they write."""
+    """Return the content without the Markdown fence that some models put around it."""
     text = content.strip()
     if not text.startswith("```"):
         return text
