@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import TopicAlreadyExistsError
 
 
 class Row(NamedTuple):
@@ -127,6 +129,22 @@ class Cluster:
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             admin.create_partitions({topic: total})
+        finally:
+            admin.close()
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic that was made here and make it anew, empty."""
+        self.delete([topic])
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            for _ in range(100):  # a deletion takes a moment
+                try:
+                    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+                except TopicAlreadyExistsError:
+                    time.sleep(0.1)
+                else:
+                    return
+            raise RuntimeError(f"topic {topic} was not deleted")
         finally:
             admin.close()
 

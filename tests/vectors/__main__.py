@@ -7,8 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.vectors.case import LeftOut, Runner, WrongAnswerError, read_cases
+from ruamel.yaml.error import YAMLError
+
+from tests.vectors.case import LeftOut, read_cases, run_case
 from tests.vectors.runners import RUNNERS
+
+_LONGEST = 600
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,31 +24,33 @@ def main(arguments: Sequence[str]) -> int:
     passed = failed = 0
     left_out: Counter[str] = Counter()
     for path in map(Path, arguments[1:]):
-        for case in read_cases(path):
+        try:
+            cases = list(read_cases(path))
+        except (OSError, ValueError, AttributeError, TypeError, YAMLError) as error:
+            failed += 1
+            print(f"FAIL {path}: no file of cases: {error}")
+            continue
+        for case in cases:
             verdict = run_case(runner, case.data)
             if isinstance(verdict, LeftOut):
                 left_out[verdict.reason] += 1
-                print(f"left out {case.name}: {verdict.reason}")
+                print(f"left out {case.name}: {verdict.reason}", flush=True)
             elif verdict is None:
                 passed += 1
-                print(f"pass {case.name}")
+                print(f"pass {case.name}", flush=True)
             else:
                 failed += 1
-                print(f"FAIL {case.name}: {verdict}")
+                print(f"FAIL {case.name}: {_one_line(verdict)}", flush=True)
     for reason, count in left_out.items():
         print(f"left out: {count} ({reason})")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def run_case(runner: Runner, data: dict[str, object]) -> LeftOut | str | None:
-    """Run one case; a crash is a failure of that case, not of the run."""
-    try:
-        return runner(data)
-    except WrongAnswerError as wrong:
-        return str(wrong)
-    except Exception as error:  # noqa: BLE001  # an unseen file may break anything; the other cases still count
-        return f"raised {error!r}"
+def _one_line(text: str) -> str:
+    """Return the text as one line of at most some hundred characters that any terminal takes."""
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -14,16 +13,15 @@ from stream_guard_contract.recording.labels import BASELINE, PROMPT, SCENARIO, T
 from stream_guard_contract.scoring.matrix import CellState, Matrix, overall
 from stream_guard_contract.scoring.score import score
 
-import stream_guard as sg
 from stream_guard.errors import PolicyError
-from stream_guard.language.similarity import Similarity
 from stream_guard.model import Event, Turn, UserMessage
-from stream_guard.registry import Registry, build_registry
-from tests.vectors.case import LeftOut, Runner, WrongAnswerError, expect
+from tests.vectors.case import LeftOut, Runner, WrongAnswerError, expect, preferred
+from tests.vectors.measures import measures_of, registry
 
 REFUSED = "refused"
 FORCED = "forced"
 _OPEN = (CellState.INCONCLUSIVE, CellState.NOT_EXERCISED)
+_COMPARING = ("similarity", "behavior_unchanged")
 
 
 def run(case: dict[str, Any]) -> LeftOut | None:
@@ -34,30 +32,16 @@ def run(case: dict[str, Any]) -> LeftOut | None:
     raise WrongAnswerError(f"a case has one of {', '.join(_RUNNERS)}; this one has {list(case)}")
 
 
-@cache
-def registry(similarity: float | None = None) -> Registry:
-    """What is installed; with a number, also a measure that finds every two texts that much alike."""
-    if similarity is None:
-        return build_registry()
-    forced = float(similarity)
-
-    class Forced:
-        @sg.hookimpl
-        def stream_guard_similarities(self) -> dict[str, Similarity]:
-            return {FORCED: lambda _first, _second: forced}
-
-    return build_registry(extra=[Forced()])
-
-
 def run_invariant(case: dict[str, Any]) -> LeftOut | None:
     """Compare whether the answer keeps the invariant; a suggestion that is better than what was measured decides."""
-    better = _better(case)
-    wanted = case["expected_for_us"] if better is None else better["passed"]
+    is_decided = _is_decided(case)
+    better = None if is_decided else case.get("better")
+    wanted = case["expected_for_us"] if is_decided else preferred(case, case["expected_for_us"])
     invariant = {"id": "only", "severity": "high", **case["invariant"]}
     recorded = {"output": case.get("response"), "latency_ms": case.get("latency_ms"), "error": case.get("error")}
     baseline = case.get("baseline_response")
     data = {"contract": {"name": "-", "invariants": [invariant], "chaos_matrix": [{"name": "calm"}]}}
-    got = _score(data, {"calm": {"p": recorded}}, {"p": baseline} if baseline else {}, case.get("stub_similarity"))
+    got = _score(data, {"calm": {"p": recorded}}, {"p": baseline} if baseline else {}, case)
     if isinstance(got, str):
         return _compare_refusal(got, wanted, better, case["invariant"])
     if _needs_embedder(case) and case.get("response") != case["invariant"].get("expected"):
@@ -68,17 +52,17 @@ def run_invariant(case: dict[str, Any]) -> LeftOut | None:
     return None
 
 
-def _better(case: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the suggestion of the case, unless analysis.md has decided: excludes_pattern takes texts, as measured."""
-    decided = case["invariant"].get("type") == "excludes_pattern" or _needs_embedder(case)
-    found = None if decided else case.get("better")
-    return found if isinstance(found, dict) and "passed" in found else None
+def _is_decided(case: dict[str, Any]) -> bool:
+    """Whether analysis.md has decided against suggestions: excludes_pattern takes texts, as measured."""
+    return case["invariant"].get("type") == "excludes_pattern" or _needs_embedder(case)
 
 
 def _needs_embedder(case: dict[str, Any]) -> bool:
-    compares = case["invariant"].get("type") in ("similarity", "behavior_unchanged")
+    """Whether the answer rests on a measure that the case neither names nor stands in for."""
+    compares = case["invariant"].get("type") in _COMPARING
     known = (case["invariant"].get("expected"), case["invariant"].get("baseline"), case.get("baseline_response"))
-    return compares and any(known) and case.get("stub_similarity") is None
+    named = case.get("stub_similarity") is not None or case["invariant"].get("similarity") is not None
+    return compares and any(known) and not named
 
 
 def _compare_refusal(got: str, wanted: bool | None, better: Any, invariant: dict[str, Any]) -> LeftOut | None:
@@ -94,10 +78,10 @@ def _compare_refusal(got: str, wanted: bool | None, better: Any, invariant: dict
 
 def run_matrix(case: dict[str, Any]) -> LeftOut | None:
     """Compare the cells, the score and the verdict, or that the contract is refused."""
-    wanted = case["expected_for_us"]
+    wanted = preferred(case, case["expected_for_us"])
     data: dict[str, Any] = {"contract": case["contract"], "golden_prompts": case.get("golden_prompts", [])}
     data |= {key: case[key] for key in ("chaos_matrix", "chaos", "version", "agent") if key in case}
-    got = _score(data, case["recorded"], case.get("baseline_recorded") or {}, case.get("stub_similarity"))
+    got = _score(data, case["recorded"], case.get("baseline_recorded") or {}, case)
     if isinstance(got, str):
         if "config_error" not in wanted:
             raise WrongAnswerError(f"refused: {got}")
@@ -127,14 +111,15 @@ def _plain(value: Any) -> bool | str:
 
 
 def _score(
-    data: dict[str, Any], recorded: dict[str, Any], baseline: dict[str, Any], similarity: float | None
+    data: dict[str, Any], recorded: dict[str, Any], baseline: dict[str, Any], case: dict[str, Any]
 ) -> Matrix | str:
     """Return the matrix of the recorded answers, or why the contract was refused."""
-    installed = registry(similarity)
-    if similarity is not None:
-        for invariant in data["contract"]["invariants"]:
-            if invariant.get("type") in ("similarity", "behavior_unchanged"):
-                invariant["similarity"] = FORCED
+    comparing = [one for one in data["contract"]["invariants"] if one.get("type") in _COMPARING]
+    measures = measures_of(case, [one.get("similarity") for one in comparing], FORCED)
+    installed = registry(measures)
+    if FORCED in measures:
+        for invariant in comparing:
+            invariant.setdefault("similarity", FORCED)
     try:
         contract: Contract = load_contract(json.dumps(data), installed, file="contract.json")
     except PolicyError as error:
@@ -172,7 +157,7 @@ def run_overall(case: dict[str, Any]) -> LeftOut | None:
     got = overall(case["scores"], case["weights"])
     if got is None:
         return LeftOut("analysis.md: nothing evaluated is no score, never 100 %")
-    wanted = case["expected_for_us"] if "expected_for_us" in case else case["actual"]
+    wanted = preferred(case, case["expected_for_us"] if "expected_for_us" in case else case["actual"])
     expect("overall", round(got, 6), round(wanted, 6))
     return None
 
@@ -182,9 +167,9 @@ def run_weights(case: dict[str, Any]) -> LeftOut | None:
     try:
         ScoringWeights.model_validate(case["weights"])
     except ValidationError:
-        expect("accepted", False, case["accepted"])
+        expect("accepted", False, preferred(case, case["accepted"]))
     else:
-        expect("accepted", True, case["accepted"])
+        expect("accepted", True, preferred(case, case["accepted"]))
     return None
 
 
@@ -194,11 +179,11 @@ def run_fault(case: dict[str, Any]) -> LeftOut | None:
         fault = LlmFault.model_validate(case["fault"])
     except ValidationError:
         return LeftOut("a mode that is not known does nothing there; here the contract is refused")
-    got = distort(case["response"], fault)
+    got, wanted = distort(case["response"], fault), preferred(case, case["actual"])
     if isinstance(got, ErrorReply):
-        expect("refused with", {"status": got.status, "body": got.body}, case["actual"])
+        expect("refused with", {"status": got.status, "body": got.body}, wanted)
     else:
-        expect("answer", got, case["actual"])
+        expect("answer", got, wanted)
     return None
 
 
@@ -206,7 +191,7 @@ def run_trigger(case: dict[str, Any]) -> None:
     """Compare on which call a fault comes."""
     probability = case.get("probability")
     got = triggers(probability, case.get("after_calls"), case["call_count"], lambda: 0.5)
-    expect("triggers", got, case["actual"])
+    expect("triggers", got, preferred(case, case["actual"]))
 
 
 _RUNNERS: Final[dict[str, Runner]] = {

@@ -15,8 +15,9 @@ from stream_guard_diff.turns import read_turn
 
 from stream_guard.model import Event, SessionEnd, Turn
 from stream_guard.policy.load import load_policy
-from tests.vectors.case import LeftOut, WrongAnswerError, expect
-from tests.vectors.policy import SESSION, registry
+from tests.vectors.case import LeftOut, WrongAnswerError, expect, preferred
+from tests.vectors.measures import registry
+from tests.vectors.policy import SESSION
 
 
 def run(case: dict[str, Any]) -> LeftOut | None:
@@ -40,7 +41,7 @@ def run_trajectory(case: dict[str, Any]) -> LeftOut | None:
         return LeftOut("quirk without a recommended answer: dropped turns and missing input are ours to decide")
     report = _diff(case).report
     axis = next(axis for axis in report.axes if axis.name == "trajectory")
-    wanted = case["seed_expected"] if case.get("status") == "contradiction" else case["expected"]
+    wanted = preferred(case, case["seed_expected"] if case.get("status") == "contradiction" else case["expected"])
     _expect_close("value", axis.per_turn, wanted["value"], 1e-9)
     if "n" in wanted:
         expect("n", axis.pairs, wanted["n"])
@@ -67,7 +68,7 @@ def run_divergence(case: dict[str, Any]) -> LeftOut | None:
         }
         for one in ([report.first_divergence] if report.first_divergence else []) + list(report.divergences)
     ]
-    wanted = case.get("expected_for_us", case.get("seed_expected", case["expected"]))
+    wanted = preferred(case, case.get("expected_for_us", case.get("seed_expected", case["expected"])))
     first = [wanted["first_divergence"]] if wanted["first_divergence"] else []
     everything = [*first, *wanted["ranked"]]
     expect("number of divergences", len(found), len(everything))
@@ -82,7 +83,7 @@ def run_gate(case: dict[str, Any]) -> LeftOut | None:
     if case.get("status") in ("quirk", "silent") and "recommended_exit_code" not in case:
         return LeftOut("quirk without a recommended answer")
     report = _diff(case).report
-    wanted = case["expected"]
+    wanted = preferred(case, case["expected"])
     exit_code = case.get("recommended_exit_code", wanted["exit_code"])
     word = "none" if case["fail_on"] == "never" else case["fail_on"]
     said = {axis.name: axis.severity for axis in report.axes if axis.severity != "none"}
@@ -111,7 +112,7 @@ def run_hotelling(case: dict[str, Any]) -> LeftOut | None:
     found = hotelling(old, new, permutations=arguments.get("permutations", 0))
     if is_constant(old, new):
         return LeftOut("both sides constant: the measured value is rounding; here the drift is certain")
-    wanted = case["expected"]
+    wanted = preferred(case, case["expected"])
     for name in ("n1", "n2", "df1", "df2"):
         expect(name, getattr(found, name), wanted[name])
     for name in ("t2", "f_stat", "shrinkage"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 from stream_guard_diff.regressions import compare
@@ -15,17 +14,11 @@ from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
-from tests.vectors.case import LeftOut, WrongAnswerError, expect
+from tests.vectors.case import LeftOut, WrongAnswerError, expect, preferred
+from tests.vectors.measures import measures_of, registry
 
 SESSION = "session"
-
-
-@cache
-def registry() -> Registry:
-    """What is installed."""
-    return build_registry()
 
 
 def run(case: dict[str, Any]) -> LeftOut | None:
@@ -33,9 +26,9 @@ def run(case: dict[str, Any]) -> LeftOut | None:
     return run_turn_by_turn(case) if "recommended" in case else run_whole(case)
 
 
-def load(policy: Any) -> Policy:
-    """Load a policy that a case holds as data."""
-    return load_policy(json.dumps(policy), registry(), file="case.json")
+def load(policy: Any, measures: dict[str, float] | None = None) -> Policy:
+    """Load a policy that a case holds as data; measures it names are those of the case."""
+    return load_policy(json.dumps(policy), registry(measures), file="case.json")
 
 
 def run_whole(case: dict[str, Any]) -> LeftOut | None:
@@ -43,9 +36,9 @@ def run_whole(case: dict[str, Any]) -> LeftOut | None:
     target = case.get("target", "expected")
     if target == "open":
         return LeftOut("open: the answer is ours to decide")
-    wanted = case[target]
+    wanted = preferred(case, case[target])
     try:
-        policy = load(case["policy"])
+        policy = load(case["policy"], _measures(case))
     except PolicyError as error:
         if wanted.get("load_error") or wanted.get("loads") is False:
             return None
@@ -69,18 +62,22 @@ def run_whole(case: dict[str, Any]) -> LeftOut | None:
 
 def run_turn_by_turn(case: dict[str, Any]) -> LeftOut | None:
     """Compare when each finding is raised, and at which turn it points."""
-    policy = load(_seed_reading(case))
+    policy = load(_seed_reading(case), _measures(case))
     table = open_table(policy)
     fired: list[list[Any]] = []
+    found: list[Finding] = []
+    for event in _calls(case.get("lead_tool_calls", ()), ""):
+        table.feed(event, found)
+    fired += [["start", finding.index] for finding in found]
     for number, turn in enumerate(case["plain"]):
-        found: list[Finding] = []
+        found = []
         for event in _turn_events(number, turn, ""):
             table.feed(event, found)
         fired += [[number if finding.at == "event" else finding.at, finding.index] for finding in found]
     found = []
     table.feed(SessionEnd(session_id=SESSION, event_id="end"), found)
     fired += [["end", finding.index] for finding in found]
-    wanted = case["recommended"]
+    wanted = preferred(case, case["recommended"])
     # A null index in a vector means "the whole scope": where it points is not part of the answer.
     shown = [[at, None if pair[1] is None else index] for (at, index), pair in zip(fired, wanted, strict=False)]
     expect("fired", shown + fired[len(wanted) :], wanted)
@@ -99,6 +96,13 @@ def _seed_reading(case: dict[str, Any]) -> Any:
         if late and rule["kind"] == "must_call_before":
             rule["params"]["if_first_absent"] = "ignore"
     return policy
+
+
+def _measures(case: dict[str, Any]) -> dict[str, float]:
+    named = [
+        rule.get("params", {}).get("measure") for rule in case["policy"].get("rules", ()) if isinstance(rule, dict)
+    ]
+    return measures_of(case, named)
 
 
 def _expected(wanted: dict[str, Any]) -> dict[str, list[tuple[str | None, str | None, int | None]]]:
@@ -157,6 +161,7 @@ def _session(trace: dict[str, Any]) -> Iterator[Event]:
     turns = trace["plain"]
     markers = int(trace.get("lead_metadata", True)) + sum(bool(turn.get("session_marker")) for turn in turns)
     part = 0
+    yield from _calls(trace.get("lead_tool_calls", ()), "part-0" if markers > 1 else "")
     for number, turn in enumerate(turns):
         part += bool(turn.get("session_marker"))
         yield from _turn_events(number, turn, f"part-{part}" if markers > 1 else "")
@@ -167,7 +172,16 @@ def _turn_events(number: int, turn: dict[str, Any], part: str) -> Iterator[Event
     yield Turn(
         session_id=SESSION, event_id=f"turn-{number}", request=turn["request"], response=turn["response"], part=part
     )
-    for call in turn.get("tool_calls_after", ()):
+    yield from _calls(turn.get("tool_calls_after", ()), part)
+
+
+def _calls(rows: Iterable[dict[str, Any]], part: str) -> Iterator[Event]:
+    """Yield tool calls that are records of their own: behind a turn, or before the first."""
+    for call in rows:
         yield ToolCall(
-            session_id=SESSION, tool=call["tool_name"], call_id=call["tool_call_id"], args=call["arguments"], part=part
+            session_id=SESSION,
+            tool=call["tool_name"],
+            call_id=call.get("tool_call_id", ""),
+            args=call.get("arguments"),
+            part=part,
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.vectors import compliance, contract, diff, guard, policy
+from tests.vectors import attacks, compliance, contract, diff, guard, incidents, policy, telemetry
 from tests.vectors.case import Runner
 
 RUNNERS: Final[dict[str, Runner]] = {
+    "attacks": attacks.run,
     "compliance": compliance.run,
     "contract": contract.run,
     "diff": diff.run,
     "guard": guard.run,
+    "incidents": incidents.run,
     "policy": policy.run,
+    "telemetry": telemetry.run,
 }
