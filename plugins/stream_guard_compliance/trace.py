@@ -1,4 +1,4 @@
-"""Trace events as events: those of the compliance API, native events, and chat messages.
+"""Events from what callers have of a trace: events of the compliance API, native events, or chat messages.
 
 An event that cannot be read is listed with its place. It never counts as an event that did not happen.
 """

@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile, load_plugins
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.schema import policy_schema
-from stream_guard.registry import Registry, build_registry
+from stream_guard.registry import Registry
 from stream_guard.reports import Level, annotation
-from stream_guard.settings import load_settings
 
 
 class ProblemFormat(StrEnum):
@@ -103,7 +102,7 @@ def run_tests(
 
 
 def _registry(settings_file: Path | None) -> Registry:
-    return build_registry(load_settings(settings_file).plugins)
+    return load_plugins(settings_file)[1]
 
 
 def _expand(files: Sequence[Path]) -> Iterator[Path]:
