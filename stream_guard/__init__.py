@@ -1,6 +1,9 @@
 """stream_guard: one rule, the same verdict inline, on the stream and in batch.
 
-These names are all a pack of rules, decoders or sinks needs; everything else is reached through its own module.
+The front door. To use it: ``load_policy``, then ``Guard(policy).check(call)`` before a tool runs, ``evaluate(events,
+policy)`` over recordings, ``run(source, policy, alerts=[...])`` on a stream. To extend it: the base types of rules,
+decoders, sinks, dialects and commands. These names, ``stream_guard.commands``, ``stream_guard.reports``,
+``stream_guard.documents`` and ``stream_guard.testing`` are the public interface; every other module may change.
 """
 
 from importlib import import_module
@@ -32,7 +35,9 @@ from stream_guard.language.similarity import Measure
 from stream_guard.language.text_protocols import TextProtocol
 from stream_guard.model import (
     EVENT_KINDS,
+    Action,
     Alert,
+    Decision,
     Event,
     Finding,
     GateDecision,
@@ -82,25 +87,28 @@ from stream_guard.storage.line_log import LineLog
 if TYPE_CHECKING:
     from stream_guard.alerting.alerts import make_alert
     from stream_guard.guard.follow_up import FollowUp
+    from stream_guard.guard.inline import Guard
     from stream_guard.observability.counts import Counts
     from stream_guard.pipeline import open_table
-    from stream_guard.policy.load import load_policy
     from stream_guard.policy.spec import Policy, RuleSpec
     from stream_guard.redaction import redact, redact_text
     from stream_guard.registry import Registry, build_registry
-    from stream_guard.running.batch import evaluate
+    from stream_guard.running.front_door import RunSummary, evaluate, load_policy, parse_policy, read_events, run
+    from stream_guard.running.recordings import RecordedEvents
     from stream_guard.settings import JudgeSettings, Settings, load_settings
 
 __all__ = [
     "EVENT_KINDS",
     "MISSING",
     "SETTLED",
+    "Action",
     "Alert",
     "Answer",
     "AxisValues",
     "Command",
     "Condition",
     "Counts",
+    "Decision",
     "DecodeError",
     "Decoder",
     "Dialect",
@@ -113,6 +121,7 @@ __all__ = [
     "Finding",
     "FollowUp",
     "GateDecision",
+    "Guard",
     "Hit",
     "Json",
     "JsonDecoder",
@@ -133,6 +142,7 @@ __all__ = [
     "Question",
     "Record",
     "RecordedCall",
+    "RecordedEvents",
     "RecordedTurn",
     "Recording",
     "Regex",
@@ -140,6 +150,7 @@ __all__ = [
     "Rule",
     "RuleSpec",
     "RuleType",
+    "RunSummary",
     "SessionEnd",
     "Settings",
     "SettingsError",
@@ -175,9 +186,12 @@ __all__ = [
     "open_table",
     "parse_arguments",
     "parse_json",
+    "parse_policy",
+    "read_events",
     "read_json",
     "redact",
     "redact_text",
+    "run",
 ]
 
 
@@ -185,23 +199,31 @@ __all__ = [
 _LAZY: Final = {
     "Counts": "stream_guard.observability.counts",
     "FollowUp": "stream_guard.guard.follow_up",
+    "Guard": "stream_guard.guard.inline",
     "JudgeSettings": "stream_guard.settings",
     "Policy": "stream_guard.policy.spec",
     "Registry": "stream_guard.registry",
+    "RecordedEvents": "stream_guard.running.recordings",
     "RuleSpec": "stream_guard.policy.spec",
+    "RunSummary": "stream_guard.running.front_door",
     "Settings": "stream_guard.settings",
     "build_registry": "stream_guard.registry",
-    "evaluate": "stream_guard.running.batch",
-    "load_policy": "stream_guard.policy.load",
+    "evaluate": "stream_guard.running.front_door",
+    "load_policy": "stream_guard.running.front_door",
     "load_settings": "stream_guard.settings",
     "make_alert": "stream_guard.alerting.alerts",
     "open_table": "stream_guard.pipeline",
+    "parse_policy": "stream_guard.running.front_door",
+    "read_events": "stream_guard.running.front_door",
     "redact": "stream_guard.redaction",
     "redact_text": "stream_guard.redaction",
+    "run": "stream_guard.running.front_door",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+if not TYPE_CHECKING:  # a type checker must find a misspelt name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LAZY[name]), name)

@@ -187,6 +187,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = -1  # the attempt it is about, where it was made at a tool call
     followup: bool = False  # no inline gate may act on it: it rests on what is only known afterwards
 
+    def __str__(self) -> str:
+        return f"{self.severity.word} {self.rule_id}: {self.detail}"
+
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one attempt: the strictest action, and everything that matched.
@@ -202,6 +205,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checked: bool = True  # False: the tool is not on its agent's list, so the rules of agents did not run
     session_ended: bool = False  # every later attempt of the session will be refused
     followup: tuple[Finding, ...] = ()  # found too, but nothing an inline gate may act on
+
+    def __str__(self) -> str:
+        return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -17,8 +17,8 @@ from stream_guard import (
     Turn,
     build_registry,
     evaluate,
-    load_policy,
     load_settings,
+    parse_policy,
     redact,
     redact_text,
 )
@@ -107,7 +107,7 @@ def _run_rules(extraction: Extraction, trace: Trace, registry: Registry, outcome
     form = extraction.policy()
     if not form["rules"]:
         return
-    policy = load_policy(json.dumps(form), registry, file="the extracted policy")
+    policy = parse_policy(json.dumps(form), registry, file="the extracted policy")
     counts = Counts()
     found: dict[str, list[Finding]] = {}
     for finding in evaluate(trace.events, policy, counts=counts):

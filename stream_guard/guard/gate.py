@@ -41,6 +41,9 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...] = ()
     review: Review | None = None
 
+    def __str__(self) -> str:
+        return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
+
 
 class _Remembered(msgspec.Struct, frozen=True):
     """A ruling that was not a plain yes."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from threading import Event as Flag
 
 from stream_guard.model import Event, Finding
+from stream_guard.observability.counts import Counts
 from stream_guard.policy import load as policies
 from stream_guard.policy.spec import Policy
-from stream_guard.registry import build_registry
+from stream_guard.registry import Registry, build_registry
 from stream_guard.running import batch
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
@@ -21,15 +22,25 @@ from stream_guard.running.recordings import RecordedEvents
 from stream_guard.settings import load_settings
 
 
-def load_policy(file: str | Path) -> Policy:
-    """Return the policy of a file, YAML or JSON, in any installed dialect; PolicyError lists everything wrong."""
-    return policies.load_policy(Path(file), build_registry(load_settings().plugins))
+def load_policy(file: str | Path, registry: Registry | None = None) -> Policy:
+    """Return the policy of a file, YAML or JSON, in any installed dialect; PolicyError lists everything wrong.
+
+    ``registry`` says which plugins there are, where the installed ones are not meant.
+    """
+    return policies.load_policy(Path(file), registry or _installed())
 
 
-def parse_policy(text: str | bytes, *, folder: str | Path | None = None) -> Policy:
-    """Return the policy of a text; files that its rules name are looked for in ``folder``."""
-    registry = build_registry(load_settings().plugins)
-    return policies.load_policy(text, registry, folder=None if folder is None else Path(folder))
+def parse_policy(
+    text: str | bytes, registry: Registry | None = None, *, file: str = "", folder: str | Path | None = None
+) -> Policy:
+    """Return the policy of a text. ``file`` is the name that problems give; rules find their files in ``folder``."""
+    return policies.load_policy(
+        text, registry or _installed(), file=file, folder=None if folder is None else Path(folder)
+    )
+
+
+def _installed() -> Registry:
+    return build_registry(load_settings().plugins)
 
 
 def read_events(*sources: str | Path, form: str = "native", dead_letters: str | Path | None = None) -> RecordedEvents:
@@ -41,12 +52,12 @@ def read_events(*sources: str | Path, form: str = "native", dead_letters: str | 
     return Assembly().read_events(targets, form, dead_letters=dead_letters, strict=True)
 
 
-def evaluate(events: Iterable[Event], policy: Policy | str | Path) -> list[Finding]:
+def evaluate(events: Iterable[Event], policy: Policy | str | Path, *, counts: Counts | None = None) -> list[Finding]:
     """Return everything the policy finds in the events. Sessions may be mixed; the end of the input ends them."""
     loaded = _loaded(policy)
     if isinstance(events, RecordedEvents):
         loaded = policies.with_lateness(loaded, events.lateness)
-    return batch.evaluate(events, loaded)
+    return batch.evaluate(events, loaded, counts=counts)
 
 
 @dataclass(frozen=True, slots=True)

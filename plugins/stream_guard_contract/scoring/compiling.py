@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import ValidationError
 
-from stream_guard import Condition, Json, Policy, Registry, RuleSpec, load_policy
+from stream_guard import Condition, Json, Policy, Registry, RuleSpec, parse_policy
 from stream_guard_contract.document.invariant_types import TYPES
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.document.patterns import any_of, python_pattern
@@ -67,7 +67,7 @@ def _policy(contract: Contract, forms: list[RuleForm], registry: Registry) -> Po
             pass  # the policy reader below reports what is wrong and what to do about it
         else:
             return Policy(rules=tuple(specs), version=_version(forms), file=file)
-    return load_policy(json.dumps({"rules": forms}), registry, file=file)
+    return parse_policy(json.dumps({"rules": forms}), registry, file=file)
 
 
 def _version(forms: list[RuleForm]) -> str:
