@@ -11,7 +11,7 @@ import msgspec
 import xxhash
 
 from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, read_json
-from stream_guard_formats.reasons import check_kind, say_shape
+from stream_guard_formats.reasons import check_kind, explain_shape
 
 # Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
 MAX_ID: Final = 512
@@ -68,7 +68,7 @@ class NativeDecoder:
         try:
             event = msgspec.convert(data, Event)
         except _REFUSALS as error:
-            raise DecodeError(say_shape(data, error)) from None
+            raise DecodeError(explain_shape(data, error)) from None
         return [self._complete(event, record.value.removeprefix(_BYTE_ORDER_MARK))]
 
     def _complete(self, event: Event, value: bytes) -> Event:

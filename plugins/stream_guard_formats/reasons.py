@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Final, get_args, get_type_hints
 
 from stream_guard import EVENT_KINDS, DecodeError, Event, Json
+from stream_guard_formats.reading import name_of
 
 _EVENTS: Final = {event.__struct_config__.tag: event for event in get_args(Event)}
 _EXPECTED: Final = re.compile(r"Expected `(.+?)`(?:, got `(.+?)`)?")
@@ -26,13 +27,13 @@ _WORDS: Final = {
 def check_kind(data: Json) -> None:
     """Raise DecodeError unless the value is an object with a known ``kind``."""
     if not isinstance(data, dict):
-        raise DecodeError(f"an event is a JSON object, this is {_found(data)}; a record holds one event")
+        raise DecodeError(f"an event is a JSON object, this is {name_of(data)}; a record holds one event")
     known = f"known kinds: {', '.join(EVENT_KINDS)}"
     if "kind" not in data:
-        raise DecodeError(f'the event has no "kind"{_meant("kind", data)}; {known}')
+        raise DecodeError(f'the event has no "kind"{_suggestion("kind", data)}; {known}')
     kind = data["kind"]
     if not isinstance(kind, str):
-        raise DecodeError(f'"kind" must be a string, this is {_found(kind)}; {known}')
+        raise DecodeError(f'"kind" must be a string, this is {name_of(kind)}; {known}')
     if kind not in EVENT_KINDS:
         close = get_close_matches(kind[:40], EVENT_KINDS, 1)
         raise DecodeError(
@@ -40,12 +41,12 @@ def check_kind(data: Json) -> None:
         )
 
 
-def say_shape(data: dict[str, Json], error: Exception) -> str:
+def explain_shape(data: dict[str, Json], error: Exception) -> str:
     """Return the reason for an object of a known kind that is not an event."""
     message, kind = str(error), data["kind"]
     where = _path(message) or " the event"
     if missing := _MISSING.search(message):
-        return f'{where.strip()} has no "{missing[1]}", which "{kind}" needs{_meant(missing[1], data)}'
+        return f'{where.strip()} has no "{missing[1]}", which "{kind}" needs{_suggestion(missing[1], data)}'
     if expected := _EXPECTED.search(message):
         wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
         found = f", not {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
@@ -63,14 +64,9 @@ def _path(message: str) -> str:
     return f' "{path[1]}"' if path and path[1] else ""
 
 
-def _meant(wanted: str, data: dict[str, Json]) -> str:
-    close = get_close_matches(wanted, [key[:80] for key in data], 1, 0.7)
-    return f'; it has {_excerpt(repr(close[0]), 60)}: did you mean "{wanted}"?' if close else ""
-
-
-def _found(value: Json) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+def _suggestion(field: str, data: dict[str, Json]) -> str:
+    close = get_close_matches(field, [key[:80] for key in data], 1, 0.7)
+    return f'; it has {_excerpt(repr(close[0]), 60)}: did you mean "{field}"?' if close else ""
 
 
 def _excerpt(text: str, size: int) -> str:
