@@ -1,4 +1,4 @@
-"""The follow-up path's memory: findings become incidents, and a person is told of each that opens."""
+"""Follow-up: findings of the stream become incidents, and each new incident asks for a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record_findings(statements: Statements, alerts: Sequence[Alert], now: float,
 
 
 class FollowUp:
-    """Writes what a stream finds into a history; it never changes what a gate has decided."""
+    """Records the findings of a stream in a history; it never changes a decision of the gate."""
 
     def __init__(self, address: str, clock: Callable[[], float] = time.time) -> None:
         self._database = open_database(address)
@@ -37,5 +37,5 @@ class FollowUp:
             record_findings(statements, alerts, self._clock(), self._reviews)
 
     def close(self) -> None:
-        """Let go of the history."""
+        """Close the history."""
         self._database.close()

@@ -1,7 +1,7 @@
-"""The gate: a guard with a memory of what it decided, people who are asked, and an audit.
+"""The gate: a guard with reviews, incidents and an audit.
 
-The guard judges. The gate does what a decision asks for: it opens reviews and takes their answers, keeps ended
-sessions ended, writes every match down, and gives an attempt that is asked about twice the same answer.
+The guard decides. The gate carries the decision out: it opens reviews and applies their answers, keeps ended sessions
+ended, records every match, and gives the same attempt the same answer when it is asked about again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
-from stream_guard.guard.inline import Guard, decision_event
+from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Review, Reviews, call_key
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
@@ -25,7 +26,7 @@ from stream_guard.history.records import from_text, to_text
 from stream_guard.model import Action, Alert, Event, Json, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 
-PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: whoever gets it through is not watched
+PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller that may run it has no gate
 
 _UNSETTLED: Final = 4096  # attempts that were judged while the history could not be written
 # What a settled review makes of the attempt that waited for it.
@@ -46,7 +47,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Remembered(msgspec.Struct, frozen=True):
-    """A ruling that was not a plain yes."""
+    """A ruling that is not a plain allow, as it is stored."""
 
     action: Action
     reason: str
@@ -56,8 +57,8 @@ class _Remembered(msgspec.Struct, frozen=True):
 class Gate:
     """Decides on attempts and carries out what follows. Safe to call from many threads.
 
-    ``emit`` is given every event of the canonical stream, attempt, decision and result, as it happens: write
-    them to a topic, and the follow-up path judges what the gate judged.
+    ``emit`` gets every event as it happens: attempts, decisions and results. Written to a topic, they let the
+    follow-up path judge what the gate judged.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Gate:
         self.decisions: Counter[Action] = Counter()
         self._emit = emit or _nowhere
         self._clock = clock
-        # One attempt at a time: what is remembered of it and what is judged must not change in between.
+        # One attempt at a time: its stored ruling must not change while it is judged.
         self._lock = Lock()
         self._unsettled: dict[str, tuple[Ruling, tuple[str, ...]]] = {}
 
@@ -95,7 +96,7 @@ class Gate:
             return ruling
 
     def observe(self, event: Event) -> list[Alert]:
-        """Tell the gate what happened; what rules say of it becomes incidents and non-blocking ``anomaly_alert``s."""
+        """Fold an event that has happened; findings become incidents and non-blocking ``anomaly_alert``s."""
         self._emit(event)
         with self._lock:
             if isinstance(event, ToolResult) and event.call_id:
@@ -113,8 +114,8 @@ class Gate:
         key = _attempt_key(attempt)
         known = self._remembered(key)
         if known is not None:
-            return self._again(attempt, known)
-        # Judged before, but the history could not be written then: the guard would not judge it twice.
+            return self._repeat(attempt, known)
+        # Judged before, when the history could not be written: the guard would not judge it twice.
         ruling, rules = self._unsettled.get(key) or self._judge(attempt)
         if ruling.action is not Action.ALLOW or rules:
             if key:
@@ -123,11 +124,11 @@ class Gate:
                     del self._unsettled[next(iter(self._unsettled))]
             ruling = self._carry_out(attempt, key, ruling, rules)
             self._unsettled.pop(key, None)
-        self._tell(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
+        self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
     def _judge(self, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
-        """Return what the rules say of a new attempt, and which of them, those in shadow mode too."""
+        """Return the ruling on a new attempt, and the ids of the rules that matched, those in shadow mode too."""
         self._emit(attempt)
         decision = self.guard.check(attempt)
         action, reason = decision.action, decision.reason
@@ -143,7 +144,7 @@ class Gate:
         return Ruling(action=action, reason=reason, policy_version=self.policy.version, alerts=alerts), rules
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
-        """Write down a decision and do what it asks for, all in one transaction."""
+        """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
             remembered = _Remembered(ruling.action, ruling.reason, rules)
@@ -165,7 +166,7 @@ class Gate:
             audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, rules))
         return ruling
 
-    def _again(self, attempt: ToolCall, known: _Remembered) -> Ruling:
+    def _repeat(self, attempt: ToolCall, known: _Remembered) -> Ruling:
         """Answer an attempt that was answered before."""
         version = self.policy.version
         ruling = Ruling(action=known.action, reason=known.reason, policy_version=version)
@@ -176,10 +177,10 @@ class Gate:
             if answered.action is Action.PAUSE:
                 return answered
             audit.append(statements, "decision", self._clock(), _audited(attempt, answered, known.rule_ids))
-            # Settled for good: from now on the attempt has this answer, whatever becomes of the review.
+            # Final: from now on the attempt has this answer, whatever happens to the review.
             settled = _Remembered(answered.action, answered.reason, known.rule_ids)
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), _attempt_key(attempt))
-        self._tell(attempt, answered, guard_knows=False)
+        self._publish(attempt, answered, guard_knows=False)
         return answered
 
     def _ask(self, statements: Statements, attempt: ToolCall, known: _Remembered, ruling: Ruling) -> Ruling:
@@ -191,15 +192,15 @@ class Gate:
             reason = f"{word} by {review.by}{f': {review.note}' if review.note else ''}"
         return msgspec.structs.replace(ruling, action=action, reason=reason, review=review)
 
-    def _tell(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
-        """Let the stream know of the decision, and the rules of what a person decided."""
+    def _publish(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
+        """Emit the decision; fold it into the rules' states where the guard has not done so."""
         decision = decision_event(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts])
         self._emit(decision)
         if not guard_knows:
             self._follow(decision)
 
     def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
-        """Group findings into incidents; of one that opened after the fact, a person is told."""
+        """Group findings into incidents; a follow-up incident opens an alert for a person."""
         record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
 
     def _remembered(self, key: str) -> _Remembered | None:
@@ -211,7 +212,7 @@ class Gate:
         return from_text(rows[0][0], _Remembered) if rows else None
 
     def _forget(self, result: ToolResult) -> None:
-        """A result settles its call: the next one under the same id is another attempt."""
+        """Drop the ruling of a call that has its result: the next call under the same id is another attempt."""
         call = digest_of([result.session_id, result.call_id])
         if self.database.read("SELECT 1 FROM sg_rulings WHERE call = ?", call):
             with self.database.transaction() as statements:
@@ -219,11 +220,11 @@ class Gate:
 
 
 def _nowhere(event: Event) -> None:
-    """Nobody listens."""
+    """Drop the event."""
 
 
 def _attempt_key(attempt: ToolCall) -> str:
-    """Return what tells an attempt from all others; empty when the source gives it no id."""
+    """Return the identity of an attempt; empty when the source gives it no id."""
     if attempt.call_id:
         return digest_of([attempt.session_id, "call", attempt.call_id, attempt.tool, _coarse(attempt.args)])
     if attempt.event_id and attempt.event_id[0] != "~":
@@ -243,7 +244,7 @@ def _coarse(value: Json) -> Json:
 
 
 def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:
-    """What the audit keeps of a decision: every rule that matched, and of the arguments their digest."""
+    """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments."""
     return {
         "session_id": attempt.session_id,
         "event_id": attempt.event_id,

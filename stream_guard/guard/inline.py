@@ -1,16 +1,16 @@
-"""Inline: the same rules, asked before a tool runs."""
+"""Inline: the same rules, asked in the agent's process before a tool runs."""
 
 from __future__ import annotations
 
 import asyncio
 from threading import Lock
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from stream_guard.guard.decider import Decider
+from stream_guard.guard.decisions import Decider, decision_event
 from stream_guard.language.paths import json_equal
-from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Json, ToolCall, Turn
+from stream_guard.model import Action, Decision, Event, Finding, Json, ToolCall, Turn
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
@@ -18,12 +18,6 @@ from stream_guard.sessions.ended import CommittingStore, EndedSessions
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
-_WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
-    Action.ALLOW: "allow",
-    Action.PAUSE: "pause",
-    Action.BLOCK: "block",
-    Action.TERMINATE_SESSION: "terminate_session",
-}
 _ANNOUNCED: Final = 4096  # attempts with findings that wait for their call
 _REFUSALS: Final = 4096  # refused attempts whose call may be asked about again
 _ANSWERS: Final = 256  # attempts that may be asked about again under the id of their event
@@ -31,7 +25,7 @@ _SAVE_EVERY: Final = 1024  # events between two times that the store is brought 
 
 
 class _Answer(NamedTuple):
-    """What was asked under an event id, and answered."""
+    """A decision that was given under the id of an event, and the attempt it was about."""
 
     tool: str
     args: Json
@@ -39,10 +33,10 @@ class _Answer(NamedTuple):
 
 
 class Guard:
-    """Watches an agent from inside its process. Safe to call from many threads; state is bounded.
+    """Decides on an agent's tool calls inside its process. Safe to call from many threads; memory is bounded.
 
-    With a ``store``, sessions come back after a restart: an ended one is written down before its decision leaves,
-    the others now and then, and when ``commit`` is called.
+    With a ``store``, sessions survive a restart. An ended session is stored before the decision that ends it is
+    returned; the others every so many events, and when ``commit`` is called.
     """
 
     def __init__(
@@ -68,12 +62,12 @@ class Guard:
         self._answers: dict[tuple[str, str], _Answer] = {}  # by the id of the event
 
     def observe(self, event: Event) -> list[Finding]:
-        """Tell the guard what happened (a turn, a result, a user's message); return what rules say of it."""
+        """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
         with self._lock:
             return self._feed(event)
 
     def end_all(self) -> list[Finding]:
-        """Tell the guard that no more events will come: every open session is judged."""
+        """End every open session, and return what rules find at the end: no more events will come."""
         found: list[Finding] = []
         with self._lock:
             self._table.end_all(found)
@@ -82,17 +76,17 @@ class Guard:
     def check(self, attempt: ToolCall) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.
 
-        A call that its turn announced was judged then; the decision rests on what was found. Asked again about an
-        attempt that it refused, it refuses again. Once a session is ended, every attempt in it is refused.
+        A call that its turn announced was judged with the turn; the decision rests on those findings. An attempt
+        that was refused is refused again. Once a session has ended, every attempt in it is refused.
         """
         with self._lock:
             decision, is_new_end = self._decide(attempt)
             if is_new_end:
-                self._store.commit({})  # before anyone can act on it: an end must survive what comes next
+                self._store.commit({})  # before the caller acts on it: an ended session stays ended after a crash
         return decision
 
     async def acheck(self, attempt: ToolCall) -> Decision:
-        """Decide as ``check`` does, without keeping the event loop waiting while an end is written down."""
+        """Decide as ``check`` does; the event loop does not wait while the end of a session is stored."""
         with self._lock:
             decision, is_new_end = self._decide(attempt)
         if is_new_end and self._is_kept:
@@ -114,7 +108,7 @@ class Guard:
         self._unsaved = 0
 
     def _decide(self, attempt: ToolCall) -> tuple[Decision, bool]:
-        """Return the decision, and whether it ends a session that was not ended."""
+        """Return the decision, and whether it ends a session that was open."""
         engine, counts = self._engine, self.counts
         engine.raised.clear()
         engine.cooling.clear()
@@ -126,7 +120,7 @@ class Guard:
             known = self._answers.get(key)
             if known is not None and known.tool == attempt.tool and json_equal(known.args, attempt.args):
                 return self._unless_ended(attempt, known.decision), False
-            # An id that was used before must not let another attempt slip through: it is judged as what it is.
+            # Another attempt under an id that was used before is judged as an attempt of its own.
             attempt = replace(attempt, event_id="")
             self._table.feed_now(attempt, found)
         self._tidy()
@@ -160,7 +154,7 @@ class Guard:
         return replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
 
     def _refuse(self, attempt: ToolCall, decision: Decision) -> None:
-        """Remember the answer, and tell the rules: a confirmation that was blocked confirms nothing."""
+        """Remember the refusal, and fold it into the rules' states: a blocked confirmation confirms nothing."""
         self._refusals[attempt.session_id, attempt.attempt] = decision
         while len(self._refusals) > _REFUSALS:
             del self._refusals[next(iter(self._refusals))]
@@ -180,27 +174,10 @@ class Guard:
         return found
 
     def _tidy(self) -> None:
-        """Now and then, bring the store up to date and pack away what is too much for the memory."""
+        """Every so many events, commit the sessions and move those that are too many out of memory."""
         self._unsaved += 1
         if self._unsaved >= _SAVE_EVERY:
             self._table.commit_if_full()
             self._unsaved = 0
             if self._is_kept:
                 self._save()
-
-
-def decision_event(attempt: ToolCall, action: Action, rule_ids: list[str]) -> GateDecision:
-    """Return the event that tells of a decision; the same decision on the same attempt has the same id."""
-    return GateDecision(
-        session_id=attempt.session_id,
-        event_id=f"{attempt.event_id}/{action.word}" if attempt.event_id else "",
-        time=attempt.time,
-        run_id=attempt.run_id,
-        agent=attempt.agent,
-        agent_path=attempt.agent_path,
-        labels=attempt.labels,
-        action=_WORDS[action],
-        call_id=attempt.call_id,
-        tool=attempt.tool,
-        rule_ids=tuple(dict.fromkeys(rule_ids)),
-    )

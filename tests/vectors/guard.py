@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.guard.decider import Decider
+from stream_guard.guard.decisions import Decider
 from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, Finding, ToolCall
 from stream_guard.policy.load import load_policy
