@@ -21,7 +21,7 @@ from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CrossSessionSender
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
@@ -85,7 +85,7 @@ def build_stages(
     refuse_waiting(parts.engine, settings, parts.decoder)
     delivery = BatchDelivery(parts.delivery, parts.dead_letters)
     stages: dict[str, TopicStage] = {}
-    evaluated, make = list(topics), session_partitions(parts, parts.decoder, Partition)
+    evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition)
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
         outbox = open_outbox(f"{group}-rekeyed")
@@ -107,11 +107,15 @@ def build_stages(
     return TopicRouter({**stages, **dict.fromkeys(evaluated, sender), outbox.topic: receiver})
 
 
-def session_partitions(parts: WorkerParts, decoder: Decoder, kind: type[Partition]) -> PartitionFactory[Partition]:
+def session_partitions(
+    parts: WorkerParts, decoder: Decoder, kind: type[SessionPartition]
+) -> PartitionFactory[SessionPartition]:
     """Return the factory of partitions of sessions."""
     limits = parts.settings.sessions
 
-    def make(number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink) -> Partition:
+    def make(
+        number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
+    ) -> SessionPartition:
         return kind(PartitionStore(number, rows), engine, decoder, dead_letters, limits, now=time.time)
 
     return make

@@ -18,7 +18,7 @@ from stream_guard.worker.rows import topic_tag
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
-class Partition:
+class SessionPartition:
     """Folds the records of a partition into its sessions, each record once, however often it is delivered."""
 
     def __init__(

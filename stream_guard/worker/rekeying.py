@@ -22,7 +22,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, Record
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.stages import Outbox
 
 ORIGIN_HEADER: Final = "stream_guard_from"
@@ -109,7 +109,7 @@ class Rekeyer:
         self._next.clear()
 
 
-class RekeyedPartition(Partition):
+class RekeyedPartition(SessionPartition):
     """A partition of re-keyed records. Each counts once, however often it was written."""
 
     def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:

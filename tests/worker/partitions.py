@@ -13,19 +13,19 @@ from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.store import PartitionStore, RowChange
 
 Rows = dict[bytes, bytes]
 
 
-def open_partition(rows: Rows, policy: Policy, form: str, now: Callable[[], float] = lambda: 0.0) -> Partition:
+def open_partition(rows: Rows, policy: Policy, form: str, now: Callable[[], float] = lambda: 0.0) -> SessionPartition:
     """Return a partition over what its table holds."""
     counts = Counts()
     decoder = Assembly(Settings()).make_decoder(form)
     letters = DeadLetters(None, counts, format_name=form)
     engine = Engine(policy, counts, mode="stream")
-    return Partition(PartitionStore(0, rows), engine, decoder, letters, SessionLimits(), now=now)
+    return SessionPartition(PartitionStore(0, rows), engine, decoder, letters, SessionLimits(), now=now)
 
 
 def write(rows: Rows, changes: list[RowChange]) -> None:
@@ -38,7 +38,13 @@ def write(rows: Rows, changes: list[RowChange]) -> None:
 
 
 def fold_with_crashes(
-    open_again: Callable[[], Partition], rows: Rows, given: list[Record], dice: random.Random, *, batch: int, back: int
+    open_again: Callable[[], SessionPartition],
+    rows: Rows,
+    given: list[Record],
+    dice: random.Random,
+    *,
+    batch: int,
+    back: int,
 ) -> tuple[list[Finding], int]:
     """Return the findings, and the number of crashes. A crash leaves some of the rows of its batch.
 

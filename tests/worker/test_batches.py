@@ -27,7 +27,7 @@ from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.batches import BatchProcessor
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import decode_session, progress_key
 from stream_guard.worker.store import PartitionStore, RowChange
 
@@ -108,7 +108,7 @@ class Processing:
             delivery=BatchDelivery(Delivery({"alerts": self.alerts}, counts), Letters(counts, self.log)),
             rows=self.table,
             settings=settings,
-            make=lambda number, rows, engine, dead_letters: Partition(
+            make=lambda number, rows, engine, dead_letters: SessionPartition(
                 PartitionStore(number, rows), engine, decoder, dead_letters, settings.sessions, now=time.time
             ),
             observe=lambda _seconds, records: self.log.append(f"{records} durable"),

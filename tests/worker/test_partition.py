@@ -19,7 +19,7 @@ from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.sessions.stored import StoredSession
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import decode_session, progress_key, session_prefix
 from tests.worker.partitions import Rows, fold_with_crashes, open_partition, write
 
@@ -43,7 +43,7 @@ def records(sessions: int) -> list[Record]:
     return found
 
 
-def reopen(rows: Rows, policy: Policy, now: float = 0.0) -> Partition:
+def reopen(rows: Rows, policy: Policy, now: float = 0.0) -> SessionPartition:
     return open_partition(rows, policy, "native", now=lambda: now)
 
 

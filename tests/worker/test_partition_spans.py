@@ -13,7 +13,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.worker.partition import Partition
+from stream_guard.worker.partition import SessionPartition
 from tests.formats.telemetry import TRACE, otlp, wrap
 from tests.formats.test_stitching import NAME, POLICY, spans_of_the_corpus
 from tests.worker.partitions import Rows, fold_with_crashes, open_partition, write
@@ -40,7 +40,7 @@ def records(traces: int) -> list[Record]:
     return [Record(value, f"{TOPIC}/0", offset) for offset, value in enumerate(values)]
 
 
-def reopen(rows: Rows, policy: Policy, now: list[float]) -> Partition:
+def reopen(rows: Rows, policy: Policy, now: list[float]) -> SessionPartition:
     return open_partition(rows, policy, "otlp-json", now=lambda: now[0])
 
 

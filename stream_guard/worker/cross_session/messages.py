@@ -32,7 +32,7 @@ class ClockMessage(msgspec.Struct, array_like=True, tag=2, gc=False):
     watermark: float | None
 
 
-Message: TypeAlias = EventMessage | ClockMessage
+CrossSessionMessage: TypeAlias = EventMessage | ClockMessage
 
 encode_message: Final = msgspec.msgpack.Encoder().encode
-decode_message: Final = msgspec.msgpack.Decoder(Message).decode
+decode_message: Final = msgspec.msgpack.Decoder(CrossSessionMessage).decode
