@@ -13,11 +13,11 @@ runs one for each Kafka partition. ``evaluate`` and the inline guard have events
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.engine import Engine
-from stream_guard.model import Event, Finding
+from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Record, Store
@@ -47,13 +47,13 @@ class Pipeline:
     """One partition's worth of work: records in, findings out, nothing lost silently."""
 
     def __init__(self, decoder: Decoder, table: SessionTable, dead_letters: DeadLetterSink) -> None:
-        self._reader = EventReader(decoder, dead_letters, table.memory)
+        self.reader = EventReader(decoder, dead_letters, table.memory)
         self._feed = table.feed
         self._counts = table.counts
 
     def run(self, records: Iterable[Record], out: list[Finding]) -> None:
         """Judge records; append the findings in the order in which they are made."""
-        read, feed = self._reader.read, self._feed
+        read, feed = self.reader.read, self._feed
         count = 0
         for record in records:
             count += 1
@@ -61,16 +61,12 @@ class Pipeline:
                 feed(event, out)
         self._counts.records += count
 
-    def read(self, record: Record) -> Sequence[Event]:
-        """Return the record's events, for a caller that feeds the table itself; none for a dead letter."""
-        return self._reader.read(record)
-
     def elapse(self, seconds: float, out: list[Finding]) -> None:
         """Judge the events that have waited long enough after so many seconds without a record."""
-        for event in self._reader.elapse(seconds):
+        for event in self.reader.elapse(seconds):
             self._feed(event, out)
 
     def finish(self, out: list[Finding]) -> None:
         """Judge the events that still wait: no record will follow. The caller ends the sessions next."""
-        for event in self._reader.finish():
+        for event in self.reader.finish():
             self._feed(event, out)

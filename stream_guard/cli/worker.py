@@ -111,8 +111,10 @@ def _serve(serve: StatusSettings, collected: CollectorRegistry, health: Health, 
 
 
 def topic_address(text: str) -> str:
-    """Return the address of a topic, which may be given without its scheme."""
-    return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
+    """Return the address of a topic, which may be given without its scheme, and without servers."""
+    if text.startswith(SCHEME):
+        return text
+    return f"{SCHEME}{text}" if "/" in text else f"{SCHEME}/{text}"
 
 
 def _nothing() -> None:

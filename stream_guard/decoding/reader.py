@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
+from stream_guard.engine.cross_session import MARK
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
+
+# Ids that no session can have sort before it: the empty one, and those that begin with the mark.
+_FIRST_ID: Final = chr(ord(MARK) + 1)
 
 
 class DeadLetterSink(Protocol):
@@ -44,7 +48,8 @@ class EventReader:
         try:
             events = self._decode(record)
             for event in events:
-                check_session_id(event.session_id)
+                if event.session_id < _FIRST_ID:
+                    check_session_id(event.session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             return ()

@@ -38,6 +38,7 @@ class SessionPartition:
         self._sending = SendingTable(engine, store, engine.counts, limits) if engine.cross_session else None
         self._table = self._sending or SessionTable(engine, store, engine.counts, limits)
         self._pipeline = Pipeline(decoder, self._table, dead_letters)
+        self._read = self._pipeline.reader.read
         self._counts: Counts = engine.counts
         self._outgoing: list[tuple[int, OutgoingEvent]] = []
         self._last_active = now()  # wall time of the last record
@@ -87,7 +88,7 @@ class SessionPartition:
         table = self._table
         if self._sending is not None:
             self._sending.begin_record(record.position)
-        for event in self._pipeline.read(record):
+        for event in self._read(record):
             if only and event.session_id != only:
                 continue
             if behind and self._store.has_applied(event.session_id, tag, record.position):
