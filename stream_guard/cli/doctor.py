@@ -22,7 +22,7 @@ from stream_guard.running.assembly import Assembly
 from stream_guard.settings import KafkaSettings, Settings, load_settings
 from stream_guard.sources.kafka import open_kafka
 
-PATIENCE: Final = 5.0  # seconds; whoever asks a doctor is waiting for the answer
+PATIENCE: Final = 5.0  # seconds; the caller waits for the answer
 _STYLES: Final = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
 _LOOPBACK: Final = ("127.", "localhost", "[::1]")
 

@@ -1,4 +1,4 @@
-"""What the commands about reviews, incidents and the audit share: which history, and who speaks."""
+"""Options that the commands for reviews, incidents and the audit share: the history, and who answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answ
 
 @contextmanager
 def open_history(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
-    """Open the history that the options mean."""
+    """Open the history of the options or the settings."""
     settings = load_settings(settings_file, history={"url": history})
     database = open_database(settings.history.url)
     try:
@@ -33,5 +33,5 @@ def open_history(history: str | None, settings_file: Path | None) -> Iterator[tu
 
 
 def answered_by(by: str | None) -> str:
-    """Return who answers."""
+    """Return the name of the person who answers."""
     return by or getpass.getuser()

@@ -1,4 +1,4 @@
-"""Records for people and for programs: a table, or JSON; an agent's text moves no cursor."""
+"""Print records as a table or as JSON, with control characters escaped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show_one(record: msgspec.Struct | dict[str, Any]) -> None:
 
 
 def plain(value: Any, name: str = "") -> str:
-    """Return a value as one line that a terminal shows as it is."""
+    """Return a value as one line without control characters."""
     if isinstance(value, float) and name in {"opened", "expires", "time", "decided"}:
         return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(value))
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str("-" if value is None else value)

@@ -1,1 +1,1 @@
-"""What ``stream-guard doctor`` looks at."""
+"""The checks of ``stream-guard doctor``: topics and gates."""

@@ -1,4 +1,4 @@
-"""Whether a gate really stands before the tools: a call that must be blocked is sent through it."""
+"""Check that a gate is in front of the tools: send a call through it that must be blocked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE = 5.0  # seconds
 def probe(target: str, token: str = "") -> str:
     """Return what is wrong with a gate, or an empty string when it blocked the probe.
 
-    The target is the address of a server, or ``package.module:name`` of a gate or of what an integration made.
+    The target is the URL of a server, or ``package.module:name`` of a gate or of an object that an integration made.
     """
     if target.startswith(("http://", "https://")):
         return _probe_server(target.rstrip("/"), token)

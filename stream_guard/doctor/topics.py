@@ -1,4 +1,4 @@
-"""Whether topics are fit to be watched: what a sample of their newest records says, and what to do about it."""
+"""Check topics by a sample of their newest records: partitions, keys, format, content and clocks, with advice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from stream_guard.errors import DecodeError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder, Record
 
-AHEAD: Final = 5.0  # seconds an event's clock may be ahead of ours before that is remarkable
-BEHIND: Final = 300.0  # seconds between an event and its record that are remarkable when they are the rule
+AHEAD: Final = 5.0  # seconds an event may be in the future before that is a failure
+BEHIND: Final = 300.0  # median seconds between an event and its record before that is a warning
 
-# The partition, of so many, that murmur2 gives a key.
+# The partition of a key, given the number of partitions.
 PartitionOfKey: TypeAlias = Callable[[bytes, int], int]
 
 
 class Status(StrEnum):
-    """What came of looking at one thing."""
+    """The result of one check."""
 
     OK = "ok"
     WARN = "warn"
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, what was found, and what to do."""
+    """One check: what it is about, what it found, and what to do."""
 
     about: str
     status: Status
@@ -49,7 +49,7 @@ class Sample:
     refused: list[str] = field(default_factory=list)  # why records could not be read
 
     def add(self, record: Record, decoder: Decoder) -> None:
-        """Take a record in, with its events or with why it has none."""
+        """Add a record, with its events or with the reason why it has none."""
         self.records.append(record)
         try:
             self.events += [(record, event) for event in decoder.decode(record)]
@@ -58,28 +58,28 @@ class Sample:
 
 
 def check_partitions(partitions: Mapping[str, int], companions: Mapping[str, int]) -> Check:
-    """Whether all topics that a session's key is looked up in have the same partitions."""
+    """Check that all topics that are partitioned by session have the same number of partitions."""
     counted = {**partitions, **companions}
-    told = ", ".join(f"{topic} has {count}" for topic, count in counted.items())
+    counts = ", ".join(f"{topic} has {count}" for topic, count in counted.items())
     if len(set(counted.values())) == 1:
-        return Check("partitions", Status.OK, told)
+        return Check("partitions", Status.OK, counts)
     if len(set(partitions.values())) > 1:
         return Check(
             "partitions",
             Status.WARN,
-            told,
+            counts,
             "a session whose events come on more than one of these topics needs them to have equally many",
         )
     return Check(
         "partitions",
         Status.FAIL,
-        told,
+        counts,
         "give the table and re-key topics as many partitions as the events have; a key is elsewhere otherwise",
     )
 
 
 def check_sample(sample: Sample, partition_of_key: PartitionOfKey, now: float | None = None) -> Iterator[Check]:
-    """Yield what the sample says about keys, format, content and clocks."""
+    """Yield the checks of format, keys, content and clocks over the sample."""
     if not sample.records:
         yield Check("records", Status.WARN, "there are none", "look again when something was produced")
         return

@@ -1,7 +1,7 @@
 """Reviews: questions to a person. ``anomaly_review`` holds an attempt back; ``anomaly_alert`` holds nothing back.
 
-An approval is for one attempt: this session, this tool, these arguments to the last digit, this policy. It is
-used up by the attempt it lets through. Whatever else is tried asks again.
+An approval is for one attempt: its session, its tool, its exact arguments and its policy. The attempt that it lets
+through uses it up. Any other attempt opens a new review.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stream_guard.settings import ReviewSettings
 Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
 Status: TypeAlias = Literal["open", "approved", "rejected", "expired", "used", "void", "acknowledged"]
 
-TIMEOUT: Final = "timeout"  # who decided, when nobody did in time
+TIMEOUT: Final = "timeout"  # stands for the person when nobody answered in time
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str = ""
     agent: str = ""
     arguments_digest: str = ""
-    arguments: Json = None  # redacted: what the person sees; the digest is of all of it
+    arguments: Json = None  # redacted, for the person; the digest is of the full arguments
     incident: str = ""
     expires: float | None = None
     decided: float | None = None
@@ -63,9 +63,9 @@ class Reviews:
     def ask(
         self, statements: Statements, attempt: ToolCall, rule_ids: tuple[str, ...], reason: str, policy_version: str
     ) -> Review:
-        """Return the review that an attempt depends on now; without one, or with one that ran out, open it.
+        """Return the review that an attempt depends on; open one when there is none that is still valid.
 
-        An approved one comes back as ``used``: it was spent on this attempt.
+        An approved one is returned as ``used``: this attempt has used it up.
         """
         now = self._expire(statements)
         digest = digest_of(attempt.args)
@@ -100,7 +100,7 @@ class Reviews:
         return opened
 
     def alert(self, statements: Statements, incident: str, alert: Alert) -> Review:
-        """Open an ``anomaly_alert``: a person should know, and nothing waits for it."""
+        """Open an ``anomaly_alert``: a person should see it, and no attempt waits for the answer."""
         opened = Review(
             id=secrets.token_hex(8),
             kind="anomaly_alert",
@@ -150,14 +150,14 @@ class Reviews:
             if known is None or problem:
                 failure = AnswerRefusedError(problem, missing=known is None)
             else:
-                # An approval that nobody comes for must not lie around for ever.
+                # An approval that no attempt uses expires too.
                 expires = now + self._rules.timeout if status == "approved" else None
                 changed = msgspec.structs.replace(known, by=by, note=note, decided=now, expires=expires)
                 return self._set_status(statements, changed, status, now)
-        raise failure  # outside: what ran out stays written down as such
+        raise failure  # outside the transaction, so that expired reviews stay recorded
 
     def _expire(self, statements: Statements) -> float:
-        """Write down what has run out by now: unanswered ones get the stated outcome, unused approvals end."""
+        """Settle what has expired: unanswered reviews get the outcome of the settings, unused approvals end."""
         now = self._clock()
         rows = statements.run(
             "SELECT body FROM sg_reviews WHERE status IN ('open', 'approved') AND expires <= ? ORDER BY opened, id", now
@@ -173,7 +173,7 @@ class Reviews:
         return now
 
     def _void_others(self, statements: Statements, call: str, binding: str, now: float) -> None:
-        """An attempt that comes back with other arguments ends what was asked, or granted, for the old ones."""
+        """Void the open and approved reviews of a call that now comes with other arguments."""
         if not call:
             return
         rows = statements.run(
@@ -202,7 +202,7 @@ class Reviews:
 
 
 def call_key(attempt: ToolCall) -> str:
-    """Return what stands for the call's id in its session; empty when the source gives none."""
+    """Return the digest of the call's session and id; empty when the source gives no id."""
     return digest_of([attempt.session_id, attempt.call_id]) if attempt.call_id else ""
 
 
@@ -214,7 +214,7 @@ def _find(statements: Statements, name: str) -> Review | None:
 
 
 def _objection(known: Review | None, name: str, status: Status, arguments_digest: str) -> str:
-    """Say why an answer cannot be taken; empty when it can."""
+    """Return why an answer is refused; empty when it is not."""
     if known is None:
         return f"there is no review {name[:40]!r}; list them with: stream-guard reviews list"
     if (status == "acknowledged") != (known.kind == "anomaly_alert"):
@@ -228,7 +228,7 @@ def _objection(known: Review | None, name: str, status: Status, arguments_digest
 
 
 def _audited(review: Review) -> dict[str, Any]:
-    """What the audit keeps of a review: who and what, and of the arguments their digest."""
+    """Return what the audit records of a review; of the arguments, only the digest."""
     kept = ("kind", "session_id", "tool", "call_id", "arguments_digest", "policy_version", "by", "note", "incident")
     return {
         "review": review.id,

@@ -1,1 +1,1 @@
-"""What must not be forgotten: audit records, reviews, incidents, sessions that were ended. SQLite or Postgres."""
+"""The history: audit records, reviews, incidents and ended sessions, in SQLite or Postgres."""

@@ -1,4 +1,4 @@
-"""The audit: records that cannot be changed without it being seen, because each names the digest of the one before."""
+"""The audit: a chain of records. Each has the digest of the one before, so that a change can be detected."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
 from stream_guard.model import Json
 
-START: Final = "0" * 64  # what the first record follows
+START: Final = "0" * 64  # the digest before the first record
 _PAGE: Final = 1000
-_SHOWN: Final = 20  # problems that are listed; a broken chain needs no longer list
+_SHOWN: Final = 20  # problems that are listed
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The last record: keep it elsewhere, and records that are cut off the end are missed too."""
+    """Number and digest of the last record. A copy kept elsewhere shows when records were cut off the end."""
 
     number: int
     digest: str
@@ -29,7 +29,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Return the head that ``str`` wrote, or raise ValueError."""
+        """Return the head from the text that ``str`` gave, or raise ValueError."""
         number, colon, digest = text.strip().partition(":")
         if not (colon and number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
             raise ValueError(f"{text[:100]!r} is no head of an audit; it looks like 12:<64 hexadecimal digits>")
@@ -37,7 +37,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class AuditCheck(msgspec.Struct, frozen=True):
-    """What a check of the whole chain found."""
+    """The result of a check of the whole chain."""
 
     head: Head
     problems: tuple[str, ...]
@@ -66,7 +66,7 @@ def records(database: Database, after: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def verify(database: Database, expected: Head | None = None) -> AuditCheck:
-    """Walk the whole chain; a record that was changed, added, moved or taken out is a problem with its number."""
+    """Check the whole chain; a record that was changed, added, moved or removed is a problem with its number."""
     problems: list[str] = []
     before, number = START, 0
     seen = expected is None or expected.number == 0
@@ -104,8 +104,8 @@ def _faults(number: int, digest: str, body: str, before: str) -> Iterator[str]:
     if sha256(body.encode("utf-8", "surrogatepass")).hexdigest() != digest:
         yield f"record {number} was changed: its content does not have the digest that was noted"
     try:
-        said = json.loads(body.removeprefix("~"))
-        follows, own = said["previous"], said["number"]
+        record = json.loads(body.removeprefix("~"))
+        follows, own = record["previous"], record["number"]
     except (ValueError, TypeError, KeyError):
         yield f"record {number} was changed: it is no record any more"
         return

@@ -1,4 +1,4 @@
-"""JSON in one spelling, so that equal values have equal digests wherever they were written."""
+"""Canonical JSON: equal values have equal digests, wherever they were written."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from stream_guard.model import Json
 
 
 def canonical(value: Json) -> bytes:
-    """Return the value as RFC 8785 writes it; what RFC 8785 cannot say gets a spelling of its own.
+    """Return the value as RFC 8785 writes it, or in our own form where RFC 8785 has none.
 
-    An agent can write integers that no double holds, and half a surrogate pair. Such values begin with ``~``,
-    which no JSON does, so they never have the spelling of another value.
+    An agent can write integers that no double holds, and half a surrogate pair. Our form begins with ``~``, which no
+    JSON does, so two different values never have the same text.
     """
     try:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError):
-        # repr for what is no JSON at all: such a value has no equal, and an approval of it is never found again.
+        # repr for what is not JSON: such a value equals no other, so an approval of it is never found again.
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
         return b"~" + text.encode("ascii")
 
 
 def digest_of(value: Json) -> str:
-    """Return the SHA-256 of the canonical spelling, in hexadecimal."""
+    """Return the SHA-256 of the canonical JSON, in hexadecimal."""
     return sha256(canonical(value)).hexdigest()

@@ -1,4 +1,4 @@
-"""One way to talk to SQLite and to Postgres: transactions, one at a time, and single reads."""
+"""The database of the history: its tables, one interface to SQLite and Postgres, and SQLite itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stream_guard.errors import StoreError
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
 
-_APPLICATION: Final = 0x53_47_48_49  # "SGHI": tells our files from other people's databases
+_APPLICATION: Final = 0x53_47_48_49  # "SGHI": marks our files among other databases
 _PATIENCE: Final = 10.0  # seconds to wait for another process that writes
 
-VERSION: Final = 1  # of the tables
+VERSION: Final = 1  # of the tables below, in the SQL that SQLite and Postgres share
 # The whole record is in ``body``, as JSON in ASCII: ids come from agents, and Postgres stores neither NUL characters
 # nor halves of surrogate pairs. The other columns are for finding it; ids in them are digests.
 TABLES: Final = (
@@ -42,27 +42,27 @@ TABLES: Final = (
 
 
 class Statements(Protocol):
-    """What can be said inside a transaction."""
+    """Runs statements inside a transaction."""
 
     def run(self, sql: str, *values: Value) -> list[Row]:
-        """Run one statement, with ``?`` where the values go, and return the rows it has."""
+        """Run one statement, with ``?`` for each value, and return its rows."""
 
 
 class Database(Protocol):
-    """A place for the history. Safe to use from many threads and from many processes."""
+    """Where the history is kept. Safe to use from many threads and many processes."""
 
     def transaction(self) -> AbstractContextManager[Statements]:
-        """Do several things, all or nothing; nobody else writes meanwhile. Trouble is a StoreError."""
+        """Run several statements, all or none, without another writer meanwhile. Errors are StoreError."""
 
     def read(self, sql: str, *values: Value) -> list[Row]:
-        """Return the rows of one query, as of now, without keeping writers away."""
+        """Return the rows of one query, without a lock on writers."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 def prepare(statements: Statements, where: str) -> None:
-    """Create what is missing, or raise StoreError when the tables are of another version."""
+    """Create missing tables; raise StoreError when they are of another version."""
     for sql in TABLES:
         statements.run(sql)
     versions = [version for (version,) in statements.run("SELECT version FROM sg_history")]
@@ -76,7 +76,7 @@ def prepare(statements: Statements, where: str) -> None:
 
 
 class SqliteDatabase:
-    """A history in one file, with a write-ahead log: a process that is killed leaves its last transaction."""
+    """A history in one file with a write-ahead log: a process that is killed leaves its last transaction."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +102,7 @@ class SqliteDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[Statements]:
-        """Begin as a writer, so that what is read inside stays true until the end."""
+        """Begin as a writer, so that nothing that is read inside changes before the end."""
         with self._lock:
             try:
                 self.run("BEGIN IMMEDIATE")
@@ -137,8 +137,8 @@ class SqliteDatabase:
             raise StoreError(f"{self.path}: a database, but not a history of stream_guard; choose another path")
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
-        said = str(error)
-        advice = next((text for part, text in _ADVICE if part in said), f"{said}; see that the disk is in order")
+        message = str(error)
+        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
         return StoreError(f"{self.path}: {advice}")
 
 

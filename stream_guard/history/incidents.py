@@ -1,4 +1,4 @@
-"""Incidents: everything that one rule found in one session, and what became of it."""
+"""Incidents: everything that one rule found in one session, and whether it is solved."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def incident_id(session_id: str, rule_id: str) -> str:
 
 
 def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident, bool]:
-    """Add a finding to its incident; return the incident, and whether it was opened, or opened again, by it.
+    """Add a finding to its incident. Return the incident, and whether the finding opened or reopened it.
 
-    A finding that is there already changes nothing: replays and retries bring the same alert id.
+    A finding that is already recorded changes nothing: replays and retries have the same alert id.
     """
     known = _find(statements.run, incident_id(alert.session_id, alert.rule_id))
     if known is not None and statements.run(
@@ -78,7 +78,7 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
 
 
 def solve(database: Database, name: str, *, by: str, note: str, time: float) -> Incident:
-    """Call an incident solved, or raise AnswerRefusedError when there is none of that id or it is solved already."""
+    """Mark an incident as solved; AnswerRefusedError when there is none of that id or it is solved already."""
     with database.transaction() as statements:
         known = _find(statements.run, name)
         if known is None:

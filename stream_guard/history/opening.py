@@ -1,4 +1,4 @@
-"""Which database an address means."""
+"""Open the database of an address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream_guard.history.postgres import PostgresDatabase
 
 
 def open_database(address: str) -> Database:
-    """Return the database that a file's path or a ``postgresql://`` address means, with its tables in place."""
+    """Return the database at a path or a ``postgresql://`` address, with its tables created."""
     if address.startswith(("postgresql://", "postgres://")):
         return PostgresDatabase(address)
     if "://" in address:

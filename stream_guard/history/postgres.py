@@ -11,12 +11,12 @@ from stream_guard.errors import StoreError
 from stream_guard.history.database import Row, Statements, Value, prepare
 from stream_guard.redaction import redact_text
 
-_LOCK: Final = 0x53_47_48_49  # of the transactions that write: the audit chain has one end
+_LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit chain has one end
 _PATIENCE: Final = 10  # seconds to wait for the server's first answer
 
 
 class PostgresDatabase:
-    """A history that several servers share; a connection that broke is made again at the next use."""
+    """A history that several servers share. A broken connection is opened again at the next use."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -35,13 +35,13 @@ class PostgresDatabase:
 
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement of the transaction that is open."""
-        # Every statement stands in this package; only values come from outside, and they go separately.
+        # Every statement is from this package; values are passed separately.
         found = self._connection().execute(sql.replace("?", "%s"), values)
         return found.fetchall() if found.description is not None else []
 
     @contextmanager
     def transaction(self) -> Iterator[Statements]:
-        """Begin when no other process is inside one."""
+        """Begin when no other process is in a transaction."""
         with self._lock:
             try:
                 with self._connection().transaction():
@@ -71,5 +71,5 @@ class PostgresDatabase:
         return self._db
 
     def _explain(self, error: Exception) -> StoreError:
-        said = redact_text(" ".join(str(error).split()))
-        return StoreError(f"{self._shown}: {said}; see that the server runs and that the account may create tables")
+        message = redact_text(" ".join(str(error).split()))
+        return StoreError(f"{self._shown}: {message}; see that the server runs and that the account may create tables")

@@ -1,4 +1,4 @@
-"""Records as text: JSON in ASCII, with everything that an agent wrote escaped."""
+"""Records as text: JSON in ASCII, with all text of agents escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class AnswerRefusedError(StoreError):
-    """A person's answer cannot be taken; ``missing`` says that there is nothing of that id."""
+    """A person's answer to a review or an incident is refused; ``missing``: there is none of that id."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
         super().__init__(message)
@@ -21,12 +21,12 @@ class AnswerRefusedError(StoreError):
 
 
 def to_text(value: msgspec.Struct) -> str:
-    """Return a record as every database can store it."""
-    # A plugin's evidence may hold anything: an odd record is better than none.
+    """Return a record as text that every database can store."""
+    # A plugin's evidence may hold any object: its repr is better than no record.
     return json.dumps(msgspec.to_builtins(value, enc_hook=repr))
 
 
 def from_text(text: str, record: type[Record]) -> Record:
-    """Return what ``to_text`` wrote."""
-    # Not msgspec's own reader: it refuses halves of surrogate pairs, which callers in this process may use.
+    """Return the record that ``to_text`` wrote."""
+    # Not msgspec's JSON decoder: it refuses lone surrogates, which callers in this process may use.
     return msgspec.convert(json.loads(text), record)

@@ -1,1 +1,1 @@
-"""Agent frameworks: each module puts the gate in front of the tools of one, and imports it only when used."""
+"""Agent frameworks: each module puts the gate in front of the tools of one framework, imported on use."""

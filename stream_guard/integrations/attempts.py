@@ -1,4 +1,4 @@
-"""What all frameworks share: an attempt is asked about, refused in words, and its result told."""
+"""What all frameworks share: check an attempt, word a refusal, and report the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SessionEndedError(StreamGuardError):
-    """A rule ended the session: the agent must stop, and nothing more of it is allowed."""
+    """A rule ended the session: the agent must stop, and every later attempt is refused."""
 
 
 class Attempt:
@@ -31,7 +31,7 @@ class Attempt:
         self._gate = gate
         self._call = ToolCall(
             session_id=session_id,
-            # Of its own, not the call's: some models number their calls from 0 in every turn.
+            # Not the call's id: some models number their calls from 0 in every turn.
             event_id=uuid4().hex,
             time=time.time(),
             tool=tool,
@@ -42,18 +42,18 @@ class Attempt:
         )
 
     def check(self) -> Ruling:
-        """Return the gate's answer; a gate that fails is shut. A refused attempt has its result at once."""
+        """Return the gate's ruling. A gate that fails blocks. A refused attempt gets its result at once."""
         try:
             ruling = self._gate.check(self._call)
-        except Exception as error:  # whatever it is: the tool must not run because the gate broke
+        except Exception as error:  # of any sort: the tool must not run because the gate failed
             _logger.exception("an attempt was blocked because the gate failed")
             return Ruling(action=Action.BLOCK, reason=f"the gate failed: {error}")
         if ruling.action is not Action.ALLOW and self._call.tool != PROBE:
-            self.report("blocked")  # paused too: the framework goes on without it, and a later try is another attempt
+            self.report("blocked")  # also when paused: the framework continues, and a later try is another attempt
         return ruling
 
     def report(self, status: Literal["ok", "error", "blocked"], output: Any = None) -> None:
-        """Say what came of it; trouble with that must not undo what has run."""
+        """Report the result. An error in judging it must not fail a tool that has run."""
         result = ToolResult(
             session_id=self._call.session_id,
             event_id=uuid4().hex,
@@ -71,7 +71,7 @@ class Attempt:
 
 
 def refusal_text(ruling: Ruling) -> str:
-    """Return what the model is told instead of a result."""
+    """Return the text that the model gets instead of a result."""
     if ruling.action is Action.PAUSE:
         name = f" {ruling.review.id}" if ruling.review is not None else ""
         return f"Not run: a person has to approve this first (review{name}). {ruling.reason}".strip()
@@ -80,7 +80,7 @@ def refusal_text(ruling: Ruling) -> str:
 
 
 def _plain(output: Any) -> Json:
-    """Return an output as JSON; what is none becomes its text."""
+    """Return an output as JSON; an object that is not JSON becomes its text."""
     try:
         return msgspec.to_builtins(output)
     except (TypeError, ValueError):

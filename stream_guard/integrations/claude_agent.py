@@ -26,7 +26,7 @@ class ToolHooks:
 
         self._gate = gate
         self._session_id = session_id  # the SDK's own when it is empty
-        # Without "block" the SDK takes a hook that raises for one that has no objection.
+        # Without "block" the SDK allows the call when a hook raises.
         self.hooks: dict[HookEvent, list[HookMatcher]] = {
             "PreToolUse": [HookMatcher(hooks=[self.before], on_failure="block")],
             "PostToolUse": [HookMatcher(hooks=[self.after])],
@@ -55,7 +55,7 @@ class ToolHooks:
         return denied
 
     async def after(self, data: HookInput, call_id: str | None, context: HookContext) -> HookJSONOutput:
-        """Hear what came of a call."""
+        """Report the result of a call."""
         del context
         if data["hook_event_name"] == "PostToolUse":
             await asyncio.to_thread(self._attempt(data, call_id).report, "ok", data["tool_response"])

@@ -29,7 +29,7 @@ def make_middleware(
         return Attempt(gate, _session(request, session_id), call["name"], call["args"], call["id"] or "", agent)
 
     class GateMiddleware(AgentMiddleware[Any, Any]):
-        """Asks the gate before a tool runs, and tells it what came of it."""
+        """Checks a call before the tool runs, and reports its result."""
 
         name = "stream_guard"
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ToolMiddleware:
     """``MCPServer(..., middleware=[ToolMiddleware(gate, session_id)])`` puts the gate before every tool.
 
-    What is refused comes back as a tool's error, with words for the model. A server cannot end its client's
-    session: after ``terminate_session`` every call of it is refused.
+    A refused call returns a tool error with a text for the model. A server cannot end its client's session: after
+    ``terminate_session`` every call of that session is refused.
     """
 
     def __init__(self, gate: Gate, session_id: str | Callable[[ServerRequestContext[Any, Any]], str]) -> None:
@@ -30,7 +30,7 @@ class ToolMiddleware:
         ctx: ServerRequestContext[Any, Any],
         call_next: Callable[[ServerRequestContext[Any, Any]], Awaitable[HandlerResult]],
     ) -> HandlerResult:
-        """Hand on what is no tool call; ask about what is one."""
+        """Check a tool call; pass on any other request."""
         from mcp.types import CallToolResult, TextContent  # noqa: PLC0415  (an extra)
 
         if ctx.method != "tools/call" or ctx.request_id is None:
@@ -39,7 +39,7 @@ class ToolMiddleware:
         session = self._session_id if isinstance(self._session_id, str) else self._session_id(ctx)
         tool, args = params.get("name"), params.get("arguments") or {}
         if not isinstance(tool, str):
-            return await call_next(ctx)  # not a call that can run: the server says what is wrong with it
+            return await call_next(ctx)  # not a valid call: the server reports what is wrong with it
         attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id))
         ruling = await asyncio.to_thread(attempt.check)
         if ruling.action is not Action.ALLOW:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class ToolGate:
-    """Stands before and behind the function tools that ``watch`` is given.
+    """Checks calls of the function tools passed to ``watch``, and reports their results.
 
-    Block and pause answer the model with words instead of a result; ``terminate_session`` ends the run with
+    Block and pause answer the model with a text instead of a result; ``terminate_session`` ends the run with
     ``ToolInputGuardrailTripwireTriggered``. After an approval, the model's next try of the same call goes through.
     """
 

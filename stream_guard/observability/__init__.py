@@ -1,1 +1,1 @@
-"""What a process says about itself: counts, metrics, health, logs."""
+"""Counters, metrics, health and logs of a process."""

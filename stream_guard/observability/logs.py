@@ -1,7 +1,6 @@
-"""What a process says about its own work, on standard error: lines for people, or JSON for machines.
+"""Logs on standard error: lines for people, or JSON for machines.
 
-Nothing an agent wrote belongs here, and nothing secret: messages speak of files, topics, rules and numbers, and what
-looks like a secret in them is masked all the same.
+Messages are about files, topics, rules and numbers, never about an agent's text. What looks like a secret is masked.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from stream_guard.redaction import mask_secrets, redact
 from stream_guard.settings import LogSettings
 
 _ROOTS: Final = ("stream_guard", "stream_guard_sinks")
-_PAUSE: Final = 10.0  # seconds in which a package that is not ours says the same thing once
+_PAUSE: Final = 10.0  # seconds in which a message of another package is logged once
 _LONGEST: Final = 4_000  # characters of one message: a log is read by people
-# What every record has; the rest was given as ``extra`` by whoever wrote the message.
+# The attributes of every record; the others were passed as ``extra``.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object on one line: time, level, logger, message, and what the message was given besides."""
+    """One JSON object on one line: time, level, logger, message, and the ``extra`` values."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; a value that JSON cannot say is said in words."""
+        """Return the line; a value that is not JSON becomes its text."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -46,7 +45,7 @@ class JsonLines(logging.Formatter):
 
 
 class PlainLines(logging.Formatter):
-    """One line for people; control characters are spelled, so that nobody's text moves the cursor."""
+    """One line for people; control characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the traceback below it where there is one."""
@@ -59,9 +58,9 @@ class PlainLines(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Passes a message that was passed a short while ago only once more after that while.
+    """Passes the messages of one line of code at most once in some seconds.
 
-    Clients that cannot reach a broker say so several times a second, for as long as it lasts.
+    A client that cannot reach its broker logs that several times a second.
     """
 
     def __init__(self, seconds: float = _PAUSE) -> None:
@@ -70,7 +69,7 @@ class RepeatFilter(logging.Filter):
         self._last_passed: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line of code that speaks has been silent for a while."""
+        """Whether the line of code that logs has not logged for that long."""
         place = (record.pathname, record.lineno)
         if record.created - self._last_passed.get(place, -inf) < self._seconds:
             return False
@@ -79,11 +78,10 @@ class RepeatFilter(logging.Filter):
 
 
 def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Sequence[str] = ()) -> logging.Handler:
-    """Let this package's messages go to standard error, in the format and from the level on that the settings say.
+    """Log this package's messages to standard error, in the format and from the level of the settings.
 
-    Called once by whoever owns the process; a library that is imported never does. Calling it again replaces what
-    was set up before. Packages that are named as ``others`` speak in the same format, from warnings on and without
-    repeating themselves; the rest are not ours to shape.
+    The owner of the process calls it once; imported code never does. Another call replaces the first one. The packages
+    in ``others`` use the same format, from warnings on and without repetition.
     """
     handler = _handler(log, stream)
     for name in _ROOTS:
@@ -109,6 +107,6 @@ def _attach(handler: logging.Handler, logger: logging.Logger, level: str) -> Non
 
 
 def _clean(text: str) -> str:
-    # A lone surrogate, of a file's name perhaps, is nothing that a stream could write.
+    # A stream cannot write a lone surrogate, as a file name may have.
     masked = mask_secrets(text.encode("utf-8", "backslashreplace").decode())
     return masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]}… ({len(masked)} characters)"

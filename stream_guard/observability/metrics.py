@@ -1,4 +1,4 @@
-"""What Prometheus sees: the counts, read when it asks, and how long batches take.
+"""Metrics for Prometheus: the counts, read at every scrape, and the duration of batches.
 
 Names start with ``stream_guard_``. Labels come from closed sets: kinds of events, ids of the policy's
 rules, names of formats and sinks. Never a session, a user, or text.
@@ -27,15 +27,15 @@ _RESULTS: Final = {"fail": "hits", "unevaluable": "unevaluable", "error": "rule_
 
 
 class Metrics(Collector):
-    """Shows a ``Counts`` to a registry; counting itself stays as cheap as adding one.
+    """Exposes a ``Counts`` to a registry; counting stays as cheap as an addition.
 
-    ``batch_seconds`` is for whoever runs batches: ``metrics.batch_seconds.observe(seconds)``.
+    The code that runs batches calls ``metrics.batch_seconds.observe(seconds)``.
     """
 
     def __init__(self, counts: Counts, registry: CollectorRegistry) -> None:
         self._counts = counts
         self._rules: tuple[tuple[str, str], ...] = ()  # id and severity, by position in the policy
-        self._finished: defaultdict[tuple[str, Labels], int] = defaultdict(int)  # of policies that were replaced
+        self._finished: defaultdict[tuple[str, Labels], int] = defaultdict(int)  # of replaced policies
         self.batch_seconds = Histogram(
             "stream_guard_batch_seconds",
             "Time to judge one batch of records",
@@ -45,7 +45,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def use_rules(self, rules: Iterable[RuleSpec]) -> None:
-        """Name the rules that the counts speak of by position; what was counted so far stays with the old ones.
+        """Set the rules behind the positions in the counts. Earlier counts stay with the earlier rules.
 
         Call it when a policy is loaded, before the first event it judges.
         """
@@ -110,7 +110,7 @@ class Metrics(Collector):
         yield _labelled("alerts", "Alerts handed to sinks, and what came of it", ("sink", "result"), alerts)
 
     def _by_rule(self) -> dict[tuple[str, Labels], int]:
-        """Add up what was counted by rule; two rules that share an id share a series."""
+        """Return the counts by rule; two rules that share an id share a series."""
         numbers = defaultdict(int, self._finished)
         for position, (rule_id, severity) in enumerate(self._rules):
             numbers["findings", (rule_id, severity)] += self._counts.findings.get(position, 0)
@@ -124,8 +124,8 @@ def _tag(kind: type[Event]) -> str:
 
 
 def _by_word(numbers: Mapping[Word, int], always: Iterable[Word] = ()) -> dict[Labels, int]:
-    """Return the numbers by label; what can happen is there with 0, so that a rate of it is not empty."""
-    # Copied in one step of the interpreter: Prometheus asks from another thread while the engine adds keys.
+    """Return the numbers by label; each label in ``always`` is present, so that its rate is never empty."""
+    # Copied in one step of the interpreter: a scrape runs in another thread while the engine adds keys.
     now = dict.fromkeys(always, 0) | dict(numbers)
     return {(str(word),): number for word, number in now.items()}
 

@@ -1,4 +1,4 @@
-"""A small HTTP server for machines: /metrics for Prometheus; /healthz, /readyz, /livez for whoever runs processes."""
+"""The status server: /metrics for Prometheus; /healthz, /readyz and /livez for orchestrators."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from prometheus_client.exposition import choose_encoder
 from stream_guard.errors import SettingsError
 from stream_guard.settings import StatusSettings
 
-_CLIENT_TIMEOUT: Final = 5.0  # seconds for a client to say what it wants
+_CLIENT_TIMEOUT: Final = 5.0  # seconds for a client to send its request
 _POLL: Final = 0.05  # seconds that closing may have to wait
-_STALLED: Final = 60.0  # seconds without progress, while more and more waits
+_STALLED: Final = 60.0  # seconds without progress while the lag grows
 
 _logger = logging.getLogger(__name__)
 
 
 class StallDetector:
-    """Tells a worker that is stuck from one that has nothing to do.
+    """Distinguishes a worker that is stuck from one that has nothing to do.
 
-    Only a lag that grows is a sign: the last records of a topic may be marks of transactions, which nobody is given.
+    Only a growing lag is a sign: the last offsets of a topic may be transaction markers, which are never delivered.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, patience: float = _STALLED) -> None:
         self._clock = clock
         self._patience = patience
         self._processed = -1
-        self._since = clock()  # when something was processed last, or less was waiting than before
+        self._since = clock()  # when a record was processed last, or the lag went down
         self._lag_then = self._lag = 0
 
     def feed(self, processed: int, lag: int) -> None:
-        """Hear how much was processed in all, and how much waits."""
+        """Record the total of processed records, and the lag."""
         if processed != self._processed or lag < self._lag_then:
             self._processed, self._since, self._lag_then = processed, self._clock(), lag
         self._lag = lag
 
     def reason(self) -> str:
-        """Say why the process should be restarted; empty when it should not."""
+        """Return why the process should be restarted; empty when it should not."""
         silent = self._clock() - self._since
         if silent < self._patience or self._lag <= self._lag_then:
             return ""
@@ -55,11 +55,11 @@ class StallDetector:
 
 
 class StatusServer:
-    """Answers from a thread of its own until it is closed.
+    """Answers requests in a thread of its own until it is closed.
 
-    Whoever does the work calls ``beat`` as often as it comes round; when no beat came for
-    ``serve.max_silence`` seconds, /healthz says 503. /readyz says 503 as long as ``unready`` gives reasons, and
-    /livez when ``stuck`` gives one. The server itself changes nothing.
+    The working loop calls ``beat`` on every pass. Without a beat for ``serve.max_silence`` seconds, /healthz answers
+    503. /readyz answers 503 while ``unready`` returns reasons, and /livez while ``stuck`` returns one. No request
+    changes anything.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StatusServer:
         return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
     def beat(self) -> None:
-        """Say that the work goes on."""
+        """Record that the working loop is alive."""
         self._last_beat = self._clock()
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class StatusServer:
         self._thread.join()
 
     def _troubles(self, path: str) -> Sequence[str] | None:
-        """Return what keeps the answer to a question of health from being "ok"; None when it is no such question."""
+        """Return what is wrong for a health path, empty when it is healthy; None for any other path."""
         if path == "/readyz":
             return self._unready()
         silent = self._clock() - self._last_beat > self._max_silence
@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Note that a client went away or spoke nonsense; nobody has to do anything about it."""
+        """Log that a request failed; it needs no action."""
         del request
         _logger.debug("request from %s failed: %r", client_address, sys.exception())
 
@@ -171,19 +171,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name http.server gives)
-        """Keep quiet: standard error is for people."""
+        """Log requests only for debugging."""
         _logger.debug(format, *args)
 
 
 def _refuse_remote(serve: StatusSettings) -> None:
-    """Raise SettingsError when others than this machine could connect and nobody said that they may."""
+    """Raise SettingsError when other machines could connect and the settings do not allow it."""
     if serve.allow_remote or serve.host == "localhost":
         return
     try:
         if ipaddress.ip_address(serve.host).is_loopback:
             return
     except ValueError:
-        pass  # a name: where it leads may change, so it counts as remote
+        pass  # a name may resolve to another machine, so it counts as remote
     raise SettingsError(
         f"serve.host is {serve.host!r}, which other machines may reach, and the server asks nobody who they are; "
         "use 127.0.0.1, or set serve.allow_remote"

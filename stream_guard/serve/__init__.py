@@ -1,1 +1,1 @@
-"""The guard over HTTP: checks, events, reviews, and a description of all of it."""
+"""The guard over HTTP: checks, events, reviews, incidents, and an OpenAPI description."""

@@ -1,4 +1,4 @@
-"""Who may ask: everybody on this machine, or whoever shows the token."""
+"""Access to the API: with a token, or without one from this machine only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORTEST = 16  # characters; a shorter token can be guessed
 
 
 def token_of(settings: ApiSettings) -> str:
-    """Return the token that callers must show, empty for none; SettingsError when strangers could come without one."""
+    """Return the token that callers need, empty for none; SettingsError when other machines could call without one."""
     token = settings.read_token()
     if token and (len(token) < _SHORTEST or not token.isascii() or not token.isprintable()):
         raise SettingsError(f"the token of the api needs {_SHORTEST} printable ASCII characters or more")
@@ -29,7 +29,7 @@ def token_of(settings: ApiSettings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host; a name but localhost may lead anywhere."""
+    """Whether only this machine reaches the host. Any name but localhost may resolve to another machine."""
     if host == "localhost":
         return True
     try:
@@ -39,14 +39,14 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """Lets a request pass that may pass; ``/healthz`` is for everybody."""
+    """Refuses requests without access; ``/healthz`` is open to all."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 403, or hand the request on."""
+        """Answer 401 or 403, or pass the request on."""
         if scope["type"] != "http" or scope["path"] == "/healthz":
             await self._app(scope, receive, send)
             return
@@ -54,14 +54,14 @@ class Access:
         refused = self._refuse(headers.get(b"authorization", b""), headers.get(b"host", b""))
         await (refused or self._app)(scope, receive, send)
 
-    def _refuse(self, shown: bytes, host: bytes) -> JSONResponse | None:
+    def _refuse(self, authorization: bytes, host: bytes) -> JSONResponse | None:
         if self._token:
-            scheme, _, token = shown.partition(b" ")
+            scheme, _, token = authorization.partition(b" ")
             if scheme.lower() == b"bearer" and compare_digest(token.strip(), self._token.encode()):
                 return None
             text = "show the token: Authorization: Bearer ..."
             return JSONResponse({"error": text}, 401, headers={"WWW-Authenticate": "Bearer"})
-        # A page in a browser on this machine may reach us under a name of its own: it must not answer reviews.
+        # DNS rebinding: a page in a local browser must not answer reviews under a name of its own.
         name = urlsplit(f"//{host.decode('latin-1')}").hostname if _is_plain(host) else None
         if name and is_loopback(name):
             return None

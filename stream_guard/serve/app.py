@@ -1,4 +1,4 @@
-"""The routes: each reads a request, lets the gate's thread do the work, and writes JSON."""
+"""The routes: each reads a request, runs the work in the gate's thread, and answers with JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_app(service: Service, decoder: Decoder, token: str = "") -> Starlette:
 
 
 class Routes:
-    """What each address does."""
+    """The handlers of the routes."""
 
     def __init__(self, service: Service, decoder: Decoder) -> None:
         self._service = service
@@ -77,7 +77,7 @@ class Routes:
         return _json(show_ruling(ruling, judged=judged))
 
     async def events(self, request: Request) -> Response:
-        """Take in what happened."""
+        """Judge recorded events."""
         events, refused = to_events(await self._body(request), self._decoder)
         alerts = await self._service.run(self._observe, events)
         self._service.alert(alerts)
@@ -110,7 +110,7 @@ class Routes:
         return await self._answer(request, self._gate.reviews.reject)
 
     async def acknowledge(self, request: Request) -> Response:
-        """Note that an alert was seen."""
+        """Record that an alert was seen."""
         return await self._answer(request, self._gate.reviews.acknowledge)
 
     async def incidents(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class Routes:
         return _json({"incident": found, "timeline": timeline})
 
     async def solve(self, request: Request) -> Response:
-        """Call an incident solved."""
+        """Mark an incident as solved."""
         return await self._answer(request, partial(incidents.solve, self._gate.database, time=time.time()))
 
     async def metrics(self, request: Request) -> Response:
@@ -146,7 +146,7 @@ class Routes:
 
 
 def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:
-    """Return a ruling as callers get it."""
+    """Return a ruling as JSON for the caller."""
     return {
         "action": ruling.action.word,
         "reason": ruling.reason,
@@ -194,13 +194,13 @@ def _no_route(_request: Request, error: Exception) -> Response:
 
 
 def _no_history(_request: Request, error: Exception) -> Response:
-    """The history cannot be used just now: not the caller's fault, and worth another try."""
+    """The history is unavailable: the caller may try again."""
     return _json({"error": str(error)}, 503)
 
 
 def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
     try:
         body = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half a surrogate pair, from a caller in another process: escaped, it is JSON
+    except UnicodeEncodeError:  # half a surrogate pair: valid JSON when it is escaped
         body = json.dumps(msgspec.to_builtins(value)).encode()
     return Response(body, status, headers, "application/json")

@@ -1,4 +1,4 @@
-"""What callers send: read within limits, and refused in words that help."""
+"""Request bodies: read within limits, and refused with a reason and advice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 MAX_EVENTS: Final = 1000  # of one request
 
 
-class RequestRefused(Exception):  # noqa: N818  (an answer, not a failure of ours)
-    """A request that is answered with its status and what to do about it."""
+class RequestRefused(Exception):  # noqa: N818  (becomes an answer; no error of the server)
+    """A request is refused with an HTTP status and a reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class Approval(AnswerBody):
 async def read_json(request: Request, most: int) -> Json:
     """Return the body's value; RequestRefused when it is too large, of another type, or not JSON."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # Also a defence: a page in a browser cannot send this type to another site without asking first.
+    # A defence too: a browser sends this type to another site only after a preflight request.
     if media != "application/json":
         raise RequestRefused(415, "send application/json")
     body = bytearray()
@@ -81,7 +81,7 @@ def to_events(data: Json, decoder: Decoder) -> tuple[list[Event], list[dict[str,
 
 
 def to_form(data: Json, form: type[Body]) -> Body:
-    """Return a small form, or raise RequestRefused."""
+    """Return the body as a struct, or raise RequestRefused."""
     try:
         return msgspec.convert(data, form)
     except msgspec.ValidationError as error:
@@ -89,7 +89,7 @@ def to_form(data: Json, form: type[Body]) -> Body:
 
 
 def _decode(data: Json, decoder: Decoder) -> Event:
-    """Read an event as every other source does, so that the same is refused everywhere."""
+    """Decode an event with the decoder of all sources, so that the same events are refused everywhere."""
     try:
         [event] = decoder.decode(Record(value=msgspec.json.encode(data), origin="http", position=0))
     except DecodeError as error:

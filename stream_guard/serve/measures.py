@@ -1,4 +1,4 @@
-"""What Prometheus sees of the gate: decisions, and attempts that were not judged."""
+"""Metrics of the gate: decisions, and attempts that were not judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream_guard.serve.service import Service
 
 
 class GateMetrics(Collector):
-    """Shows what a service counted."""
+    """Exposes the counters of a service to Prometheus."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

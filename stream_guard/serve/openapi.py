@@ -1,4 +1,4 @@
-"""The description of the API, made from the types that it reads and writes."""
+"""The OpenAPI description of the API, made from its types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_guard.serve.bodies import MAX_EVENTS, AnswerBody, Approval
 
 JsonObject = dict[str, Any]
 
-# Written by the tracker, so that nobody has to send them.
+# Written by the tracker; callers do not send them.
 _STAMPED: Final = ("index", "attempt", "text", "tools")
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^\\u0000]"}
 _TIME: Final = {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 253402300800}, {"type": "null"}]}
@@ -76,7 +76,7 @@ def _schemas() -> JsonObject:
     attempt = {**schemas["ToolCall"], "required": ["session_id", "tool"]}
     schemas["Attempt"] = attempt
     number = {"type": "integer", "minimum": 0}
-    # Items of any shape: one that cannot be read does not keep the others out, and is named in the answer.
+    # Items of any form: an unreadable one does not refuse the others, and is named in the answer.
     items = {"description": f"an event ({', '.join(events)}); one that cannot be read is named in the answer"}
     schemas["Events"] = _object(events={"type": "array", "maxItems": MAX_EVENTS, "items": items})
     refused = _object(number=number, reason={"type": "string"})
@@ -98,7 +98,7 @@ def _schemas() -> JsonObject:
 
 
 def _tidy(schema: JsonObject) -> None:
-    """Say of an event what the decoder asks for beyond its types, and leave out what it overwrites."""
+    """Add what the decoder requires of an event beyond its types, and remove the fields that it overwrites."""
     properties = schema["properties"]
     for name in _STAMPED:
         if not (name == "text" and "request" not in properties):

@@ -1,4 +1,4 @@
-"""Listening: the application on a socket of its own, until it is told to stop."""
+"""Listen on a socket, and serve the application until the process is told to stop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stream_guard.errors import SettingsError
 from stream_guard.settings import ApiSettings
 
 _BACKLOG: Final = 2048
-_GRACE: Final = 5  # seconds that open requests have when it is told to stop
+_GRACE: Final = 5  # seconds for open requests after a signal to stop
 
 
 def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
-    """Return a socket and the URL it answers on, or raise SettingsError when the address cannot be had."""
+    """Return a listening socket and its URL, or raise SettingsError when the address cannot be used."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -40,12 +40,12 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> Non
     """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="off")
     config.load()
-    # Having stopped, it raises the signal once more; that must not end the process before everything is put away.
+    # After it has stopped, uvicorn raises the signal again; that must not end the process before clean-up.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ignore_signal)
-    ready()  # the socket listens already: whoever connects from here on is answered
+    ready()  # the socket listens already: connections from here on are answered
     uvicorn.Server(config).run(sockets=[opened])
 
 
 def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the server has heard it before."""
+    """Do nothing: uvicorn has handled the signal."""

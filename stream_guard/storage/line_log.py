@@ -1,4 +1,4 @@
-"""Files of JSON lines that only grow, and after a crash hold no line twice and none in half."""
+"""Append-only files of JSON lines that hold no line twice and no half line after a crash."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Final, TypeAlias
 Identify: TypeAlias = Callable[[bytes], str]  # "" for a line that has no id
 
 _CHUNK: Final = 1 << 20
-# Lines of a rule that was edited away never come again; after this many others they are not waited for.
+# Lines of a removed rule are never repeated; after this many others they are not expected any more.
 _PATIENCE: Final = 1000
 
 
 class LineLog:
-    """Appends lines to a file, each under an id that the line itself carries.
+    """Appends lines to a file. Each line has an id that can be read back from it.
 
-    ``position`` is what ``flush`` returned before the last checkpoint. What stands behind it was written by
-    a run that died before its next checkpoint, and will be appended again by the run that repeats that work:
-    those ids are read back and passed over, and a last line without its end is cut off. Until a line has been
-    repeated, ``flush`` stays in front of it: this run may die half-way through the repetition too. Without a
-    position nothing is known of the file, so nothing in it is touched. Raises OSError.
+    ``position`` is what ``flush`` returned before the last checkpoint. The lines after it are from a run that died
+    before its next checkpoint, and this run repeats that work: their ids are read back, and those lines are not
+    appended again. A last line without a newline is cut off. ``flush`` returns the position of the first line that was
+    not repeated yet, because this run may die as well. Without a position, the lines of the file are left alone.
+    Raises OSError.
     """
 
     def __init__(self, path: Path, identify: Identify, *, position: int | None = None, mode: int = 0o644) -> None:
@@ -32,13 +32,13 @@ class LineLog:
         self._mode = mode
         self._identify = identify
         self._fd = self._open()
-        self._expected: dict[str, int] = {}  # ids that should come again, and where their lines start
+        self._expected: dict[str, int] = {}  # ids that this run should repeat, and where their lines start
         self._unexpected = 0  # lines written since the last one that was expected
-        self._durable = False  # what a dead process wrote may not have reached the disk
+        self._durable = False  # the lines of a dead process may not have reached the disk
         if self._regular and (size := os.fstat(self._fd).st_size):
             known = position is not None and position <= size and self._ends_line(position)
             if position is not None:
-                # A file that ends before the position, or has no line end there, was replaced: look at all of it.
+                # A file that ends before the position, or has no newline there, was replaced: read all of it.
                 for identity, place in self._ids(position if known else 0, size):
                     self._expected.setdefault(identity, place)
                 self._expected.pop("", None)  # lines that are not ours
@@ -52,7 +52,7 @@ class LineLog:
         data = b"".join([line + b"\n" for identity, line in lines if identity not in expected])
         if data:
             self._write(data)
-        # Only now: after an error the caller tries the same lines again.
+        # After the write: on an error the caller tries the same lines again.
         for identity in repeated:
             expected.pop(identity, None)
         if expected:
@@ -72,17 +72,17 @@ class LineLog:
             raise
 
     def flush(self) -> int:
-        """Bring everything to the disk, and return the position for the checkpoint."""
+        """Write everything to the disk, and return the position for the checkpoint."""
         if not self._regular:
             return 0
         if not self._durable:
             os.fsync(self._fd)
             self._durable = True
-        # In the order of the file, so the first is the one furthest in front.
+        # In the order of the file: the first one is the earliest.
         return next(iter(self._expected.values()), os.fstat(self._fd).st_size)
 
     def close(self) -> None:
-        """Flush, and let another process have the file."""
+        """Flush, and release the lock on the file."""
         if self._fd >= 0:
             try:
                 self.flush()
@@ -102,7 +102,7 @@ class LineLog:
         return fd
 
     def _follow_rotation(self) -> None:
-        """Go on in a new file when somebody moved this one away."""
+        """Continue in a new file when this one was moved away."""
         if not self._regular:
             return
         if self._fd >= 0:
@@ -110,7 +110,7 @@ class LineLog:
                 if os.path.samestat(self.path.stat(), os.fstat(self._fd)):
                     return
             self.close()
-            # What was expected stays known, but its places were in the file that is gone.
+            # The expected ids stay, but their places were in the old file.
             self._expected = dict.fromkeys(self._expected, 0)
         self._fd = self._open()
 

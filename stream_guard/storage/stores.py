@@ -1,4 +1,4 @@
-"""Where sessions live that are not in memory, and how far a run has come."""
+"""Stores for sessions that are not in memory, and for the positions of a run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from stream_guard.errors import StoreError
 
-VERSION: Final = 1  # of the file's shape; what is in the blobs has versions of its own
+VERSION: Final = 1  # of the file's layout; the blobs have versions of their own
 _APPLICATION: Final = 0x53_47_43_50  # "SGCP": tells our files from other people's databases
 
 _DEADLINE: Final = struct.Struct("<d")
 
 
 class MemoryStore:
-    """A store that lives as long as the process."""
+    """A store in memory, which ends with the process."""
 
     def __init__(self) -> None:
-        # The deadline stands in front of the blob: as an object of its own it would be 80 bytes a session.
+        # The deadline is packed in front of the blob: as an object it would take 80 bytes a session.
         self._rows: dict[str, bytes] = {}
         self._meta: dict[str, bytes] = {}
 
@@ -46,7 +46,7 @@ class MemoryStore:
             yield session_id, None if isnan(deadline) else deadline
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
-        """Remember the meta data; everything else is kept already."""
+        """Keep the metadata; everything else is in the store already."""
         self._meta.update(meta)
 
     def meta(self) -> Mapping[str, bytes]:
@@ -58,11 +58,11 @@ class MemoryStore:
 
 
 class CheckpointStore:
-    """A store in one SQLite file; what was put is kept from the next ``commit`` on, all of it or nothing.
+    """A store in one SQLite file; ``commit`` writes all changes or none.
 
-    A process that is killed at any moment leaves the state of its last commit. One process uses the file
-    at a time; the system lets go of it when the process dies. After a loss of power the file is whole but
-    may be a few commits behind: the work since is repeated, with the same alert ids.
+    A process that is killed leaves the state of its last commit. One process at a time uses the file; its lock ends
+    with the process. After a power failure the file is consistent, but may be a few commits old: the work since is
+    repeated, with the same alert ids.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class CheckpointStore:
         self._drops: set[str] = set()
         self._db: sqlite3.Connection | None = None
         try:
-            # A guard asks from many threads, one at a time.
+            # A guard uses it from many threads, one at a time.
             self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
             self._prepare(self._db)
         except (sqlite3.Error, StoreError) as error:
@@ -90,12 +90,12 @@ class CheckpointStore:
         return blob
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
-        """Keep the blob with the next commit."""
+        """Write the blob with the next commit."""
         self._drops.discard(session_id)
         self._puts[session_id] = (blob, deadline)
 
     def drop(self, session_id: str) -> None:
-        """Forget the session with the next commit."""
+        """Delete the session with the next commit."""
         self._puts.pop(session_id, None)
         self._drops.add(session_id)
 
@@ -110,9 +110,9 @@ class CheckpointStore:
             yield session_id, deadline
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
-        """Write everything that was put and dropped, and the meta data, in one transaction.
+        """Write all puts, drops and metadata in one transaction.
 
-        After a StoreError nothing of it is written, and the same commit can be tried again.
+        After a StoreError nothing is written, and the same commit can be tried again.
         """
         db = self._connection()
         try:
@@ -139,13 +139,13 @@ class CheckpointStore:
         return dict(self._query("SELECT name, value FROM meta"))
 
     def close(self) -> None:
-        """Close the file; what was not committed is forgotten."""
+        """Close the file; uncommitted changes are lost."""
         if self._db is not None:
             self._db.close()
             self._db = None
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        # Before anything is read: from here on the file is ours until the process ends.
+        # Before the first read: from here on the file is locked until the process ends.
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._refuse_other_files(db)
         db.execute("PRAGMA journal_mode = WAL")
@@ -184,8 +184,8 @@ class CheckpointStore:
             raise self._explain(error) from error
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
-        said = str(error)
-        advice = next((text for part, text in _ADVICE if part in said), f"{said}; see that the disk is in order")
+        message = str(error)
+        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
         return StoreError(f"{self.path}: {advice}")
 
 

@@ -1,4 +1,4 @@
-"""The laws every rule kind keeps, ours and strangers'; ``check_laws(kind)`` runs them all.
+"""The laws that every rule kind must keep, ours and those of other packages; ``check_laws(kind)`` runs them all.
 
 Traces are made by hypothesis from the kind's own examples, so a kind needs examples that show what it
 reacts to. A law that breaks raises AssertionError with its name and the smallest trace that breaks it.
@@ -77,12 +77,12 @@ def _over_traces(kind: RuleType, law: Callable[[Policy, Trace, Trace], None], po
     try:
         run()
     except Flaky as error:
-        # The same trace, run twice, did two things: whatever the law, the rule has a memory of its own.
+        # The same trace gave two results, so the rule keeps state of its own.
         raise AssertionError(f"law of purity of the rule object: {kind.kind} changes from run to run") from error
 
 
 def traces(kind: RuleType, max_size: int = 12) -> st.SearchStrategy[Trace]:
-    """Return a strategy for sessions made of what the kind's examples hold, in any order, with a clock that steps."""
+    """Return a strategy for traces from the items of the kind's examples, in any order, with growing times."""
     pool = [*_ANYWHERE, *(item for example in kind.examples for item in example.trace if "end" not in item)]
     item = st.tuples(st.sampled_from(pool), st.sampled_from(_STEPS), st.booleans())
     return st.lists(item, max_size=max_size).map(_timed)
@@ -145,7 +145,7 @@ def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
 
 
 def check_determinism(policy: Policy, trace: Trace, _other: Trace) -> None:
-    """The same trace gives the same findings, and no wall clock, random number or random id is asked for."""
+    """The same trace gives the same findings, without wall clock, random numbers or random ids."""
     first = evaluate(events(trace), policy)
     with poisoned():
         again = evaluate(events(trace), policy)
@@ -154,7 +154,7 @@ def check_determinism(policy: Policy, trace: Trace, _other: Trace) -> None:
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Make every source of chance raise while a rule runs."""
+    """Make the wall clock and every source of randomness raise while a rule runs."""
 
     def forbidden(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("a rule asked for the wall clock or for chance; event time is its only clock")
@@ -177,7 +177,7 @@ def check_purity(policy: Policy, trace: Trace, _other: Trace) -> None:
 
 
 def _as_sent(event: Event) -> dict[str, Json]:
-    """The event without what the tracker stamps on it, which depends on who is watching."""
+    """Return the event without the fields that the tracker stamps, which depend on the policy."""
     stamped = {"index", "attempt", "event_id"}
     if isinstance(event, Turn):
         stamped |= {"text", "tools"}
@@ -187,7 +187,7 @@ def _as_sent(event: Event) -> dict[str, Json]:
 
 
 def _memory_of(rule: object) -> dict[str, str]:
-    """What a rule, or its class, could remember by: every attribute, as text."""
+    """Return every attribute of a rule and its class as text: all places where it could keep state."""
     held = {**vars(type(rule)), **vars(rule)}
     return {name: repr(value) for name, value in held.items() if not callable(value)}
 
@@ -207,7 +207,7 @@ def check_bound(kind: RuleType, policy: Policy, length: int = 10_000) -> None:
 
 
 def _varied(item: Mapping[str, Json], position: int) -> Mapping[str, Json]:
-    """Give ids and arguments new values, so that nothing can be remembered by being the same."""
+    """Give ids and arguments new values, so that no two items are equal."""
     varied = {key: value for key, value in item.items() if key not in ("session", "event_id")}
     if "id" in varied:
         varied["id"] = f"{varied['id']}-{position // 2}"
@@ -238,9 +238,9 @@ def check_docs(kind: RuleType) -> None:
     first = (kind.__doc__ or "").strip().split("\n")[0]
     if not first.endswith("."):
         raise AssertionError(f"law of docs: {kind.kind} needs a docstring whose first line is a sentence")
-    for needed, said in ((True, "hits"), (False, "does not hit")):
+    for needed, word in ((True, "hits"), (False, "does not hit")):
         if not any(bool(example.hits) is needed for example in kind.examples):
-            raise AssertionError(f"law of docs: {kind.kind} has no example that {said}")
+            raise AssertionError(f"law of docs: {kind.kind} has no example that {word}")
     for example in kind.examples:
         check_example(kind, example)
 
@@ -261,7 +261,7 @@ def _interleave(one: list[Event], two: list[Event]) -> list[Event]:
 
 
 def _by_time(one: list[Event], two: list[Event]) -> list[Event]:
-    """Mix two sessions in the order of their clocks; an event without one stays behind its predecessor."""
+    """Merge two sessions by time; an event without a time stays behind its predecessor."""
     timed: list[tuple[float, Event]] = []
     for session in (one, two):
         now = 0.0

@@ -24,7 +24,7 @@ _KEYS = {"claim", "trace", "hits"}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one test of one rule."""
+    """The result of one test of one rule."""
 
     rule_id: str
     claim: str
@@ -38,9 +38,9 @@ class Outcome:
 
 
 def run_policy_tests(policy: Policy) -> Iterator[Outcome]:
-    """Run every test of every rule, each rule alone, and yield what came of it in file order."""
+    """Run every test of every rule, each rule alone, and yield the results in file order."""
     for spec in policy.rules:
-        # A test's trace is in order: nothing is held back for what might still come.
+        # The trace of a test is in order, so no event has to wait for an earlier one.
         alone = replace(policy, rules=(spec,), max_out_of_orderness=0.0)
         for number, test in enumerate(spec.tests, 1):
             claim = str(test.get("claim", f"test {number}"))

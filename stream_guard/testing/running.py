@@ -55,10 +55,9 @@ def run_rule(
     counts: Counts | None = None,
     **engine: Any,
 ) -> list[tuple[int | str, str]]:
-    """Return what the rule says and where: ``(position in the trace, detail)``.
+    """Return the findings of the rule as ``(position in the trace, detail)``.
 
-    The position is ``"end"`` for what the end of the session brought out, and ``"deadline"`` for what the
-    clock did.
+    The position is ``"end"`` for a finding at the end of the session, and ``"deadline"`` for one at a deadline.
 
     >>> run_rule(MustCallBefore, {"first": "confirm", "second": "refund"}, calls("refund"))  # doctest: +SKIP
     [(0, 'refund was called before confirm')]
