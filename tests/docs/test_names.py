@@ -54,7 +54,7 @@ PACKAGES = (
     stream_guard_compliance,
 )
 WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md")
-WITH_NAMES = ("docs/architecture.md",)
+WITH_NAMES = ("docs/architecture.md", "docs/walk.md")
 
 
 def page(name: str) -> str:
