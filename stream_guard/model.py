@@ -144,7 +144,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     detail: str
     evidence: dict[str, Json] = {}
     index: int | None = None  # the turn it points at, when that is not the event's own
-    followup: bool = False  # no inline gate may act on it: it rests on what is only known afterwards
+    followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
 
 
 class Unsure(msgspec.Struct, frozen=True, gc=False):
@@ -185,7 +185,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str] = {}
     suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
     attempt: int = -1  # the attempt it is about, where it was made at a tool call
-    followup: bool = False  # no inline gate may act on it: it rests on what is only known afterwards
+    followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
 
     def __str__(self) -> str:
         return f"{self.severity.word} {self.rule_id}: {self.detail}"

@@ -1,7 +1,7 @@
 """What a rule kind is: parameters, a state the engine keeps, and handlers by event.
 
-A rule is a fold over the events of one key. Its object holds parameters only; whatever it must
-remember goes into ``state``, which the engine creates, saves, restores and hands in.
+A rule is a fold over the events of one key. Its object holds parameters only. Everything that it
+must remember goes into ``state``, which the engine creates, stores, restores and passes to the handlers.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Rule(Generic[P, S]):
     modes: ClassVar[frozenset[Mode]] = ALL_MODES
     fires_once: ClassVar[bool] = False  # it fires once per state, or only at the end, so `for` has no meaning
     state_version: ClassVar[int] = 1
-    state_limit: ClassVar[int] = 1024  # bytes of one serialised state, whatever the events
+    state_limit: ClassVar[int] = 1024  # bytes of one serialised state, for any events
     examples: ClassVar[Sequence[Example]] = ()
     params_type: ClassVar[type[Params]] = Params
     state_type: type[State] = NoState  # a rule whose params leave nothing to remember may have another than its kind

@@ -137,10 +137,10 @@ class PlansByTool(dict[str, Plan | None]):
         # Agents choose the names: a stream of invented ones must not fill the memory.
         if len(self) >= _MEMO_LIMIT:
             self.clear()
-        wanted = [
+        entries = [
             (bound, handle) for pattern, bound, handle in self._entries if pattern is None or pattern.matches(tool)
         ]
-        plan = self[tool] = Plan(wanted, self._texts) if wanted or self._texts else None
+        plan = self[tool] = Plan(entries, self._texts) if entries or self._texts else None
         return plan
 
 

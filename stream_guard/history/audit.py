@@ -84,8 +84,8 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
     if not seen:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
     rest = len(problems) - _SHOWN
-    shown = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
-    return AuditCheck(Head(number, before), tuple(shown))
+    listed = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
+    return AuditCheck(Head(number, before), tuple(listed))
 
 
 def _rows(database: Database, after: int = 0) -> Iterator[tuple[int, str, str]]:

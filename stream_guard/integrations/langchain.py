@@ -54,19 +54,19 @@ def make_middleware(
 
         def probe(self) -> bool:
             """Send a probe through the middleware; True when it was refused before a tool could run."""
-            nobody: Any = None
+            no_runtime: Any = None
             call: Any = {"name": PROBE, "args": {}, "id": PROBE, "type": "tool_call"}
-            request = ToolCallRequest(tool_call=call, tool=None, state={}, runtime=nobody)
+            request = ToolCallRequest(tool_call=call, tool=None, state={}, runtime=no_runtime)
             return self.wrap_tool_call(request, lambda _: None) is not None
 
     return GateMiddleware()
 
 
-def _session(request: ToolCallRequest, given: str | Callable[[ToolCallRequest], str] | None) -> str:
+def _session(request: ToolCallRequest, session_id: str | Callable[[ToolCallRequest], str] | None) -> str:
     if request.tool_call["name"] == PROBE:
         return PROBE
-    if given is not None:
-        return given if isinstance(given, str) else given(request)
+    if session_id is not None:
+        return session_id if isinstance(session_id, str) else session_id(request)
     thread = request.runtime.config.get("configurable", {}).get("thread_id")
     if not thread:
         raise ValueError("the gate needs a session: give make_middleware a session_id, or the run a thread_id")

@@ -62,9 +62,9 @@ class ToolMiddleware:
             reached.append(ctx)
             return {}
 
-        nobody: Any = None
+        no_session: Any = None
         ctx = ServerRequestContext[Any, Any](
-            session=nobody,
+            session=no_session,
             lifespan_context=None,
             protocol_version="",
             method="tools/call",

@@ -24,13 +24,13 @@ Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Holds: TypeAlias = Callable[[Event], bool]
 
 
-def _holds(find: Find, op: str, wanted: Json) -> Holds:
+def _holds(find: Find, op: str, expected: Json) -> Holds:
     if op == "exists":
         # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
-        return lambda event: (find(event) is MISSING) is (wanted is False)
-    if op == "==" and type(wanted) is str:
-        return lambda event: bool(find(event) == wanted)
-    compare = OPERATORS[op](op, wanted)
+        return lambda event: (find(event) is MISSING) is (expected is False)
+    if op == "==" and type(expected) is str:
+        return lambda event: bool(find(event) == expected)
+    compare = OPERATORS[op](op, expected)
 
     def holds(event: Event) -> bool:
         value = find(event)
@@ -39,14 +39,14 @@ def _holds(find: Find, op: str, wanted: Json) -> Holds:
     return holds
 
 
-def _test_of_event(path: Path, op: str, wanted: Json, holds: Holds) -> Test:
+def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
     """Return the test of a leaf over the event itself, with shortcuts for agents and labels."""
-    if op == "==" and type(wanted) is str:
+    if op == "==" and type(expected) is str:
         if path.text == "agent":
-            return lambda event, _memory: event.agent == wanted
+            return lambda event, _memory: event.agent == expected
         if path.text.startswith("labels.") and len(path.steps) == 1:
             label = path.steps[0]
-            return lambda event, _memory: event.labels.get(label) == wanted
+            return lambda event, _memory: event.labels.get(label) == expected
     return lambda event, _memory: holds(event)
 
 

@@ -19,22 +19,22 @@ def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _contains(value: Json, wanted: Json) -> bool:
+def _contains(value: Json, expected: Json) -> bool:
     if isinstance(value, str):
-        return isinstance(wanted, str) and wanted in value
+        return isinstance(expected, str) and expected in value
     if isinstance(value, list):
-        return any(json_equal(item, wanted) for item in value) or (
-            isinstance(wanted, str) and any(_block_contains(item, wanted) for item in value)
+        return any(json_equal(item, expected) for item in value) or (
+            isinstance(expected, str) and any(_block_contains(item, expected) for item in value)
         )
     return False
 
 
-def _block_contains(block: Json, wanted: str) -> bool:
+def _block_contains(block: Json, expected: str) -> bool:
     """Content blocks: the seed's own example looks for a tool's name in ``response.content``."""
     if not isinstance(block, dict):
         return False
     text = block.get("text")
-    return (isinstance(text, str) and wanted in text) or block.get("name") == wanted
+    return (isinstance(text, str) and expected in text) or block.get("name") == expected
 
 
 def _timestamp(value: Json) -> float | None:
@@ -49,46 +49,46 @@ def _timestamp(value: Json) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _ordering(op: str, wanted: Json) -> Compare:
-    if not _is_number(wanted):
-        raise ValueError(f'"{op}" compares numbers; its value is {json.dumps(wanted)}')
+def _ordering(op: str, expected: Json) -> Compare:
+    if not _is_number(expected):
+        raise ValueError(f'"{op}" compares numbers; its value is {json.dumps(expected)}')
     compare: dict[str, Callable[[Json], bool]] = {
-        ">": lambda value: value > wanted,
-        ">=": lambda value: value >= wanted,
-        "<": lambda value: value < wanted,
-        "<=": lambda value: value <= wanted,
+        ">": lambda value: value > expected,
+        ">=": lambda value: value >= expected,
+        "<": lambda value: value < expected,
+        "<=": lambda value: value <= expected,
     }
     holds = compare[op]
     return lambda value, _event: _is_number(value) and holds(value)
 
 
-def _membership(op: str, wanted: Json) -> Compare:
-    if not isinstance(wanted, list):
-        raise ValueError(f'"{op}" takes a list; its value is {json.dumps(wanted)}')
+def _membership(op: str, expected: Json) -> Compare:
+    if not isinstance(expected, list):
+        raise ValueError(f'"{op}" takes a list; its value is {json.dumps(expected)}')
     if op == "in":
-        return lambda value, _event: any(json_equal(value, item) for item in wanted)
-    return lambda value, _event: not any(json_equal(value, item) for item in wanted)
+        return lambda value, _event: any(json_equal(value, item) for item in expected)
+    return lambda value, _event: not any(json_equal(value, item) for item in expected)
 
 
-def _matching(op: str, wanted: Json) -> Compare:
-    if not isinstance(wanted, str):
-        raise ValueError(f'"{op}" takes a regular expression; its value is {json.dumps(wanted)}')
-    regex = Regex(wanted)
+def _matching(op: str, expected: Json) -> Compare:
+    if not isinstance(expected, str):
+        raise ValueError(f'"{op}" takes a regular expression; its value is {json.dumps(expected)}')
+    regex = Regex(expected)
     return lambda value, _event: isinstance(value, str) and regex.search(value) is not None
 
 
-def _containing(op: str, wanted: Json) -> Compare:
+def _containing(op: str, expected: Json) -> Compare:
     if op == "contains":
-        return lambda value, _event: _contains(value, wanted)
-    return lambda value, _event: not _contains(value, wanted)
+        return lambda value, _event: _contains(value, expected)
+    return lambda value, _event: not _contains(value, expected)
 
 
 def _existing(_op: str, _wanted: Json) -> Compare:
     return lambda _value, _event: True
 
 
-def _ageing(_op: str, wanted: Json) -> Compare:
-    seconds = parse_duration(wanted)
+def _ageing(_op: str, expected: Json) -> Compare:
+    seconds = parse_duration(expected)
 
     def older(value: Json, event: Event) -> bool:
         moment = _timestamp(value)
@@ -97,10 +97,10 @@ def _ageing(_op: str, wanted: Json) -> Compare:
     return older
 
 
-def _equality(op: str, wanted: Json) -> Compare:
+def _equality(op: str, expected: Json) -> Compare:
     if op == "!=":
-        return lambda value, _event: not json_equal(value, wanted)
-    return lambda value, _event: json_equal(value, wanted)
+        return lambda value, _event: not json_equal(value, expected)
+    return lambda value, _event: json_equal(value, expected)
 
 
 OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {

@@ -50,49 +50,49 @@ def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
 _DEEP: Final = 100  # levels that are compared by recursion, which is faster than a loop
 
 
-def json_equal(one: Json, other: Json, _level: int = 0) -> bool:
+def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
     """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
-    if type(one) is str:
-        return bool(one == other)
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict):
-        return isinstance(other, dict) and len(one) == len(other) and _objects_equal(one, other, _level + 1)
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and _lists_equal(one, other, _level + 1)
-    return bool(one == other)
+    if type(left) is str:
+        return bool(left == right)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict):
+        return isinstance(right, dict) and len(left) == len(right) and _objects_equal(left, right, _level + 1)
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and _lists_equal(left, right, _level + 1)
+    return bool(left == right)
 
 
-def _objects_equal(one: dict[str, Json], other: dict[str, Json], level: int) -> bool:
+def _objects_equal(left: dict[str, Json], right: dict[str, Json], level: int) -> bool:
     if level > _DEEP:
-        return _deep_equal(one, other)
-    for key, item in one.items():
-        found = other.get(key, MISSING)
+        return _deep_equal(left, right)
+    for key, item in left.items():
+        found = right.get(key, MISSING)
         # Strings are most of what is compared, and need no call.
         if found is MISSING or (item != found if type(item) is str else not json_equal(item, found, level)):
             return False
     return True
 
 
-def _lists_equal(one: list[Json], other: list[Json], level: int) -> bool:
+def _lists_equal(left: list[Json], right: list[Json], level: int) -> bool:
     if level > _DEEP:
-        return _deep_equal(one, other)
-    return all(json_equal(item, found, level) for item, found in zip(one, other, strict=True))
+        return _deep_equal(left, right)
+    return all(json_equal(item, found, level) for item, found in zip(left, right, strict=True))
 
 
-def _deep_equal(one: Json, other: Json) -> bool:
+def _deep_equal(left: Json, right: Json) -> bool:
     """Compare deeply nested values in a loop: compiled code has no recursion limit and would crash."""
-    waiting = [(one, other)]
-    for left, right in waiting:  # grows while it is walked
-        if isinstance(left, dict):
-            if not isinstance(right, dict) or len(left) != len(right):
+    waiting = [(left, right)]
+    for first, second in waiting:  # grows while it is walked
+        if isinstance(first, dict):
+            if not isinstance(second, dict) or len(first) != len(second):
                 return False
-            waiting.extend((item, right.get(key, MISSING)) for key, item in left.items())
-        elif isinstance(left, list):
-            if not isinstance(right, list) or len(left) != len(right):
+            waiting.extend((item, second.get(key, MISSING)) for key, item in first.items())
+        elif isinstance(first, list):
+            if not isinstance(second, list) or len(first) != len(second):
                 return False
-            waiting.extend(zip(left, right, strict=True))
-        elif right is MISSING or not json_equal(left, right):
+            waiting.extend(zip(first, second, strict=True))
+        elif second is MISSING or not json_equal(first, second):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Write a loaded policy, whatever dialect it came from, as native YAML; the version stays the same."""
+"""Write a loaded policy of any dialect as native YAML, with the same version."""
 
 from __future__ import annotations
 

@@ -170,17 +170,17 @@ def _certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
 
 def _contradiction(leaves: list[dict[str, Json]]) -> str:
     """Return which two leaves on one path exclude each other, or an empty text."""
-    for number, one in enumerate(leaves[:50]):
+    for number, leaf in enumerate(leaves[:50]):
         for other in leaves[number + 1 : 50]:
-            if one["path"] == other["path"] and (_excludes(one, other) or _excludes(other, one)):
-                first, second = (f"{leaf['op']} {show(leaf['value'])}" for leaf in (one, other))
-                return f"it is never true: {show(one['path'])} cannot be {first} and {second} at once"
+            if leaf["path"] == other["path"] and (_excludes(leaf, other) or _excludes(other, leaf)):
+                first, second = (f"{each['op']} {show(each['value'])}" for each in (leaf, other))
+                return f"it is never true: {show(leaf['path'])} cannot be {first} and {second} at once"
     return ""
 
 
-def _excludes(one: dict[str, Json], other: dict[str, Json]) -> bool:
-    op, other_op = one["op"], other["op"]
-    value: Json = one.get("value")
+def _excludes(leaf: dict[str, Json], other: dict[str, Json]) -> bool:
+    op, other_op = leaf["op"], other["op"]
+    value: Json = leaf.get("value")
     other_value: Json = other.get("value")
     if op == "==":
         if other_op == "==":

@@ -20,7 +20,7 @@ _HANDLERS: Final = {
     "on_decision": "decision",
     "on_tool_result": "tool_result",
 }
-# What each root holds below it; a root that is not here holds whatever the agent sent.
+# The fields below each root. A root that is not listed holds the data of the agent.
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "user": ("text",),
     "tool": ("name", "args", "result"),

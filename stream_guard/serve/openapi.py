@@ -50,8 +50,8 @@ def _paths() -> JsonObject:
         ("incidents", ["unresolved", "solved"], "Incident"),
     ):
         found[f"/v1/{noun}"] = {"get": _listing(noun, states, schema)}
-        shown = _ref(schema) if schema == "Review" else _ref("IncidentWithTimeline")
-        found[f"/v1/{noun}/{{id}}"] = {"get": _get(f"Return one of the {noun}.", shown)}
+        answer = _ref(schema) if schema == "Review" else _ref("IncidentWithTimeline")
+        found[f"/v1/{noun}/{{id}}"] = {"get": _get(f"Return one of the {noun}.", answer)}
     for word, text, body, schema in (
         ("reviews/{id}/approve", "Let the attempt through, once.", "Approval", "Review"),
         ("reviews/{id}/reject", "Refuse the attempt.", "Answer", "Review"),

@@ -262,20 +262,20 @@ class SessionTable:
             self.advance(self.watermark, out)
 
     def _schedule(self, session: Session) -> None:
-        wanted = self._deadline(session)
-        if wanted is not None and (session.scheduled is None or wanted < session.scheduled):
-            session.scheduled = wanted
-            heapq.heappush(self._heap, (wanted, session.id))
+        deadline = self._deadline(session)
+        if deadline is not None and (session.scheduled is None or deadline < session.scheduled):
+            session.scheduled = deadline
+            heapq.heappush(self._heap, (deadline, session.id))
             self._next_due = self._heap[0][0]
 
     def _deadline(self, session: Session) -> float | None:
         """Return the next deadline of the session, on the stream's clock."""
-        wanted = inf if session.now == -inf else session.now + self._idle
+        deadline = inf if session.now == -inf else session.now + self._idle
         if session.timers:
-            wanted = min(wanted, *session.timers.values())
+            deadline = min(deadline, *session.timers.values())
         if session.buffer:
-            wanted = min(wanted, session.buffer[0][0])
-        return None if wanted == inf else wanted + session.lag
+            deadline = min(deadline, session.buffer[0][0])
+        return None if deadline == inf else deadline + session.lag
 
     def advance(self, watermark: float, out: Findings) -> None:
         """Set the watermark: fire the deadlines it has passed, and close idle sessions.

@@ -275,6 +275,6 @@ def _ids(found: Sequence[Finding]) -> list[str]:
     return sorted(finding.alert_id for finding in found)
 
 
-def _expect(law: str, got: object, wanted: object, trace: Trace) -> None:
-    if got != wanted:
-        raise AssertionError(f"law of {law}: got {got!r}, wanted {wanted!r}, for the trace {list(trace)!r}")
+def _expect(law: str, got: object, expected: object, trace: Trace) -> None:
+    if got != expected:
+        raise AssertionError(f"law of {law}: got {got!r}, wanted {expected!r}, for the trace {list(trace)!r}")

@@ -51,15 +51,15 @@ def _problem(policy: Policy, spec: RuleSpec, test: dict[str, Json]) -> str:
     unknown = sorted(set(test) - _KEYS)
     if unknown:
         return f"unknown key {unknown[0]!r}; a test has claim, trace and hits"
-    trace, wanted = test.get("trace"), test.get("hits", [])
-    if not isinstance(trace, list) or not isinstance(wanted, list):
+    trace, expected = test.get("trace"), test.get("hits", [])
+    if not isinstance(trace, list) or not isinstance(expected, list):
         return "a test needs a list `trace`, and `hits` must be a list"
     try:
         placed = find(policy, trace)
     except (ValueError, TypeError, KeyError) as error:
         return f"the trace cannot be read: {error}"
     fired = [at for at, finding in placed if finding.rule_id == spec.id]
-    if fired == wanted:
+    if fired == expected:
         return ""
-    said = "; ".join(f"{at}: {finding.detail}" for at, finding in placed) or "nothing"
-    return f"fires at {fired}, wanted {wanted} (it said: {said})"
+    details = "; ".join(f"{at}: {finding.detail}" for at, finding in placed) or "nothing"
+    return f"fires at {fired}, wanted {expected} (it said: {details})"
