@@ -9,93 +9,98 @@ decoders, sinks, dialects and commands. These names, ``stream_guard.commands``, 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from stream_guard.alerting.alerts import encode_alert
-from stream_guard.decoding.json_decoder import JsonDecoder, read_json
-from stream_guard.errors import (
-    DecodeError,
-    FeatureNotEnabledError,
-    Place,
-    PluginError,
-    PolicyError,
-    Problem,
-    SettingsError,
-    SinkError,
-    SourceError,
-    StoreError,
-    StreamGuardError,
-)
-from stream_guard.hookspecs import hookimpl
-from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.language.arguments import parse_arguments, parse_json
-from stream_guard.language.conditions import Condition
-from stream_guard.language.durations import Duration
-from stream_guard.language.paths import MISSING, Path, json_equal
-from stream_guard.language.patterns import Regex, ToolPattern, literal
-from stream_guard.language.similarity import Measure
-from stream_guard.language.text_protocols import TextProtocol
-from stream_guard.model import (
-    EVENT_KINDS,
-    Action,
-    Alert,
-    Decision,
-    Event,
-    Finding,
-    GateDecision,
-    Hit,
-    Json,
-    SessionEnd,
-    Settled,
-    Severity,
-    ToolCall,
-    ToolResult,
-    Turn,
-    Unsure,
-    UserMessage,
-)
-from stream_guard.ports import (
-    Answer,
-    AxisValues,
-    Command,
-    Decoder,
-    Dialect,
-    DiffAxis,
-    Document,
-    Memory,
-    Question,
-    Record,
-    RecordedCall,
-    RecordedTurn,
-    Recording,
-    Sides,
-    Sink,
-)
-from stream_guard.rule import (
-    SETTLED,
-    Example,
-    Need,
-    NoState,
-    Params,
-    Rule,
-    RuleType,
-    State,
-    TextPattern,
-    ToolFilter,
-    Verdict,
-)
-from stream_guard.storage.line_log import LineLog
-
 if TYPE_CHECKING:
-    from stream_guard.alerting.alerts import make_alert
+    from stream_guard.alerting.alerts import encode_alert, make_alert
+    from stream_guard.decoding.json_decoder import JsonDecoder, read_json
+    from stream_guard.errors import (
+        DecodeError,
+        FeatureNotEnabledError,
+        Place,
+        PluginError,
+        PolicyError,
+        Problem,
+        SettingsError,
+        SinkError,
+        SourceError,
+        StoreError,
+        StreamGuardError,
+    )
     from stream_guard.guard.follow_up import FollowUp
     from stream_guard.guard.inline import Guard
+    from stream_guard.hookspecs import hookimpl
+    from stream_guard.kafka.writer import Outgoing, TopicWriter
+    from stream_guard.language.arguments import parse_arguments, parse_json
+    from stream_guard.language.conditions import Condition
+    from stream_guard.language.durations import Duration
+    from stream_guard.language.paths import MISSING, Path, json_equal
+    from stream_guard.language.patterns import Regex, ToolPattern, literal
+    from stream_guard.language.similarity import Measure
+    from stream_guard.language.text_protocols import TextProtocol
+    from stream_guard.model import (
+        EVENT_KINDS,
+        Action,
+        Alert,
+        Decision,
+        Event,
+        Finding,
+        GateDecision,
+        Hit,
+        Json,
+        SessionEnd,
+        Settled,
+        Severity,
+        ToolCall,
+        ToolResult,
+        Turn,
+        Unsure,
+        UserMessage,
+    )
     from stream_guard.observability.counts import Counts
     from stream_guard.pipeline import open_table
     from stream_guard.policy.spec import Policy, RuleSpec
+    from stream_guard.ports import (
+        Answer,
+        AxisValues,
+        Command,
+        Decoder,
+        Dialect,
+        DiffAxis,
+        Document,
+        Memory,
+        Question,
+        Record,
+        RecordedCall,
+        RecordedTurn,
+        Recording,
+        Sides,
+        Sink,
+    )
     from stream_guard.redaction import redact, redact_text
     from stream_guard.registry import Registry, build_registry
-    from stream_guard.running.front_door import RunSummary, evaluate, load_policy, parse_policy, read_events, run
+    from stream_guard.rule import (
+        SETTLED,
+        Example,
+        Need,
+        NoState,
+        Params,
+        Rule,
+        RuleType,
+        State,
+        TextPattern,
+        ToolFilter,
+        Verdict,
+    )
+    from stream_guard.running.front_door import (
+        RunSummary,
+        evaluate,
+        load_policy,
+        parse_policy,
+        read_events,
+        run,
+    )
     from stream_guard.running.recordings import RecordedEvents
     from stream_guard.settings import JudgeSettings, Settings, load_settings
+    from stream_guard.storage.line_log import LineLog
 
 __all__ = [
     "EVENT_KINDS",
@@ -194,36 +199,104 @@ __all__ = [
     "run",
 ]
 
-
-# Loaded when asked for: the import of a rule author stays light.
-_LAZY: Final = {
-    "Counts": "stream_guard.observability.counts",
-    "FollowUp": "stream_guard.guard.follow_up",
-    "Guard": "stream_guard.guard.inline",
-    "JudgeSettings": "stream_guard.settings",
-    "Policy": "stream_guard.policy.spec",
-    "Registry": "stream_guard.registry",
-    "RecordedEvents": "stream_guard.running.recordings",
-    "RuleSpec": "stream_guard.policy.spec",
-    "RunSummary": "stream_guard.running.front_door",
-    "Settings": "stream_guard.settings",
-    "build_registry": "stream_guard.registry",
-    "evaluate": "stream_guard.running.front_door",
-    "load_policy": "stream_guard.running.front_door",
-    "load_settings": "stream_guard.settings",
-    "make_alert": "stream_guard.alerting.alerts",
-    "open_table": "stream_guard.pipeline",
-    "parse_policy": "stream_guard.running.front_door",
-    "read_events": "stream_guard.running.front_door",
-    "redact": "stream_guard.redaction",
-    "redact_text": "stream_guard.redaction",
-    "run": "stream_guard.running.front_door",
+# Where each name lives. It is imported on first use: an import of the package costs next to nothing.
+_MODULES: Final = {
+    "stream_guard.alerting.alerts": ("encode_alert", "make_alert"),
+    "stream_guard.decoding.json_decoder": ("JsonDecoder", "read_json"),
+    "stream_guard.errors": (
+        "DecodeError",
+        "FeatureNotEnabledError",
+        "Place",
+        "PluginError",
+        "PolicyError",
+        "Problem",
+        "SettingsError",
+        "SinkError",
+        "SourceError",
+        "StoreError",
+        "StreamGuardError",
+    ),
+    "stream_guard.guard.follow_up": ("FollowUp",),
+    "stream_guard.guard.inline": ("Guard",),
+    "stream_guard.hookspecs": ("hookimpl",),
+    "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
+    "stream_guard.language.arguments": ("parse_arguments", "parse_json"),
+    "stream_guard.language.conditions": ("Condition",),
+    "stream_guard.language.durations": ("Duration",),
+    "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
+    "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
+    "stream_guard.language.similarity": ("Measure",),
+    "stream_guard.language.text_protocols": ("TextProtocol",),
+    "stream_guard.model": (
+        "Action",
+        "Alert",
+        "Decision",
+        "EVENT_KINDS",
+        "Event",
+        "Finding",
+        "GateDecision",
+        "Hit",
+        "Json",
+        "SessionEnd",
+        "Settled",
+        "Severity",
+        "ToolCall",
+        "ToolResult",
+        "Turn",
+        "Unsure",
+        "UserMessage",
+    ),
+    "stream_guard.observability.counts": ("Counts",),
+    "stream_guard.pipeline": ("open_table",),
+    "stream_guard.policy.spec": ("Policy", "RuleSpec"),
+    "stream_guard.ports": (
+        "Answer",
+        "AxisValues",
+        "Command",
+        "Decoder",
+        "Dialect",
+        "DiffAxis",
+        "Document",
+        "Memory",
+        "Question",
+        "Record",
+        "RecordedCall",
+        "RecordedTurn",
+        "Recording",
+        "Sides",
+        "Sink",
+    ),
+    "stream_guard.redaction": ("redact", "redact_text"),
+    "stream_guard.registry": ("Registry", "build_registry"),
+    "stream_guard.rule": (
+        "Example",
+        "Need",
+        "NoState",
+        "Params",
+        "Rule",
+        "RuleType",
+        "SETTLED",
+        "State",
+        "TextPattern",
+        "ToolFilter",
+        "Verdict",
+    ),
+    "stream_guard.running.front_door": ("RunSummary", "evaluate", "load_policy", "parse_policy", "read_events", "run"),
+    "stream_guard.running.recordings": ("RecordedEvents",),
+    "stream_guard.settings": ("JudgeSettings", "Settings", "load_settings"),
+    "stream_guard.storage.line_log": ("LineLog",),
 }
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 
 
 if not TYPE_CHECKING:  # a type checker must find a misspelt name
 
     def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LAZY[name]), name)
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
