@@ -45,7 +45,7 @@ class Action(IntEnum):
 
 
 class Scope(StrEnum):
-    """Over what a rule keeps one state."""
+    """What a rule keeps one state for."""
 
     TRACE = "trace"
     SESSION = "session"
@@ -105,7 +105,7 @@ class GateDecision(Header, frozen=True, kw_only=True, gc=False, tag="decision"):
     tool: str = ""
     rule_ids: tuple[str, ...] = ()
     attempt: int = -1  # stamped
-    args: Json = None  # stamped: what the attempt was called with, as far as the policy asks for it
+    args: Json = None  # stamped: the arguments of the attempt that the policy reads
 
 
 class ToolResult(Header, frozen=True, kw_only=True, gc=False, tag="tool_result"):
@@ -117,7 +117,7 @@ class ToolResult(Header, frozen=True, kw_only=True, gc=False, tag="tool_result")
     output: Json = None
     latency_ms: float | None = None
     attempt: int = -1  # stamped: the attempt it answers, -1 when there was none
-    args: Json = None  # stamped: what the attempt was called with, as far as the policy asks for it
+    args: Json = None  # stamped: the arguments of the attempt that the policy reads
 
 
 class SessionEnd(Header, frozen=True, kw_only=True, gc=False, tag="session_end"):

@@ -91,13 +91,12 @@ S = TypeVar("S", bound=State)
 class Rule(Generic[P, S]):
     """Base of every rule kind; override the handlers you need, the engine calls no others.
 
-    The call order: handlers in the order of the events; before an event, ``on_deadline`` for what fell
-    due before it; ``on_session_end`` once, when the scope of the state ends. A safety rule speaks at the
-    event that is wrong. An obligation may speak only in ``on_deadline`` or ``on_session_end``: before
-    that, "not yet" is not "never".
+    The engine calls handlers in the order of the events. Before an event it calls ``on_deadline`` for deadlines that
+    are due, and ``on_session_end`` once, when the scope of the state ends. A safety rule fires at the event that is
+    wrong. An obligation may fire only in ``on_deadline`` or ``on_session_end``: before that, "not yet" is not "never".
 
-    With a ``when``, handlers see the events inside the gate; ``on_ungated`` sees the others, because what
-    satisfies a rule may stand anywhere.
+    With a ``when``, handlers see the events inside the gate. ``on_ungated`` sees the others, because an event outside
+    the gate may satisfy a rule.
     """
 
     kind: ClassVar[str] = ""
@@ -107,7 +106,7 @@ class Rule(Generic[P, S]):
     state_limit: ClassVar[int] = 1024  # bytes of one serialised state, for any events
     examples: ClassVar[Sequence[Example]] = ()
     params_type: ClassVar[type[Params]] = Params
-    state_type: type[State] = NoState  # a rule whose params leave nothing to remember may have another than its kind
+    state_type: type[State] = NoState  # may differ from the kind's in a rule whose params leave nothing to remember
 
     params: P
 
@@ -131,7 +130,7 @@ class Rule(Generic[P, S]):
         return None
 
     def texts(self) -> Sequence[TextPattern]:
-        """Patterns to wait for: where there are some, handlers of that place run only when one occurs."""
+        """Patterns to wait for. If there are some for a place, its handlers run only when one of them occurs."""
         return ()
 
     def needs(self) -> frozenset[Need]:
@@ -151,16 +150,16 @@ class Rule(Generic[P, S]):
         """An inline gate answered an attempt."""
 
     def on_tool_result(self, result: ToolResult, state: S) -> Verdict:
-        """An attempt came to something: ok, error or blocked."""
+        """An attempt has its result: ok, error or blocked."""
 
     def on_ungated(self, event: Event, state: S) -> Verdict:
-        """An event outside the rule's gate, of a type it has a handler for: it may satisfy, it must not count."""
+        """An event outside the rule's gate, of a type it has a handler for: it may satisfy, but not break the rule."""
 
     def deadline(self, state: S) -> float | None:
         """The event time at which to call ``on_deadline``, read after every handler."""
 
     def on_deadline(self, time: float, state: S) -> Hit | None:
-        """The deadline passed in event time, even if the session fell silent."""
+        """The deadline has passed in event time, perhaps in a session without further events."""
 
     def on_session_end(self, end: SessionEnd, state: S) -> Hit | None:
         """The scope of this state is over: judge what did not happen."""

@@ -43,7 +43,7 @@ class KeyState:
         self.asleep = 0  # a bit for each rule that answered Settled; it would answer so again, so this is not stored
         self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
-        self.awaiting_end: dict[Address, None] = {}  # an ordered set: gated rules whose gate has opened
+        self.awaiting_end: dict[Address, None] = {}  # ordered set: rules whose gate opened; their end is judged
         self.unevaluable: set[int] = set()  # rules that could not judge an event
         self.cooldowns: dict[Address, tuple[float, int]] = {}  # time of the last finding, findings held back since
         self.holds: dict[Address, float] = {}  # since when a rule with `for` has been hitting without a break

@@ -17,8 +17,8 @@ _decode = msgspec.json.Decoder().decode
 def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
     """Return the value; ValueError when it is not JSON, is nested too deep, or gives a key twice.
 
-    Two parsers, because neither is enough: one knows duplicate keys and depth, the other refuses numbers
-    that no double holds.
+    Two parsers run, because neither checks everything: one finds duplicate keys and limits the depth, the other refuses
+    numbers that no double holds.
     """
     jiter.from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False, cache_mode="keys")
     return _decode(value)
@@ -27,8 +27,8 @@ def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
 def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]:
     """Return the arguments a model wrote as text, and whether they could not be read.
 
-    What is not JSON, even after unpacking it once more, comes back as the text it is: an attempt with
-    broken arguments is still an attempt, and a rule may ask for it.
+    Text that is not JSON, even after decoding it twice, is returned as it is: an attempt with broken arguments is
+    still an attempt, and a rule may look at them.
     """
     value: Json = text
     try:

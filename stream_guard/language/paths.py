@@ -31,7 +31,7 @@ Find: TypeAlias = Callable[[Event], Any]
 
 
 def lookup(value: Json, steps: tuple[str, ...]) -> Json | Missing:
-    """Return what the steps lead to, or ``MISSING``; a path that breaks half-way is missing, not an error."""
+    """Return the value at the steps, or ``MISSING`` where one of the steps does not exist."""
     for step in steps:
         if type(value) is dict:
             value = value.get(step, MISSING)
@@ -68,7 +68,7 @@ def _objects_equal(left: dict[str, Json], right: dict[str, Json], level: int) ->
         return _deep_equal(left, right)
     for key, item in left.items():
         found = right.get(key, MISSING)
-        # Strings are most of what is compared, and need no call.
+        # Most values are strings, and need no call.
         if found is MISSING or (item != found if type(item) is str else not json_equal(item, found, level)):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Measures of how alike two texts are, by the names that plugins give them."""
+"""Similarity measures for texts, by the names that plugins give them."""
 
 from __future__ import annotations
 

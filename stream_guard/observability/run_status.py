@@ -1,4 +1,4 @@
-"""How an embedded run is doing, for Prometheus and for health checks."""
+"""The metrics and the health of an embedded run."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class RuleBuilder:
 
 
 def _on_error(then: Action | None) -> OnError:
-    # A gate that fails must not let through what it was put there to stop (spec of the guard).
+    # A gate whose rule fails must not let attempts through (spec of the guard).
     return "closed" if then is not None and then is not Action.ALLOW else "open"
 
 

@@ -1,4 +1,4 @@
-"""The version of a policy: a digest of everything that decides, and of nothing else."""
+"""The version of a policy: a digest of everything that affects findings and decisions, and of nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def version_of(
     tool_classes: Mapping[str, Sequence[str]],
     agents: Agents,
 ) -> str:
-    """Return the version; the same rules have the same one, whatever the file's name, comments and order of keys."""
+    """Return the version. It does not depend on the name, the comments or the order of keys of the file."""
     decides: dict[str, Json] = {
         "rules": [_rule(rule) for rule in rules],
         "idle": idle,

@@ -36,7 +36,7 @@ SeverityWord: TypeAlias = Literal["info", "warning", "error", "critical", "low",
 
 
 def check_id(value: str) -> str:
-    """Return the id; refuse one that could not be printed, searched for or told from another."""
+    """Return the id; refuse one that cannot be printed, searched for or distinguished from others."""
     if not value.strip() or len(value) > MAX_ID or not value.isprintable() or value != value.strip():
         message = "{shown} is not a usable id; write 1 to {most} printable characters without spaces around them"
         raise PydanticCustomError("rule_id", message, {"shown": show(value), "most": MAX_ID})
@@ -44,7 +44,7 @@ def check_id(value: str) -> str:
 
 
 def check_key_part(value: str) -> str:
-    """Return the part; refuse one that no event could ever give a value for."""
+    """Return the part; refuse one that no event has a value for."""
     if value in ("session", "agent", "run", "tool"):
         return value
     if "." in value and not _dead_end(f"tool.{value}" if value.startswith("args.") else value):

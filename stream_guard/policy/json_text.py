@@ -119,7 +119,7 @@ class _JsonParser:
             if token in _WORDS:
                 return _WORDS[token]
             # RFC 8259: NaN and Infinity are not JSON.
-            self._builder.lose(mark, f"{token} is not a number a rule can compare with", Code.NOT_PLAIN)
+            self._builder.report_unreadable(mark, f"{token} is not a number a rule can compare with", Code.NOT_PLAIN)
             return None
         try:
             text: str = json.loads(token)

@@ -63,7 +63,7 @@ def describe(model: type[BaseModel]) -> JsonSchemaValue:
 
 
 def names_at(model: type[BaseModel], container: Sequence[str | int]) -> list[str]:
-    """Return the keys that may stand in the mapping the steps lead to; none when that is not fixed."""
+    """Return the keys that the mapping at the steps may have; none when they are not fixed."""
     schema = describe(model)
     found = [schema]
     for step in container:
@@ -81,7 +81,7 @@ def _step(outer: JsonSchemaValue, step: str | int, root: JsonSchemaValue) -> lis
 
 
 def _members(schema: JsonSchemaValue, root: JsonSchemaValue) -> list[JsonSchemaValue]:
-    """The schema itself, or the members of the union it is."""
+    """Return the schema and the members of its union, if it is one."""
     if "$ref" in schema:
         target = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2])
         return _members(target, root) if isinstance(target, dict) else []

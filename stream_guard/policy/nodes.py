@@ -30,7 +30,7 @@ class Node:
     weight: int = 1
 
     def child(self, step: str | int) -> Node | None:
-        """Return what the step leads to, or None."""
+        """Return the child at the step, or None."""
         if isinstance(self.children, dict):
             return self.children.get(step) if isinstance(step, str) else None
         if isinstance(self.children, list) and isinstance(step, int):
@@ -45,8 +45,8 @@ class PolicyDocument:
     file: str
     root: Node
     problems: list[Problem] = field(default_factory=list)
-    lost: set[Place] = field(default_factory=set)  # where a value could not be read and is null in the data
-    data: Json = field(init=False)  # the whole file as plain data: what JSON can say, nothing else
+    unreadable: set[Place] = field(default_factory=set)  # where a value could not be read and is null in the data
+    data: Json = field(init=False)  # the whole file as plain JSON data
 
     def __post_init__(self) -> None:
         self.data = self.root.value
@@ -95,7 +95,7 @@ class Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.lost: set[Place] = set()
+        self.unreadable: set[Place] = set()
         self.root: Node | None = None
         self._open: list[_OpenContainer] = []
         self._count = 0
@@ -103,17 +103,17 @@ class Builder:
 
     @property
     def wants_key(self) -> bool:
-        """Whether what comes next is the key of a mapping."""
+        """Whether the next value is the key of a mapping."""
         return bool(self._open) and isinstance(self._open[-1].node.children, dict) and self._open[-1].key is None
 
     def report(self, mark: Mark, message: str, code: Code) -> None:
         """Add a problem after which reading can continue."""
         self.problems.append(self._problem(mark, message, code))
 
-    def lose(self, mark: Mark, message: str, code: Code) -> None:
+    def report_unreadable(self, mark: Mark, message: str, code: Code) -> None:
         """Add the problem of a value that cannot be read. It becomes null, and gets no further problem."""
         self.report(mark, message, code)
-        self.lost.add(Place(self.file, *mark))
+        self.unreadable.add(Place(self.file, *mark))
 
     def stop(self, mark: Mark, message: str, code: Code) -> ParseStopped:
         """Return the exception to raise when reading cannot continue."""
@@ -160,7 +160,7 @@ class Builder:
             raise self.stop(
                 (1, 1), "the file is empty; a policy has at least `rules:` with one rule", Code.NOT_A_POLICY
             )
-        return PolicyDocument(self.file, self.root, self.problems, self.lost)
+        return PolicyDocument(self.file, self.root, self.problems, self.unreadable)
 
     def _tally(self, mark: Mark) -> None:
         self._count += 1
@@ -199,7 +199,7 @@ class Builder:
             mapping.key_marks[name] = key.mark
 
     def _merge(self, mapping: Node, merged: Node) -> None:
-        """Take over the entries of a merge key (``<<``); what the mapping says itself wins."""
+        """Add the entries of a merge key (``<<``); the mapping's own entries win."""
         assert isinstance(mapping.children, dict)  # noqa: S101 - merges are collected for mappings only
         sources = merged.children if isinstance(merged.children, list) else [merged]
         for source in sources:

@@ -39,7 +39,7 @@ class ProblemReport:
         self, path: Steps, message: str, code: Code, *, rule_id: str = "", on_key: bool = False, warning: bool = False
     ) -> None:
         """Add a problem."""
-        if self.place(path) in self._document.lost:
+        if self.place(path) in self._document.unreadable:
             return  # the value could not be read, and has its problem already
         place = self.place(path, on_key=on_key)
         self._problems.append(Problem(place, printable(message), code.value, rule_id, warning))

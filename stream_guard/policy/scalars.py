@@ -39,7 +39,7 @@ def resolve_plain(text: str, mark: Mark, builder: Builder) -> str | float | bool
     if text[0] not in _NUMBER_START:
         return check_text(text, mark, builder)
     if _NOT_FINITE.fullmatch(text):
-        builder.lose(mark, f"{text} is not a number a rule can compare with", Code.NOT_PLAIN)
+        builder.report_unreadable(mark, f"{text} is not a number a rule can compare with", Code.NOT_PLAIN)
         return None
     if _OTHER_BASE.fullmatch(text):
         return _in_range(int(text, 0), mark, builder)
@@ -56,14 +56,14 @@ def finite(text: str, mark: Mark, builder: Builder) -> float | None:
     number = float(text)
     if math.isfinite(number):
         return number
-    builder.lose(mark, f"{show(text)} is too large for a number", Code.NOT_PLAIN)
+    builder.report_unreadable(mark, f"{show(text)} is too large for a number", Code.NOT_PLAIN)
     return None
 
 
 def _in_range(number: int, mark: Mark, builder: Builder) -> int | None:
     if -_LARGEST <= number < _LARGEST:
         return number
-    builder.lose(
+    builder.report_unreadable(
         mark, "the number does not fit into 64 bits; write it in quotes if it is an identifier", Code.NOT_PLAIN
     )
     return None
@@ -72,7 +72,7 @@ def _in_range(number: int, mark: Mark, builder: Builder) -> int | None:
 def check_text(text: str, mark: Mark, builder: Builder) -> str:
     """Return the text; one that is too long, or has half a surrogate pair in it, is a problem."""
     if len(text) > MAX_TEXT:
-        builder.lose(mark, f"a text of {len(text):,} characters; at most {MAX_TEXT:,}", Code.TOO_BIG)
+        builder.report_unreadable(mark, f"a text of {len(text):,} characters; at most {MAX_TEXT:,}", Code.TOO_BIG)
         return ""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         builder.report(mark, "an escape (\\ud800 to \\udfff) in this text is half a character", Code.NOT_PLAIN)

@@ -19,7 +19,7 @@ DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 
 
 def policy_schema(registry: Registry) -> JsonSchemaValue:
-    """Return the schema of a policy that may use the kinds of the registry; whatever loads is valid in it."""
+    """Return the schema of policies with the kinds of the registry. Every policy that loads is valid in it."""
     definitions: dict[str, JsonSchemaValue] = {"condition": CONDITION_DEFINITION}
     policy = _adopt(describe(PolicyForm), "policy", definitions)
     definitions["rule"] = _rule(registry.kinds, definitions)

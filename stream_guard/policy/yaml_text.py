@@ -118,7 +118,7 @@ class _YamlParser:
     def _alias(self, event: Any, mark: Mark) -> None:
         name = event.anchor
         if name not in self._anchors:
-            self._builder.lose(mark, f"alias *{name[:40]} has no anchor &{name[:40]} above it", Code.ALIAS)
+            self._builder.report_unreadable(mark, f"alias *{name[:40]} has no anchor &{name[:40]} above it", Code.ALIAS)
             self._builder.add(Node(mark, None))
         elif (node := self._anchors[name]) is None:
             raise self._builder.stop(mark, f"alias *{name[:40]} stands inside what it repeats", Code.ALIAS)

@@ -1,15 +1,20 @@
-"""The parts of a server that answers before tools run."""
+"""A server that decides on attempts: its parts, the socket it listens on, and how it is stopped."""
 
 from __future__ import annotations
 
+import signal
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
+from types import FrameType
+from typing import Final
 
+import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
+from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Reviews
@@ -20,17 +25,19 @@ from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import token_of
 from stream_guard.serve.app import make_app
-from stream_guard.serve.measures import GateMetrics
-from stream_guard.serve.server import listen, serve
-from stream_guard.serve.service import Service
+from stream_guard.serve.service import GateMetrics, Service
+from stream_guard.settings import ApiSettings
+
+_BACKLOG: Final = 2048
+_GRACE: Final = 5  # seconds for open requests after a signal to stop
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A server that listens and does not answer yet."""
+    """A server that listens, but does not answer yet."""
 
     app: ASGIApp
-    opened: socket
+    opened: socket.socket
     url: str
 
     def serve(self, ready: Callable[[], None]) -> None:
@@ -41,7 +48,7 @@ class Ready:
 def open_server(
     policy: Policy, assembly: Assembly, alerts: Sequence[str] = (), *, checkpoint: Path | None = None
 ) -> Ready:
-    """Open everything a server needs, in an order that fails before anybody can connect; ``assembly`` closes it."""
+    """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
     token = token_of(settings.api)
     database = open_database(settings.history.url)
@@ -60,3 +67,36 @@ def open_server(
     listening, url = listen(settings.api)
     opened.callback(listening.close)
     return Ready(make_app(service, assembly.make_decoder("native"), token), listening, url)
+
+
+def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
+    """Return a listening socket and its URL, or raise SettingsError when the address cannot be used."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((settings.host.strip("[]"), settings.port))
+        opened.listen(_BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
+            "set api.host and api.port, or stop what listens there"
+        ) from None
+    host, port = opened.getsockname()[:2]
+    return opened, f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="off")
+    config.load()
+    # After it has stopped, uvicorn raises the signal again; that must not end the process before clean-up.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ignore_signal)
+    ready()  # the socket listens already: connections from here on are answered
+    uvicorn.Server(config).run(sockets=[opened])
+
+
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: uvicorn has handled the signal."""

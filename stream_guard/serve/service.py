@@ -1,4 +1,4 @@
-"""The gate behind a time budget: one thread judges, and whoever waits too long gets the stated answer."""
+"""The gate with a time budget: one thread judges; a caller that waits too long gets the answer of ``on_error``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.errors import StreamGuardError
@@ -26,7 +28,7 @@ FAIL_OPEN: Final = "stream_guard_fail_open"
 
 
 class Service:
-    """Judges for many callers at once; the order of judging is the order of asking."""
+    """Judges the attempts of many callers, in the order in which they ask."""
 
     def __init__(
         self,
@@ -39,9 +41,9 @@ class Service:
         self.gate = gate
         self.settings = settings or ApiSettings()
         self.registry = registry or CollectorRegistry()
-        self.failures: Counter[str] = Counter()  # by what the attempt got: open or closed
+        self.failures: Counter[str] = Counter()  # attempts without judgement, by their answer: open or closed
         self._delivery = delivery
-        # One thread: the guard judges one attempt at a time anyway, and nobody overtakes anybody.
+        # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
         self._seconds = Histogram(
@@ -49,14 +51,14 @@ class Service:
         )
 
     async def check(self, attempt: ToolCall) -> tuple[Ruling, bool]:
-        """Return the ruling, and whether it was judged; without judgement it is what ``on_error`` says."""
+        """Return the ruling, and whether it was judged; without judgement, ``on_error`` decides."""
         began = time.monotonic()
         work = self.run(self.gate.check, attempt)
         try:
-            # Shielded: the attempt was made and counts, also when nobody waits for the answer any more.
+            # Shielded: the attempt counts, even if the caller does not wait for the answer any more.
             ruling = await asyncio.wait_for(asyncio.shield(work), self.settings.budget)
         except TimeoutError:
-            work.add_done_callback(_look_at)
+            work.add_done_callback(_log_error)
             return self._unjudged(attempt, f"no answer within {self.settings.budget:g} seconds"), False
         except StreamGuardError as error:
             return self._unjudged(attempt, str(error)), False
@@ -66,7 +68,7 @@ class Service:
         return ruling, True
 
     def run(self, work: Callable[..., Answer], *values: object) -> asyncio.Future[Answer]:
-        """Do something in the thread that judges."""
+        """Run a function in the thread that judges."""
         return asyncio.get_running_loop().run_in_executor(self._worker, work, *values)
 
     def alert(self, alerts: list[Alert]) -> None:
@@ -75,7 +77,7 @@ class Service:
             self._sender.submit(self._deliver, alerts)
 
     def close(self) -> None:
-        """Finish what was begun."""
+        """Finish the work that was started, and end the threads."""
         self._worker.shutdown()
         self._sender.shutdown()
 
@@ -110,8 +112,29 @@ class Service:
         return Ruling(action=Action.ALLOW, reason=f"not judged: {why}", policy_version=version, alerts=(alert,))
 
 
-def _look_at(work: asyncio.Future[Ruling]) -> None:
-    """Say what went wrong after the answer was given."""
+def _log_error(work: asyncio.Future[Ruling]) -> None:
+    """Log an error that came after the answer was given."""
     error = None if work.cancelled() else work.exception()
     if error is not None:
         _logger.error("an attempt could not be judged: %s", error)
+
+
+class GateMetrics(Collector):
+    """Exposes the counters of a service to Prometheus."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        service.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric as it is now."""
+        decisions = CounterMetricFamily("stream_guard_decisions", "Answers to attempts", labels=["action"])
+        for action in Action:
+            decisions.add_metric([action.word], self._service.gate.decisions[action])
+        yield decisions
+        failures = CounterMetricFamily(
+            "stream_guard_gate_failures", "Attempts answered without judgement: blocked, or let through", labels=["got"]
+        )
+        for got in ("closed", "open"):
+            failures.add_metric([got], self._service.failures[got])
+        yield failures

@@ -83,7 +83,7 @@ class Session(KeyState):
         return max(of_tool, key=lambda call: call.attempt, default=None)
 
     def has_seen(self, event_id: str) -> bool:
-        """Whether the digest of the id came from the store."""
+        """Whether the id is among the digests that came from the store."""
         digest = id_digest(event_id)
         return digest in self.recent or digest in self.older
 

@@ -39,7 +39,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
 
 
 def args_digest(args: Json) -> int:
-    """Return a number that is the same for equal arguments, whatever the order of their keys; never 0."""
+    """Return a number that is the same for equal arguments, in any order of keys; never 0."""
     return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
 
 

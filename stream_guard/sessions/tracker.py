@@ -21,7 +21,7 @@ from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
-_CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be any JSON, and a list has no hash
+_CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
 
 
 ShowAcross: TypeAlias = Callable[[Event, Session, Findings], None]
@@ -109,7 +109,7 @@ class Tracker:
         sightings = session.open.get(call.call_id)
         known = None if sightings is None else _match_event(sightings, call)
         if known is not None:
-            # By this number a caller finds what was found when the block announced the call.
+            # By this number a caller finds the findings of the block that announced the call.
             force_setattr(call, "attempt", known.attempt)
             self._counts.merged_calls += 1
             return

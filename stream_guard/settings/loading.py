@@ -85,7 +85,7 @@ def read_file(file: Path) -> dict[str, Any]:
 
 
 def line_of(file: Path, steps: list[str]) -> int:
-    """Return the line on which the last of the steps stands that the file has."""
+    """Return the line of the deepest step that the file has."""
     node, line = YAML(typ="safe", pure=True).compose(file.read_text(encoding="utf-8")), 1
     for step in steps[:2]:
         pairs = node.value if isinstance(node, MappingNode) else []

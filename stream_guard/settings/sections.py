@@ -62,7 +62,7 @@ class DecodeSettings(Section):
 
 
 class SessionLimits(Section):
-    """Bounds on what is remembered; a metric counts each time one bites."""
+    """Limits on what is remembered; a metric counts each time one is reached."""
 
     max_live: int = Field(default=1_000_000, gt=0, description="sessions open at once; the longest idle is closed")
     max_states: int = Field(default=1000, gt=0, description="states one session may hold, keyed ones included")
@@ -72,7 +72,7 @@ class SessionLimits(Section):
 
 
 class CommitSettings(Section):
-    """How often a run brings its alerts and its progress to safety; quiet moments are always used."""
+    """How often a run commits its alerts and its progress; it also commits when the source is idle."""
 
     records: int = Field(default=5_000, gt=0, description="commit after this many records")
     seconds: float = Field(default=1.0, gt=0, description="commit after this many seconds")
@@ -92,7 +92,7 @@ class StatusSettings(Section):
 
 
 class ApiSettings(Section):
-    """The HTTP server that agents ask: ``stream-guard serve``."""
+    """The HTTP API for agents: ``stream-guard serve``."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on; any but loopback needs a token")
     port: int = Field(default=8750, ge=0, le=65535, description="0 takes a free port and prints it")
@@ -135,7 +135,7 @@ class ReviewSettings(Section):
 
 
 class LogSettings(Section):
-    """What a process says about its own work, on standard error."""
+    """The log of a process, on standard error."""
 
     format: Literal["text", "json"] = Field(default="text", description="lines for people, or one JSON object a line")
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -153,7 +153,7 @@ class ComplianceSettings(Section):
 
 
 class JudgeSettings(Section):
-    """The model that is asked what no rule can decide: any endpoint that speaks OpenAI's chat completions."""
+    """The model that decides what no rule can: any endpoint with OpenAI's chat completions."""
 
     url: str = Field(default="", description="the endpoint, such as http://127.0.0.1:8000/v1; empty: nobody is asked")
     model: str = Field(default="", description="the model's name, as the endpoint calls it")
