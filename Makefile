@@ -81,7 +81,7 @@ run: setup ## show sample sessions of a refund agent and what is wrong with them
 	$(BIN)/stream-guard demo
 
 test: setup-tests lint ## check the code and run every test that is not marked slow
-	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadfile --cov
+	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --cov
 
 test-slow: setup-tests ## run the tests that take minutes
 	$(BIN)/pytest -m slow

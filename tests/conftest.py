@@ -21,7 +21,12 @@ OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STRE
 
 # The tests that are meant to reach every line of the core. Counting lines in the others as well, most of all in those
 # that search for counter-examples, would take as long again as running them.
-COUNTED = [Path(__file__).parent / name for name in ("unit", "rules", "vectors", "golden")]
+TESTS = Path(__file__).parent
+COUNTED = [TESTS / name for name in ("unit", "rules", "vectors", "golden")]
+
+# Folders whose tests take long and need nothing of each other: each test goes to the next process that is free.
+SPREAD = frozenset(("contract_pack", "docs", "e2e", "formats", "integration", "laws", "property", "vectors", "worker"))
+FOR_ALL = frozenset(("root", "kafka", "shared_broker", "secure_broker"))  # shared by all processes, or made at no cost
 
 
 def pytest_configure() -> None:
@@ -31,11 +36,39 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count covered lines only where that is the point."""
+    """Count covered lines only where that is the point, and say which tests must run in the same process."""
     for item in items:
         if not any(item.path.is_relative_to(folder) for folder in COUNTED):
             item.add_marker(pytest.mark.no_cover)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the name of the group that a test runs with, in one process.
+
+    Tests that share a fixture stay together, as it would be made again elsewhere. Tests in the folders that take long
+    go wherever a process is free; the others go file by file.
+    """
+    shared = _shared_fixtures(item)
+    for name, scope in shared.items():
+        if scope == "session":
+            return name
+    spread = item.path.relative_to(TESTS).parts[0] in SPREAD
+    return item.nodeid if spread and not shared else str(item.path)
+
+
+def _shared_fixtures(item: pytest.Item) -> dict[str, str]:
+    """Return the fixtures of our own that outlive the test, by name, and how long they live."""
+    info = getattr(item, "_fixtureinfo", None)
+    made = {name: found[-1] for name, found in info.name2fixturedefs.items()} if info is not None else {}
+    return {
+        name: fixture.scope
+        for name, fixture in sorted(made.items())
+        if fixture.scope != "function" and fixture.baseid.startswith("tests") and name not in FOR_ALL
+    }
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,30 +32,38 @@ def steps(page: str) -> list[Step]:
     return steps_of((ROOT / page).read_text())
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, int]]]:
-    """What each step of each page printed, and its exit code; a page is run whole, once."""
-    ran: dict[str, list[tuple[str, int]]] = {}
-    for page in PAGES:
+_OUTCOMES: dict[str, list[tuple[str, int]]] = {}
+
+
+@pytest.fixture
+def outcomes(page: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int]]:
+    """What each step of a page printed, and its exit code; a page is run whole, once."""
+    if page not in _OUTCOMES:
         folder = tmp_path_factory.mktemp(Path(page).stem) / "stream_guard"
         folder.mkdir()
         make_folder(ROOT, folder)
-        ran[page] = outputs_of(run_script(script_of(steps(page)), folder))
-    return ran
+        _OUTCOMES[page] = outputs_of(run_script(script_of(steps(page)), folder))
+    return _OUTCOMES[page]
 
 
+# Pages run side by side: all blocks of one page in one process, each page in any.
 CASES = [
-    pytest.param(page, number, id=f"{page}:{step.line} {step.shown.splitlines()[0][:60]}")
+    pytest.param(
+        page,
+        number,
+        id=f"{page}:{step.line} {step.shown.splitlines()[0][:60]}",
+        marks=pytest.mark.xdist_group(page),
+    )
     for page in PAGES
     for number, step in enumerate(steps(page))
 ]
 
 
 @pytest.mark.parametrize(("page", "number"), CASES)
-def test_block_does_what_the_page_says(page: str, number: int, outcomes: dict[str, list[tuple[str, int]]]) -> None:
+def test_block_does_what_the_page_says(page: str, number: int, outcomes: list[tuple[str, int]]) -> None:
     step = steps(page)[number]
-    assert number < len(outcomes[page]), f"{page}:{step.line}: the shell never came this far"
-    printed, code = outcomes[page][number]
+    assert number < len(outcomes), f"{page}:{step.line}: the shell never came this far"
+    printed, code = outcomes[number]
     assert code == 0 or step.may_fail, f"{page}:{step.line}: {step.shown} ended with {code}:\n{printed}"
     if step.check is not None:
         step.check()

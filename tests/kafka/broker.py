@@ -1,4 +1,4 @@
-"""One Apache Kafka broker in a folder of its own; also ``python -m tests.kafka.broker start | stop | fetch``."""
+"""One Apache Kafka broker in a folder of its own; also ``python -m tests.kafka.broker start | stop | fetch | keep``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Self
 
@@ -46,6 +48,24 @@ class Broker:
         names = (*(ALL_LISTENERS if secure else PLAIN_LISTENERS), CONTROLLER)
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def noted(cls, note: Path) -> Broker:
+        """Return the broker of a note, as far as clients need it; another process keeps it and stops it."""
+        said = json.loads(note.read_text())
+        broker = cls.__new__(cls)
+        broker.folder, broker.pid, broker._ports, broker._process = note.parent, said["broker"], said["ports"], None
+        files = said["certificates"]
+        broker.certificates = Certificates(**{name: Path(path) for name, path in files.items()}) if files else None
+        return broker
+
+    def note(self, note: Path) -> None:
+        """Write down what ``noted`` reads, and which process keeps the broker; the file is there whole or not yet."""
+        files = {name: str(path) for name, path in asdict(self.certificates).items()} if self.certificates else {}
+        said = {"pid": os.getpid(), "broker": self.pid, "ports": self._ports, "certificates": files}
+        unfinished = note.with_suffix(".new")
+        unfinished.write_text(json.dumps(said))
+        unfinished.replace(note)
 
     def address(self, listener: str = "PLAINTEXT") -> str:
         """The bootstrap server of a listener."""
@@ -149,11 +169,15 @@ def answers(address: str) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Start a broker that stays, stop it again, or only fetch what it is made of."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.broker", description=__doc__)
-    parser.add_argument("command", choices=("start", "stop", "fetch"))
+    parser.add_argument("command", choices=("start", "stop", "fetch", "keep"))
     parser.add_argument(
         "--folder", type=Path, default=CACHE / "broker", help="where its data and its process id are kept"
     )
+    parser.add_argument("--beside", type=int, default=0, help="keep: the process that the broker must not outlive")
+    parser.add_argument("--secure", action="store_true", help="keep: with a listener for every way of being let in")
     given = parser.parse_args(arguments)
+    if given.command == "keep":
+        return _keep(given.folder.absolute(), given.beside, secure=given.secure)
     if given.command == "fetch":
         fetch_jars()
         return 0
@@ -172,6 +196,17 @@ def _start(folder: Path) -> int:
     note.write_text(json.dumps({"pid": broker.pid, "address": broker.address()}))
     print(broker.address())
     print(f"for the tests: export STREAM_GUARD_TEST_KAFKA={broker.address()}", file=sys.stderr)
+    return 0
+
+
+def _keep(folder: Path, beside: int, *, secure: bool) -> int:
+    """Run a broker until this process is told to stop, or the one beside it has ended."""
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    with Broker(folder, secure=secure) as broker:
+        broker.note(folder.with_suffix(".json"))
+        while not told.wait(0.5) and Path(f"/proc/{beside}").exists():
+            pass
     return 0
 
 

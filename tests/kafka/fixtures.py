@@ -1,15 +1,19 @@
-"""One broker for all tests that need one: an existing one named by STREAM_GUARD_TEST_KAFKA, or one of our own."""
+"""One broker for all tests that need one: an existing one named by STREAM_GUARD_TEST_KAFKA, or one of the run's own."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from tests.kafka import certificates, jars
+from tests.kafka import certificates, jars, sharing
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
 from tests.parts import require
@@ -21,15 +25,46 @@ def require_broker(*, secure: bool = False) -> None:
     require(not lacking, lacking)
 
 
+_SHARED: Final = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell each process of a run where its broker is, and which process began the run."""
+    stash = node.config.stash
+    if _SHARED not in stash:
+        stash[_SHARED] = Path(tempfile.mkdtemp(prefix="stream-guard-broker-"))
+    node.workerinput["broker"] = (str(stash[_SHARED]), os.getpid())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop the broker that the processes of the run shared."""
+    folder = session.config.stash.get(_SHARED, None)
+    if folder is not None:
+        sharing.leave(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker that all tests share."""
-    if given := os.environ.get("STREAM_GUARD_TEST_KAFKA"):
-        yield given
-        return
+def shared_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The one broker of the run; with a listener for every way of being let in, where this machine can make them."""
     require_broker()
-    with Broker(tmp_path_factory.mktemp("kafka") / "broker") as broker:
-        yield broker.address()
+    secure = not certificates.missing_part()
+    if (shared := getattr(request.config, "workerinput", {}).get("broker")) is not None:
+        yield sharing.join(Path(shared[0]), shared[1], secure=secure)
+        return
+    with Broker(tmp_path_factory.mktemp("kafka") / "broker", secure=secure) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> str:
+    """The address of a broker that all tests share."""
+    given = os.environ.get("STREAM_GUARD_TEST_KAFKA")
+    if given:
+        return given
+    broker: Broker = request.getfixturevalue("shared_broker")
+    return broker.address()
 
 
 @pytest.fixture
@@ -49,11 +84,11 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def secure_broker(request: pytest.FixtureRequest) -> Broker:
     """A broker with a listener for every way of being let in."""
     require_broker(secure=True)
-    with Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True) as broker:
-        yield broker
+    broker: Broker = request.getfixturevalue("shared_broker")
+    return broker
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ KINDS = build_registry().kinds
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kind_keeps_the_laws(kind: str) -> None:
-    check_laws(KINDS[kind], examples=settings().max_examples // 6)  # for each of five laws and every example
+    check_laws(KINDS[kind], examples=settings().max_examples // 6)  # each under five laws and every example's params
 
 
 class Params(sg.Params):
