@@ -48,6 +48,7 @@ RUN_AGAIN = (
     "tests/vectors",
     "tests/rules",
     "tests/laws/test_laws.py",
+    "tests/laws/test_stored.py",
     "tests/property",
     "tests/unit/engine",
     "tests/unit/formats/test_native.py",
