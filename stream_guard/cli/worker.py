@@ -1,4 +1,4 @@
-"""``worker``: the Faust worker, one of as many as the topics have partitions."""
+"""``worker``: process Kafka topics together with the other workers of a group."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
 
 
 def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
-    """Say what came of it: lines for people, or one line for machines."""
+    """Print the totals as text, or log them as one JSON line."""
     if log.format == "text":
         say_counts(counts, letters)
         return
@@ -118,7 +118,7 @@ def topic_address(text: str) -> str:
 
 
 def _nothing() -> None:
-    """Stand in for what nobody asked for."""
+    """Do nothing, in place of an option that is off."""
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
