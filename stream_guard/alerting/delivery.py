@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -29,6 +29,7 @@ class Delivery:
     def __init__(self, sinks: Mapping[str, Sink], counts: Counts) -> None:
         self._sinks = sinks
         self._counts = counts
+        self._abandoned = threading.Event()
 
     def deliver(self, alerts: Sequence[Alert]) -> None:
         """Send the alerts to every sink; raise SinkError when one cannot take them."""
@@ -40,15 +41,18 @@ class Delivery:
         """Make what was sent durable; return the position of each sink, for the checkpoint."""
         return {name: sink.flush() for name, sink in self._sinks.items()}
 
+    def abandon(self) -> None:
+        """Let ``deliver`` fail without further retries. Another thread calls this when the process ends."""
+        self._abandoned.set()
+
     def _send(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
         for pause in (*_PAUSES, None):
             try:
                 sink.send(alerts)
             except SinkError as error:
-                if not error.retryable or pause is None:
+                if not error.retryable or pause is None or self._abandoned.wait(pause):
                     self._counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
                     raise
-                time.sleep(pause)
             else:
                 self._counts.alerts[name, "ok"] += len(alerts)
                 return

@@ -43,7 +43,11 @@ class BatchDelivery:
         """Return when the alerts are acknowledged, and after them the dead letters; raise what prevents it."""
         if alerts or dead_letters:
             async with self._lock:
-                await asyncio.to_thread(self._send, alerts, dead_letters)
+                try:
+                    await asyncio.to_thread(self._send, alerts, dead_letters)
+                except asyncio.CancelledError:
+                    self._delivery.abandon()  # the worker ends, and must not wait for the retries of the thread
+                    raise
 
     def _send(self, alerts: Sequence[Alert], dead_letters: Sequence[UnreadableRecord]) -> None:
         if alerts:

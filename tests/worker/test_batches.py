@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -63,6 +64,7 @@ class Alerts:
         self.gate = Event()
         self.gate.set()
         self.error: SinkError | None = None
+        self.attempts = 0
         self._log = log
 
     @classmethod
@@ -70,6 +72,7 @@ class Alerts:
         raise NotImplementedError
 
     def send(self, alerts: Sequence[Alert]) -> None:
+        self.attempts += 1
         assert self.gate.wait(30)
         if self.error is not None:
             raise self.error
@@ -199,6 +202,26 @@ def test_the_error_of_a_batch_is_raised_and_nothing_of_it_is_written(policy: Pat
 
     asyncio.run(drive())
     assert (run.log, run.table.rows) == ([], {})
+
+
+def test_a_cancelled_delivery_is_not_retried() -> None:
+    counts, alerts = Counts(), Alerts([])
+    alerts.error = SinkError("the broker is away", retryable=True)
+    alerts.gate.clear()
+    delivery = BatchDelivery(Delivery({"alerts": alerts}, counts), Letters(counts, []))
+
+    async def drive() -> None:
+        sending = asyncio.ensure_future(delivery.send([SimpleNamespace()], ()))  # type: ignore[list-item]  # a double
+        while not alerts.attempts:  # noqa: ASYNC110  # a thread attempts it
+            await asyncio.sleep(0.01)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        alerts.gate.set()
+
+    asyncio.run(drive())  # ends when the thread has ended
+    assert alerts.attempts == 1
+    assert counts.alerts["alerts", "failed"] == 1
 
 
 def _is_live(row: bytes) -> bool:
