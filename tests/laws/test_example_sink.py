@@ -1,25 +1,51 @@
-"""A stranger's sink is installed, listed, opened by name, and keeps the laws."""
+"""A stranger's sink is installed, listed, used by name, and keeps the laws."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import pytest
 
 import stream_guard as sg
 from stream_guard.registry import build_registry
 from tests.laws.examples import listed, run, run_tests
 
-PROGRAM = """
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import open_sink
-from stream_guard.settings import Settings
-from stream_guard import SinkError
-
-try:
-    open_sink("webhook:alerts.example.com", build_registry(), Settings())
-except SinkError as error:
-    print(error)
-print(type(open_sink("webhook:https://alerts.example.com/in", build_registry(), Settings())).__name__)
+POLICY = """
+rules:
+  - id: money-needs-a-person
+    kind: no_call
+    params: {tool: refund}
 """
+EVENT = {"kind": "tool_call", "session_id": "s1", "event_id": "e1", "tool": "refund", "args": {"amount": 20}}
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what is posted."""
+
+    bodies: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        self.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/in"
+        server.shutdown()
+        thread.join()
 
 
 def test_example_is_not_installed_with_the_project() -> None:
@@ -32,10 +58,14 @@ def test_installed_example_is_listed_with_its_origin(installed: Path) -> None:
     assert plugin["provides"] == {"sinks": ["webhook"]}
 
 
-def test_sink_of_the_example_is_opened_by_its_name(installed: Path) -> None:
-    refusal, opened = run(["-c", PROGRAM], installed).splitlines()
-    assert refusal == "write webhook:https://host/path; 'alerts.example.com' is no address"
-    assert opened == "WebhookSink"
+def test_sink_of_the_example_gets_the_alerts_of_a_run(installed: Path, tmp_path: Path, address: str) -> None:
+    policy, events = tmp_path / "policy.yaml", tmp_path / "events.jsonl"
+    policy.write_text(POLICY)
+    events.write_text(json.dumps(EVENT) + "\n")
+    command = ["-m", "stream_guard.cli", "run", str(events), "--policy", str(policy), "--no-serve"]
+    run([*command, "--alerts", f"webhook:{address}"], installed)
+    [alerts] = [json.loads(body) for body in Receiver.bodies]
+    assert [alert["rule_id"] for alert in alerts] == ["money-needs-a-person"]
 
 
 def test_example_passes_its_own_tests(installed: Path, root: Path) -> None:
