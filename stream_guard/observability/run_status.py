@@ -34,7 +34,7 @@ class RunStatus:
         self._metrics.use_rules(policy.rules)
 
     def batch(self, records: int, seconds: float) -> None:
-        """Note that a batch of records is done; a batch of no records says that there is nothing to do."""
+        """Record that a batch is done; an empty batch means that the source is idle."""
         self._started = True
         self._server.beat()
         self._counts.lag = self.lag()

@@ -18,11 +18,10 @@ from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.checks import check_agents, check_classes, warn_of_unlisted
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import to_native
-from stream_guard.policy.digest import version_of
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
 from stream_guard.policy.wording import show
 from stream_guard.registry import Registry

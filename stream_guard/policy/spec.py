@@ -1,19 +1,22 @@
-"""A loaded policy: its rules, each a kind with parameters and what the engine adds."""
+"""A loaded policy: its rules, each a kind with parameters and what the engine adds, and its version."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
 from stream_guard.errors import Place, Problem
 from stream_guard.language.conditions import Condition
 from stream_guard.model import Action, Json, Scope, Severity
-from stream_guard.policy.agents import Agents
+from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.rule import Rule
 
 SESSION_KEY: Final = ("session",)
 DEFAULT_IDLE: Final = 1800.0
+_VERSION_LENGTH: Final = 16  # digits of a policy's version
 
 OnError: TypeAlias = Literal["open", "closed"]
 
@@ -58,8 +61,74 @@ class Policy:
     name: str = ""
     idle: float = DEFAULT_IDLE  # seconds of event time after which a silent session is over
     max_out_of_orderness: float = 0.0  # seconds an event may be late and still be put in its place
-    states_lateness: bool = False  # the file gives ``max_out_of_orderness``; otherwise the format decides
+    states_lateness: bool = False  # the file gives ``max_out_of_orderness``; otherwise the format content
     tool_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     agents: Agents = field(default_factory=Agents)
     warnings: tuple[Problem, ...] = ()
     file: str = ""
+
+
+def version_of(
+    rules: Iterable[RuleSpec],
+    idle: float,
+    max_out_of_orderness: float,
+    tool_classes: Mapping[str, Sequence[str]],
+    agents: Agents,
+) -> str:
+    """Return a digest of everything that affects findings and decisions, and of nothing else.
+
+    So it does not depend on the name, the comments or the order of keys of the file.
+    """
+    content: dict[str, Json] = {
+        "rules": [_rule_content(rule) for rule in rules],
+        "idle": idle,
+        "max_out_of_orderness": max_out_of_orderness,
+        "tool_classes": {name: list(members) for name, members in tool_classes.items()},
+    }
+    if agents:
+        content["agents"] = {name: _agent_content(agent) for name, agent in agents.items()}
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_VERSION_LENGTH]
+
+
+def _rule_content(rule: RuleSpec) -> dict[str, Json]:
+    return {
+        "slot": rule.slot,
+        "kind": rule.kind,
+        "params": _params(rule),
+        "when": rule.when.source if rule.when is not None else None,
+        "unless": rule.unless.source if rule.unless is not None else None,
+        "scope": rule.scope.value,
+        "key": list(rule.key),
+        "severity": rule.severity.word,
+        "then": rule.then.word if rule.then is not None else None,
+        "reason": rule.reason,
+        "shadow": rule.shadow,
+        "on_error": rule.on_error,
+        "cooldown": rule.cooldown,
+        "for": rule.hold,
+        "tags": list(rule.tags),
+        **({"agent": rule.agent} if rule.agent else {}),
+    }
+
+
+def _agent_content(agent: PolicyAgent) -> dict[str, Json]:
+    operations = None if agent.operations is None else sorted(agent.operations)
+    return {"parent": agent.parent, "operations": operations, "execution_mode": agent.execution_mode}
+
+
+def _params(rule: RuleSpec) -> Json:
+    """Return the checked parameters: another spelling, or a default written out, makes no difference."""
+    try:
+        return rule.rule.params.model_dump(mode="json")
+    except Exception:  # noqa: BLE001 - a plugin's type may not support this; then take what was written
+        return dict(rule.params)
+
+
+def _plain(value: Json) -> Json:
+    """Return the value with 5.0 as 5: JSON has one sort of number."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -13,7 +13,7 @@ from typing import Any, Final
 from stream_guard.errors import StoreError
 
 VERSION: Final = 1  # of the file's layout; the blobs have versions of their own
-_APPLICATION: Final = 0x53_47_43_50  # "SGCP": tells our files from other people's databases
+_APPLICATION: Final = 0x53_47_43_50  # "SGCP": marks our files among other databases
 
 _DEADLINE: Final = struct.Struct("<d")
 

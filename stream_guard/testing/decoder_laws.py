@@ -1,4 +1,4 @@
-"""The laws every decoder keeps, ours and strangers'; ``check_decoder_laws(kind, samples)`` runs them all.
+"""The laws of every decoder, ours and those of other packages; ``check_decoder_laws(kind, samples)`` runs them all.
 
 Records are made by hypothesis: the samples with odd fields, with damaged bytes, and bytes that are no sample at all.
 A law that breaks raises AssertionError with its name and the smallest record that breaks it.

@@ -1,4 +1,4 @@
-"""The laws every sink keeps, ours and strangers'; ``check_sink_laws(kind, target)`` runs them all.
+"""The laws of every sink, ours and those of other packages; ``check_sink_laws(kind, target)`` runs them all.
 
 A law that breaks raises AssertionError with its name.
 """
