@@ -45,7 +45,7 @@ _decode: Final = msgspec.msgpack.Decoder(RecordOrigin).decode
 
 
 class Rekeyer:
-    """Writes the records of topics to another topic, under the ids of their sessions. Unreadable ones end here."""
+    """Writes records to another topic, under the ids of their sessions. Unreadable records become dead letters here."""
 
     def __init__(
         self,
