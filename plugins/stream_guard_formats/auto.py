@@ -1,4 +1,4 @@
-"""The format ``auto``: the shape of each record tells its format."""
+"""The format ``auto``: detects the format of each record by its shape."""
 
 from __future__ import annotations
 

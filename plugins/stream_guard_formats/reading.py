@@ -1,4 +1,4 @@
-"""Fields of parsed records: a list, an object, a text, a number or a time, whatever the producer sent."""
+"""Fields of parsed records, read as lists, objects, texts, numbers or times, with checks of their types."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Span(NamedTuple):
-    """A span with its attributes interpreted, whatever convention they follow."""
+    """A span with its attributes interpreted."""
 
     span_id: str
     parent_id: str = ""

@@ -146,7 +146,7 @@ DIFFERENCES = (
 
 
 def apply_differences(name: str, seen: list[Seen]) -> list[Seen]:
-    """Return the session as a format is able to tell it."""
+    """Return the session with the differences of a format."""
     for difference in DIFFERENCES:
         if name in difference.formats:
             seen = difference.change(seen)

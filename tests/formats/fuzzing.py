@@ -1,6 +1,6 @@
 """Hand every decoder mutated records: events or DecodeError come of it, and nothing else.
 
-python -m tests.formats.fuzzing [INPUTS] [SEED] prints what came of each, a million inputs unless told otherwise.
+python -m tests.formats.fuzzing [INPUTS] [SEED] prints the outcomes, for a million inputs by default.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def fuzz(name: str, inputs: int, seed: int, crashes: list[Crash]) -> Counter[str
 
 
 def another_trace(value: bytes, dice: Random) -> bytes:
-    """Return the record as one of another trace and conversation: of one trace, each span is told only once."""
+    """Return the record with another trace and conversation: a span that is sent again gives no events."""
     trace, session = f"{dice.randrange(300):032x}", f"order-{dice.randrange(10, 100)}"
     for old, new in ((TRACE.encode(), trace.encode()), (bytes.fromhex(TRACE), bytes.fromhex(trace))):
         value = value.replace(old, new)

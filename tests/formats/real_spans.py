@@ -40,19 +40,19 @@ FAILURE = "no such mailbox"
 
 def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Be the model: call both tools first, and answer when their results are there."""
-    told = any(message["role"] == "tool" for message in messages)
-    message: dict[str, Any] = {"role": "assistant", "content": ANSWERS[told], "refusal": None}
-    if not told:
+    has_result = any(message["role"] == "tool" for message in messages)
+    message: dict[str, Any] = {"role": "assistant", "content": ANSWERS[has_result], "refusal": None}
+    if not has_result:
         message["tool_calls"] = [
             {"id": call_id, "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
             for call_id, tool, args, _ in CALLS
         ]
     return {
-        "id": f"chatcmpl-{int(told)}",
+        "id": f"chatcmpl-{int(has_result)}",
         "object": "chat.completion",
         "created": 1_767_600_000,
         "model": MODEL,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop" if told else "tool_calls"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop" if has_result else "tool_calls"}],
         "usage": {"prompt_tokens": 75, "completion_tokens": 12, "total_tokens": 87},
     }
 
@@ -60,12 +60,12 @@ def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
 class Model(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = json.dumps(answer(body["messages"])).encode()
+        reply = json.dumps(answer(body["messages"])).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(reply)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is http.server's
         del format, args

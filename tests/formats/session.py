@@ -96,8 +96,8 @@ def view(events: Iterable[Event]) -> list[Seen]:
             seen.append(Seen("user", event.text, run=run, time=at))
         elif isinstance(event, Turn):
             blocks = event.response["content"]
-            said = "\n".join(block["text"] for block in blocks if block["type"] == "text")
-            seen.append(Seen("turn", said, run=run, time=at))
+            text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+            seen.append(Seen("turn", text, run=run, time=at))
             for block in blocks:
                 if block["type"] == "tool_use":
                     tools[block["id"]] = block["name"]

@@ -214,9 +214,9 @@ def otlp_events() -> list[bytes]:
     logs = []
     for one in sketches():
         if one.sort == "LLM" and one.step is not None:
-            said = [(f"gen_ai.{_openai(step)['role']}.message", _openai(step)) for step in one.history]
-            said.append(("gen_ai.choice", {"index": 0, "message": _openai(one.step)}))
-            for name, body in said:
+            events = [(f"gen_ai.{_openai(step)['role']}.message", _openai(step)) for step in one.history]
+            events.append(("gen_ai.choice", {"index": 0, "message": _openai(one.step)}))
+            for name, body in events:
                 if "tool_call_id" in body:
                     body["id"] = body.pop("tool_call_id")
                 at = str(int(time_of(one.start) * 1e9))

@@ -1,4 +1,4 @@
-"""Telemetry without content, which is OpenTelemetry's default: what cannot be judged is said, and never passes."""
+"""Telemetry without content, which is OpenTelemetry's default: a rule that cannot judge says so, and never passes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BLIND = {
 def without_content() -> list[bytes]:
     spans = []
     for one in sketches():
-        told = {name: value for name, value in current(one).items() if not name.endswith(CONTENT)}
-        spans.append(otlp_span(one, told))
+        attributes = {name: value for name, value in current(one).items() if not name.endswith(CONTENT)}
+        spans.append(otlp_span(one, attributes))
     return otlp(spans)
 
 
@@ -51,9 +51,9 @@ def check(folder: Path, rule: str, *options: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("asks", BLIND)
 def test_rule_that_asks_for_what_was_not_captured_is_inconclusive(asks: str, tmp_path: Path) -> None:
-    code, said = check(tmp_path, BLIND[asks])
+    code, output = check(tmp_path, BLIND[asks])
     assert code == INCONCLUSIVE
-    assert "a rule could not judge" in said
+    assert "a rule could not judge" in output
     assert check(tmp_path, BLIND[asks], "--allow-inconclusive")[0] == CLEAN
 
 

@@ -60,11 +60,11 @@ def whole() -> list[Seen]:
 
 
 def without_content() -> list[Seen]:
-    told = [Seen("turn")]
+    expected = [Seen("turn")]
     for call_id, tool, _, output in CALLS:
-        told += [Seen("call", "", call_id, tool, "{}")]
-        told += [Seen("result", "None", call_id, tool, "", "ok" if output else "error")]
-    return [*told, Seen("turn")]
+        expected += [Seen("call", "", call_id, tool, "{}")]
+        expected += [Seen("result", "None", call_id, tool, "", "ok" if output else "error")]
+    return [*expected, Seen("turn")]
 
 
 @pytest.mark.parametrize("form", ENCODINGS)

@@ -1,4 +1,4 @@
-"""Spans that come record by record make the session that they make in one export, whoever names it, and when."""
+"""Spans in many records give the session that they give in one export, whichever record names it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def spans_of_the_corpus(*, named: bool = True) -> list[dict[str, Any]]:
     return spans
 
 
-def chat(number: int, *, said: int, session: str = "", trace: str = TRACE, parent: str = "") -> dict[str, Any]:
-    """Return a call to a model that sends all that was said before it."""
+def chat(number: int, *, turns: int, session: str = "", trace: str = TRACE, parent: str = "") -> dict[str, Any]:
+    """Return a call to a model that sends the history of ``turns`` turns before it."""
     history = []
-    for turn in range(said):
+    for turn in range(turns):
         history += [message("user", f"question {turn}"), message("assistant", f"answer {turn}")]
-    history.append(message("user", f"question {said}"))
+    history.append(message("user", f"question {turns}"))
     attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.input.messages": json.dumps(history),
-        "gen_ai.output.messages": json.dumps([message("assistant", f"answer {said}")]),
+        "gen_ai.output.messages": json.dumps([message("assistant", f"answer {turns}")]),
     } | ({NAME: session} if session else {})
     at = str(int((START + number) * 1e9))
     return {
@@ -119,7 +119,7 @@ def test_conversation_that_only_the_last_span_names_gets_all_that_came_before() 
 def test_conversation_is_named_by_the_best_of_the_names_a_span_has() -> None:
     names = ["thread_id", "session.id", "gen_ai.conversation.id", "session_id"]  # the best last
     for count in range(1, len(names) + 1):
-        span = chat(0, said=0)
+        span = chat(0, turns=0)
         span["attributes"] += [{"key": name, "value": wrap(f"by {name}")} for name in names[:count]]
         assert {event.session_id for event in Reader().read([[span]]).finish()} == {f"by {names[count - 1]}"}
 
@@ -134,26 +134,26 @@ def test_trace_that_nobody_names_is_told_when_its_root_is_there() -> None:
 
 def test_waiting_ends_by_the_clock_of_the_spans_and_the_trace_stays_a_session_of_its_own() -> None:
     other = "f" * 32
-    first = chat(0, said=0, parent="00000000000000aa")
+    first = chat(0, turns=0, parent="00000000000000aa")
     reader = Reader().read([[first]], restarts=True)
-    reader.read([[chat(59, said=0, trace=other, session="other")]], restarts=True)
+    reader.read([[chat(59, turns=0, trace=other, session="other")]], restarts=True)
     assert {event.session_id for event in reader.events} == {"other"}
-    reader.read([[chat(60, said=0, trace=other, session="other")]], restarts=True)
+    reader.read([[chat(60, turns=0, trace=other, session="other")]], restarts=True)
     assert {event.session_id for event in reader.events} == {"other", TRACE}
-    late = chat(61, said=1, session=SESSION_ID)
+    late = chat(61, turns=1, session=SESSION_ID)
     assert reader.read([[late]]).events[-1].session_id == TRACE
 
 
 def test_silence_ends_the_waiting_too() -> None:
-    reader = Reader().read([[chat(0, said=0, parent="00000000000000aa")]])
+    reader = Reader().read([[chat(0, turns=0, parent="00000000000000aa")]])
     assert reader.decoder.elapse(59.0) == []
     assert {event.session_id for event in reader.decoder.elapse(1.0)} == {TRACE}
 
 
 @pytest.mark.parametrize(("field", "bad"), [("traceId", "\0x"), ("named", "\0x"), ("named", "y" * 600)])
 def test_id_that_no_session_can_have_is_refused_with_the_record_that_brings_it(field: str, bad: str) -> None:
-    reader = Reader().read([[chat(0, said=0, parent="00000000000000aa")]])
-    span = chat(1, said=0, trace=bad) if field == "traceId" else chat(1, said=0, session=bad)
+    reader = Reader().read([[chat(0, turns=0, parent="00000000000000aa")]])
+    span = chat(1, turns=0, trace=bad) if field == "traceId" else chat(1, turns=0, session=bad)
     with pytest.raises(DecodeError, match="the session's id"):
         reader.read([[span]])
     assert {event.session_id for event in reader.finish()} == {TRACE}
@@ -161,14 +161,14 @@ def test_id_that_no_session_can_have_is_refused_with_the_record_that_brings_it(f
 
 @pytest.mark.parametrize("number", [str(2**70), "1e308", 2**64, -(2**65)])
 def test_span_that_waits_may_hold_numbers_of_any_size(number: Any) -> None:
-    span = chat(0, said=0, parent="00000000000000aa")
+    span = chat(0, turns=0, parent="00000000000000aa")
     span["attributes"].append({"key": "size", "value": {"intValue": number}})
     assert len(Reader().read([[span]], restarts=True).finish()) == 2
 
 
 def test_history_is_told_once_however_long_it_is_and_however_often_it_is_sent() -> None:
     exports = [
-        [chat(turn, said=turn, session=SESSION_ID, trace=f"{turn + 1:032x}") for turn in (number,)]
+        [chat(turn, turns=turn, session=SESSION_ID, trace=f"{turn + 1:032x}") for turn in (number,)]
         for number in range(100)
     ]
     events = Reader().read(exports, restarts=True).finish()

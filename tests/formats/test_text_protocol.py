@@ -35,8 +35,8 @@ def calls(*messages: tuple[str, str], protocol: dict[str, str] | None = None) ->
 
 
 def test_object_behind_the_word_is_a_call_and_what_stands_before_it_was_said() -> None:
-    said = 'I look.\nAction:\n{"name": "find", "arguments": {"email": "a@b"}}\n'
-    seen = view(read(("user", "hi"), ("assistant", said), ("user", "API output: Error: user not found")))
+    text = 'I look.\nAction:\n{"name": "find", "arguments": {"email": "a@b"}}\n'
+    seen = view(read(("user", "hi"), ("assistant", text), ("user", "API output: Error: user not found")))
     assert [(one.sort, one.text, one.tool, one.status) for one in seen] == [
         ("user", "hi", "", ""),
         ("turn", "I look.", "", ""),
@@ -60,8 +60,8 @@ def test_arguments_that_are_not_json_are_an_attempt_all_the_same() -> None:
 
 
 def test_another_protocol_is_said_in_settings() -> None:
-    said = 'First.<tool name="look">{"id": 1}</tool><tool name="pay">{"id": 2}</tool>'
-    messages = (("assistant", said), ("user", "<result>fine</result>"), ("user", "<result>failed: no</result>"))
+    text = 'First.<tool name="look">{"id": 1}</tool><tool name="pay">{"id": 2}</tool>'
+    messages = (("assistant", text), ("user", "<result>fine</result>"), ("user", "<result>failed: no</result>"))
     assert calls(*messages, protocol=XML) == [("look", "{'id': 1}"), ("pay", "{'id': 2}")]
     results = [event for event in read(*messages, protocol=XML) if isinstance(event, ToolResult)]
     assert [(one.call_id, one.output, one.status) for one in results] == [
