@@ -56,11 +56,10 @@ RUN_AGAIN = (
     "tests/unit/rules",
     "tests/unit/sessions",
     "tests/unit/sources",
-    "tests/unit/test_inline.py",
-    "tests/unit/test_paths.py",
-    "tests/unit/test_patterns.py",
-    "tests/unit/test_reload.py",
-    "tests/unit/test_replay.py",
+    "tests/unit/language/test_paths.py",
+    "tests/unit/language/test_patterns.py",
+    "tests/unit/running/test_reload.py",
+    "tests/unit/running/test_replay.py",
 )
 
 

@@ -38,7 +38,7 @@ from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import rule_spec
 
 REGISTRY = build_registry()
-POLICY = load_policy(Path(__file__).parents[2] / "stream_guard" / "demo" / "policy.yaml", REGISTRY)
+POLICY = load_policy(Path(__file__).parents[3] / "stream_guard" / "demo" / "policy.yaml", REGISTRY)
 LINES = [json.dumps(event).encode() for event in sample_events(40)]
 
 
