@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.errors import SinkError
 from stream_guard.model import Alert, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Sink
+
+Result = TypeVar("Result")
 
 _PAUSES: Final = (0.1, 0.4, 1.6)  # seconds between two attempts to deliver
 
@@ -39,20 +41,25 @@ class Delivery:
 
     def flush(self) -> dict[str, int]:
         """Make what was sent durable; return the position of each sink, for the checkpoint."""
-        return {name: sink.flush() for name, sink in self._sinks.items()}
+        return {name: self._retry(sink.flush) for name, sink in self._sinks.items()}
 
     def abandon(self) -> None:
-        """Let ``deliver`` fail without further retries. Another thread calls this when the process ends."""
+        """Let a failing sink fail without further retries. Another thread calls this when the process ends."""
         self._abandoned.set()
 
     def _send(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
-        for pause in (*_PAUSES, None):
+        try:
+            self._retry(lambda: sink.send(alerts))
+        except SinkError as error:
+            self._counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
+            raise
+        self._counts.alerts[name, "ok"] += len(alerts)
+
+    def _retry(self, attempt: Callable[[], Result]) -> Result:
+        for pause in _PAUSES:
             try:
-                sink.send(alerts)
+                return attempt()
             except SinkError as error:
-                if not error.retryable or pause is None or self._abandoned.wait(pause):
-                    self._counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
+                if not error.retryable or self._abandoned.wait(pause):
                     raise
-            else:
-                self._counts.alerts[name, "ok"] += len(alerts)
-                return
+        return attempt()
