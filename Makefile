@@ -21,7 +21,7 @@ TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
+.PHONY: help setup setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -80,8 +80,12 @@ $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
 run: setup ## show sample sessions of a refund agent and what is wrong with them
 	$(BIN)/stream-guard demo
 
-test: setup-tests lint ## check the code and run every test that is not marked slow
-	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --cov
+# Side by side: checking types keeps one core busy, and many tests wait.
+test: setup-tests ## check the code and run every test that is not marked slow
+	@$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: setup
+	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov
 
 test-slow: setup-tests ## run the tests that take minutes
 	$(BIN)/pytest -m slow

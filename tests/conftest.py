@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ COUNTED = [TESTS / name for name in ("unit", "rules", "vectors", "golden")]
 
 # Folders whose tests take long and need nothing of each other: each test goes to the next process that is free.
 SPREAD = frozenset(("contract_pack", "docs", "e2e", "formats", "integration", "laws", "property", "vectors", "worker"))
+WAITING = frozenset(("browser", "docs", "editor", "integration", "worker"))
 FOR_ALL = frozenset(("root", "kafka", "shared_broker", "secure_broker"))  # shared by all processes, or made at no cost
 
 
@@ -36,18 +38,33 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count covered lines only where that is the point, and say which tests must run in the same process."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Count covered lines only where that is the point; say which tests must run in one process, and in which order."""
     for item in items:
         if not any(item.path.is_relative_to(folder) for folder in COUNTED):
             item.add_marker(pytest.mark.no_cover)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if item.get_closest_marker("xdist_group") is None and (group := _group(item)):
+            item.add_marker(pytest.mark.xdist_group(group))
+    yield
+    if hasattr(config, "workerinput"):
+        _spread_waiting(items)
+
+
+def _spread_waiting(items: list[pytest.Item]) -> None:
+    """Put tests that wait for brokers and servers evenly among the first of those that compute.
+
+    A process that waits leaves its core to the others, and nothing that takes long is begun last.
+    """
+    waiting = [item for item in items if item.path.relative_to(TESTS).parts[0] in WAITING]
+    computing = [item for item in items if item.path.relative_to(TESTS).parts[0] not in WAITING]
+    places = [(0.7 * number / len(waiting), item) for number, item in enumerate(waiting)]
+    places += [(number / len(computing), item) for number, item in enumerate(computing)]
+    items[:] = [item for _, item in sorted(places, key=itemgetter(0))]
 
 
 def _group(item: pytest.Item) -> str:
-    """Return the name of the group that a test runs with, in one process.
+    """Return the name of the group that a test runs with, in one process; empty for a test that runs anywhere.
 
     Tests that share a fixture stay together, as it would be made again elsewhere. Tests in the folders that take long
     go wherever a process is free; the others go file by file.
@@ -56,8 +73,8 @@ def _group(item: pytest.Item) -> str:
     for name, scope in shared.items():
         if scope == "session":
             return name
-    spread = item.path.relative_to(TESTS).parts[0] in SPREAD
-    return item.nodeid if spread and not shared else str(item.path)
+    path = item.path.relative_to(TESTS)
+    return "" if path.parts[0] in SPREAD and not shared else path.as_posix()
 
 
 def _shared_fixtures(item: pytest.Item) -> dict[str, str]:
