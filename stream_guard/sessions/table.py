@@ -60,7 +60,6 @@ class SessionTable:
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self._heap: list[tuple[float, str]] = []
-        self._arrivals = 0
         self._restore()
 
     def _set_engine(self, engine: Engine) -> None:
@@ -111,7 +110,7 @@ class SessionTable:
                 session.age_ids()
         time = event.time
         if time is None:
-            self._apply(event, session, out)
+            self._feed_untimed(event, session, out)
         elif self._lateness:
             self._reorder(event, session, out)
             self._follow_clock(time, event.session_id, out)
@@ -124,6 +123,13 @@ class SessionTable:
                 session.lag = watermark - session.now
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
+
+    def _feed_untimed(self, event: Event, session: Session, out: Findings) -> None:
+        """Apply an event without a time, or buffer it behind the buffered ones: it came after them."""
+        if session.buffer and type(event) is not SessionEnd:
+            self._buffer(event, session.buffer[-1][0], session)
+        else:
+            self._apply(event, session, out)
 
     def feed_now(self, event: Event, out: Findings) -> None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
@@ -203,10 +209,14 @@ class SessionTable:
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> None:
         """Buffer the event until no earlier one is expected."""
-        self._arrivals += 1
-        insort(session.buffer, (event.time or 0.0, self._arrivals, event), key=itemgetter(0, 1))
+        self._buffer(event, event.time or 0.0, session)
         settled = session.buffer[-1][0] - self._lateness
         self._advance_session(session, max(settled, session.now), out)
+
+    def _buffer(self, event: Event, time: float, session: Session) -> None:
+        """Put the event behind those of the same time. A restored buffer has the arrival numbers of another process."""
+        arrival = 1 + max((number for _, number, _ in session.buffer), default=0)
+        insort(session.buffer, (time, arrival, event), key=itemgetter(0, 1))
 
     def _release(self, session: Session, until: float, out: Findings) -> None:
         """Apply the buffered events up to a time. One of them may end or renew the session."""

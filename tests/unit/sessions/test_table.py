@@ -51,6 +51,23 @@ class AnswerWithin(sg.Rule[sg.Params, Pending]):
         return sg.Hit(f"end {end.reason} at {end.time}, asked {state.asked}")
 
 
+class Calls(sg.State):
+    tools: str = ""
+
+
+class Order(sg.Rule[sg.Params, Calls]):
+    """Says at the end which tools were called, in their order."""
+
+    kind = "order"
+
+    def on_tool_call(self, call: sg.ToolCall, state: Calls) -> sg.Hit | None:
+        state.tools += call.tool
+        return None
+
+    def on_session_end(self, end: sg.SessionEnd, state: Calls) -> sg.Hit | None:
+        return sg.Hit(state.tools)
+
+
 class Table:
     """A session table with one rule, fed in shorthand."""
 
@@ -226,3 +243,24 @@ def test_a_restart_forgets_no_event_id() -> None:
         table.table = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, table.table.limits)
     table.table.feed(ToolCall(session_id="s", event_id="a", tool="x"), [])
     assert table.counts.duplicate_events == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_event_without_a_time_stays_behind_the_buffered_ones_before_it(restarts: bool) -> None:
+    policy = Policy(rules=(rule_spec(Order, {}),), version="t", idle=1800, max_out_of_orderness=5.0)
+    store, counts, found = MemoryStore(), Counts(), list[Finding]()
+    trace: list[dict[str, Any]] = [
+        {"call": "a", "at": 100},
+        {"call": "b"},
+        {"call": "c", "at": 100},
+        {"call": "d"},
+        {"call": "e", "at": 102},
+    ]
+    table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+    for event in events(trace, "s"):
+        table.feed(event, found)
+        if restarts:
+            table.commit()
+            table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+    table.end_all(found)
+    assert [finding.detail for finding in found] == ["abcde"]
