@@ -6,13 +6,13 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from stream_guard.reports.github import annotation
-from stream_guard.reports.safe import code, excerpt, number, visible
 from stream_guard.reports.values import JUnitCase, JUnitSuite, Level, SarifResult
 
 if TYPE_CHECKING:
+    from stream_guard.reports.github import annotation
     from stream_guard.reports.html import load_template
     from stream_guard.reports.junit import write_junit
+    from stream_guard.reports.safe import code, excerpt, number, visible
     from stream_guard.reports.sarif import write_sarif
 
 __all__ = [
@@ -31,9 +31,14 @@ __all__ = [
     "write_sarif",
 ]
 
-# Loaded when asked for: they need the packages of the extra `analysis`.
+# Loaded when asked for: some need the packages of the extra `analysis`, and every command names the forms.
 _LAZY: Final = {
+    "annotation": "stream_guard.reports.github",
+    "code": "stream_guard.reports.safe",
+    "excerpt": "stream_guard.reports.safe",
     "load_template": "stream_guard.reports.html",
+    "number": "stream_guard.reports.safe",
+    "visible": "stream_guard.reports.safe",
     "write_junit": "stream_guard.reports.junit",
     "write_sarif": "stream_guard.reports.sarif",
 }

@@ -21,3 +21,10 @@ def test_importing_stream_guard_loads_no_pack() -> None:
     program = "import sys, stream_guard; print([name for name in sys.modules if name.startswith('stream_guard_')])"
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("heavy", ["pydantic", "re2", "stream_guard.policy", *HEAVY[:4]])
+def test_the_command_line_loads_only_what_a_command_needs(heavy: str) -> None:
+    program = f"import sys, stream_guard.cli; print({heavy!r} in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "False"
