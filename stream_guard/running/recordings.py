@@ -38,8 +38,13 @@ class RecordedEvents:
         self._settings = settings
         self._reader = EventReader(decoder, dead_letters)
         self._strict = strict
+        self._is_read = False
 
     def __iter__(self) -> Iterator[Event]:
+        # A second pass would count dead letters twice, and a decoder that waits has given its events already.
+        if self._is_read:
+            raise SourceError(f"the events of {', '.join(self._sources)} were read before; read the recording anew")
+        self._is_read = True
         yield from self._reader.read_all(self._records())
         yield from self._reader.finish()
         letters = self.dead_letters

@@ -85,6 +85,13 @@ def test_unreadable_records_are_an_error_unless_they_are_kept(folder: Path) -> N
     assert len(kept.read_text().splitlines()) == 1
 
 
+def test_recorded_events_are_read_once(folder: Path) -> None:
+    recorded = sg.read_events(folder / "events.jsonl")
+    assert len(list(recorded)) == 1
+    with pytest.raises(sg.SourceError, match="were read before; read the recording anew"):
+        list(recorded)
+
+
 def test_lateness_of_a_format_holds_for_library_users_too(tmp_path: Path) -> None:
     """Spans are sent when they end: the one that happened first may come last, and is judged in its place."""
     policy = sg.parse_policy("rules: [{id: r, kind: must_call_before, params: {first: look, second: pay}}]")
