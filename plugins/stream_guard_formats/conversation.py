@@ -8,6 +8,7 @@ import msgspec
 
 from stream_guard import DecodeError, Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage, parse_arguments
 from stream_guard_formats.reading import digest, excerpt
+from stream_guard_formats.usage import read_usage
 
 # Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
 MAX_ID: Final = 512
@@ -46,6 +47,8 @@ class Conversation:
         """Add an answer of the model. ``extra`` may hold stop_reason, usage and latency_ms."""
         response: dict[str, Json] = {"content": content}
         if extra:
+            if extra.get("usage") is not None:
+                extra = {**extra, "usage": read_usage(extra["usage"])}
             response.update({name: value for name, value in extra.items() if value is not None})
         self.events.append(Turn(**self._header("t", made_from, header), response=response))
 

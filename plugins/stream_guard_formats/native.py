@@ -12,6 +12,7 @@ import xxhash
 
 from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, read_json
 from stream_guard_formats.reasons import check_kind, explain_shape
+from stream_guard_formats.usage import read_usage
 
 # Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
 MAX_ID: Final = 512
@@ -55,6 +56,8 @@ class NativeDecoder:
             and (time is None or 0.0 <= time < LATEST)
             and (type(event) is not ToolCall or type(event.args) is not str)
         ):
+            if type(event) is Turn and "usage" in event.response:
+                _spell_usage(event.response)
             return [event]
         return [self._complete(event, value)]
 
@@ -86,8 +89,19 @@ class NativeDecoder:
             changes["event_id"] = f"~{xxhash.xxh3_64_hexdigest(value.strip())}"
         if isinstance(event, ToolCall) and isinstance(event.args, str) and not event.parse_error:
             changes["args"], changes["parse_error"] = parse_arguments(event.args, strict_keys=self._strict)
+        if isinstance(event, Turn) and "usage" in event.response:
+            _spell_usage(event.response)
         completed: Event = _replace(event, **changes)
         return completed
+
+
+def _spell_usage(response: dict[str, Json]) -> None:
+    """Write the usage of a response in our spelling. Usage that says nothing known is left out: that is no zero."""
+    usage = read_usage(response["usage"])
+    if usage is None:
+        del response["usage"]
+    else:
+        response["usage"] = usage
 
 
 def _check_id(field: str, found: str) -> None:
