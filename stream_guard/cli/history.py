@@ -35,3 +35,8 @@ def open_history(history: str | None, settings_file: Path | None) -> Iterator[tu
 def answered_by(by: str | None) -> str:
     """Return the name of the person who answers."""
     return by or getpass.getuser()
+
+
+def via_account() -> str:
+    """Return what the record says of how it is known who answered: whoever has the history, has it by an account."""
+    return f"account {getpass.getuser()}"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history
+from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history, via_account
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
@@ -52,7 +52,9 @@ def approve(
 ) -> None:
     """Let the attempt through, once, with the arguments that the review shows."""
     with _open_reviews(history, settings_file) as reviews:
-        _print(reviews.approve(name, by=answered_by(by), note=note, arguments_digest=arguments_digest))
+        _print(
+            reviews.approve(name, by=answered_by(by), note=note, via=via_account(), arguments_digest=arguments_digest)
+        )
 
 
 def reject(
@@ -64,7 +66,7 @@ def reject(
 ) -> None:
     """Refuse the attempt."""
     with _open_reviews(history, settings_file) as reviews:
-        _print(reviews.reject(name, by=answered_by(by), note=note))
+        _print(reviews.reject(name, by=answered_by(by), note=note, via=via_account()))
 
 
 def acknowledge(
@@ -76,7 +78,7 @@ def acknowledge(
 ) -> None:
     """Say that an anomaly_alert has been seen."""
     with _open_reviews(history, settings_file) as reviews:
-        _print(reviews.acknowledge(name, by=answered_by(by), note=note))
+        _print(reviews.acknowledge(name, by=answered_by(by), note=note, via=via_account()))
 
 
 @contextmanager
@@ -86,4 +88,5 @@ def _open_reviews(history: str | None, settings_file: Path | None) -> Iterator[R
 
 
 def _print(done: Review) -> None:
-    typer.echo(f"{done.id} {done.status} by {done.by}", err=True)
+    waiting = ", waits for another person" if done.status == "open" else ""
+    typer.echo(f"{done.id} {done.status} by {done.by}{waiting}", err=True)

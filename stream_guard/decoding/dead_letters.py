@@ -139,7 +139,7 @@ class DeadLetters:
     def _open(self, path: Path) -> LineLog:
         try:
             # For the owner's eyes: these are whole payloads, with whatever was in them.
-            self._log = log = LineLog(path, _read_identity, position=self._position, mode=0o600)
+            self._log = log = LineLog(path, _read_identity, position=self._position)
         except OSError as error:
             raise self._explain(error) from error
         return log

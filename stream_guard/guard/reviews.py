@@ -9,45 +9,24 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from hashlib import sha256
+from typing import Final
 
 import msgspec
 
-from stream_guard.history import audit
-from stream_guard.history.canonical import digest_of
+from stream_guard.guard.answering import ITSELF, TIMEOUT, objection
+from stream_guard.history import review_rows
+from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
-from stream_guard.history.records import AnswerRefusedError, from_text, to_text
+from stream_guard.history.records import AnswerRefusedError
+from stream_guard.history.review_rows import Review, Status, binding_of, call_key_of
 from stream_guard.model import Alert, Json, ToolCall
 from stream_guard.redaction import redact
 from stream_guard.settings import ReviewSettings
 
-Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
-Status: TypeAlias = Literal["open", "approved", "rejected", "expired", "used", "void", "acknowledged"]
+__all__ = ["TIMEOUT", "Review", "Reviews", "Status", "call_key"]
 
-TIMEOUT: Final = "timeout"  # stands for the person when nobody answered in time
-
-
-class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to a person, and the answer so far."""
-
-    id: str
-    kind: Kind
-    status: Status
-    session_id: str
-    opened: float
-    policy_version: str
-    rule_ids: tuple[str, ...] = ()
-    reason: str = ""
-    tool: str = ""
-    call_id: str = ""
-    agent: str = ""
-    arguments_digest: str = ""
-    arguments: Json = None  # redacted, for the person; the digest is of the full arguments
-    incident: str = ""
-    expires: float | None = None
-    decided: float | None = None
-    by: str = ""
-    note: str = ""
+_TENANT: Final = "tenant"  # the label that names it
 
 
 class Reviews:
@@ -65,20 +44,16 @@ class Reviews:
     ) -> Review:
         """Return the review that an attempt depends on; open one when there is none that is still valid.
 
-        An approved one is returned as ``used``: this attempt has used it up.
+        An approved one is returned as ``used``: this attempt has used it up. Where no person can be asked, a review
+        that is not kept is returned as ``rejected``, with the reason.
         """
         now = self._expire(statements)
-        digest = digest_of(attempt.args)
-        binding = digest_of([attempt.session_id, attempt.tool, digest, policy_version])
-        call = call_key(attempt)
-        self._void_others(statements, call, binding, now)
-        rows = statements.run(
-            "SELECT body FROM sg_reviews WHERE binding = ? AND status IN ('open', 'approved', 'rejected') "
-            "ORDER BY opened DESC LIMIT 1",
-            binding,
-        )
-        if rows:
-            known = from_text(rows[0][0], Review)
+        written = canonical(attempt.args)
+        digest = sha256(written).hexdigest()
+        binding = binding_of(attempt.session_id, attempt.tool, digest, policy_version)
+        self._void_others(statements, call_key(attempt), binding, now)
+        rows = "WHERE binding = ? AND status IN ('open', 'approved', 'rejected') ORDER BY opened DESC"
+        for known in review_rows.select(statements, rows, binding):
             return self._set_status(statements, known, "used", now) if known.status == "approved" else known
         opened = Review(
             id=secrets.token_hex(8),
@@ -93,11 +68,15 @@ class Reviews:
             tool=attempt.tool,
             call_id=attempt.call_id,
             agent=attempt.agent,
+            agent_path=attempt.agent_path,
             arguments_digest=digest,
-            arguments=redact(attempt.args),
+            parse_error=bool(attempt.parse_error),
+            tenant=attempt.labels.get(_TENANT, ""),
         )
-        self._insert(statements, opened, binding, call)
-        return opened
+        obstacle = self._obstacle(statements, len(written))
+        if obstacle:
+            return msgspec.structs.replace(opened, id="", status="rejected", by=ITSELF, note=obstacle)
+        return review_rows.insert(statements, msgspec.structs.replace(opened, arguments=_in_full(attempt.args)))
 
     def alert(self, statements: Statements, incident: str, alert: Alert) -> Review:
         """Open an ``anomaly_alert``: a person should see it, and no attempt waits for the answer."""
@@ -112,58 +91,89 @@ class Reviews:
             reason=alert.reason or alert.detail,
             agent=alert.agent,
             incident=incident,
+            tenant=alert.labels.get(_TENANT, ""),
         )
-        self._insert(statements, opened, "", "")
-        return opened
+        return review_rows.insert(statements, opened)
 
-    def approve(self, name: str, *, by: str, note: str = "", arguments_digest: str = "") -> Review:
-        """Let the attempt through, once; ``arguments_digest`` says which arguments the person has seen."""
-        return self._answer(name, "approved", by, note, arguments_digest)
+    def approve(
+        self, name: str, *, by: str, note: str = "", arguments_digest: str = "", via: str = "", tenant: str = ""
+    ) -> Review:
+        """Let the attempt through, once; ``arguments_digest`` says which arguments the person has seen.
 
-    def reject(self, name: str, *, by: str, note: str = "") -> Review:
+        The one that asked cannot. Where ``reviews.approvals`` asks for more people, the review stays open until the
+        last of them has approved.
+        """
+        return self._answer(name, "approved", ReviewAnswer(by, note, via, tenant, arguments_digest))
+
+    def reject(self, name: str, *, by: str, note: str = "", via: str = "", tenant: str = "") -> Review:
         """Refuse the attempt: the same arguments stay refused in this session under this policy."""
-        return self._answer(name, "rejected", by, note, "")
+        return self._answer(name, "rejected", ReviewAnswer(by, note, via, tenant))
 
-    def acknowledge(self, name: str, *, by: str, note: str = "") -> Review:
+    def acknowledge(self, name: str, *, by: str, note: str = "", via: str = "", tenant: str = "") -> Review:
         """Say that an ``anomaly_alert`` has been seen."""
-        return self._answer(name, "acknowledged", by, note, "")
+        return self._answer(name, "acknowledged", ReviewAnswer(by, note, via, tenant))
 
-    def get(self, name: str) -> Review | None:
-        """Return a review as it stands now, or None."""
+    def get(self, name: str, tenant: str = "") -> Review | None:
+        """Return a review as it stands now, or None; with a tenant, only one of that tenant."""
         with self._database.transaction() as statements:
             self._expire(statements)
-            return _find(statements, name)
+            found = review_rows.find(statements, name)
+            return found[0] if found is not None and tenant in ("", found[0].tenant) else None
 
-    def listing(self, status: Status | None = None, limit: int = 100) -> list[Review]:
-        """Return reviews, the latest first."""
+    def listing(self, status: Status | None = None, limit: int = 100, tenant: str = "") -> list[Review]:
+        """Return reviews, the latest first, with excerpts of their arguments; ``get`` has all of them."""
         with self._database.transaction() as statements:
             self._expire(statements)
-            where, values = ("WHERE status = ?", (status,)) if status else ("", ())
-            sql = f"SELECT body FROM sg_reviews {where} ORDER BY opened DESC, id LIMIT ?"  # noqa: S608  # no value is in the text
-            return [from_text(body, Review) for (body,) in statements.run(sql, *values, limit)]
+            found = review_rows.listing(statements, status, tenant, limit)
+        return [msgspec.structs.replace(review, arguments=redact(review.arguments)) for review in found]
 
-    def _answer(self, name: str, status: Status, by: str, note: str, arguments_digest: str) -> Review:
+    def _answer(self, name: str, status: Status, answer: ReviewAnswer) -> Review:
         with self._database.transaction() as statements:
             now = self._expire(statements)
-            known = _find(statements, name)
-            problem = _objection(known, name, status, arguments_digest)
-            if known is None or problem:
-                failure = AnswerRefusedError(problem, missing=known is None)
+            found = review_rows.find(statements, name)
+            if found is None or answer.tenant not in ("", found[0].tenant):
+                problem = f"there is no review {name[:40]!r}; list them with: stream-guard reviews list"
+                failure = AnswerRefusedError(problem, missing=True)
             else:
-                # An approval that no attempt uses expires too.
-                expires = now + self._rules.timeout if status == "approved" else None
-                changed = msgspec.structs.replace(known, by=by, note=note, decided=now, expires=expires)
-                return self._set_status(statements, changed, status, now)
+                known, genuine = found
+                problem = objection(known, status, answer.by, answer.arguments_digest, genuine=genuine)
+                failure = AnswerRefusedError(problem)
+                if not problem:
+                    return self._write_answer(statements, known, status, answer, now)
         raise failure  # outside the transaction, so that expired reviews stay recorded
+
+    def _write_answer(
+        self, statements: Statements, known: Review, status: Status, answer: ReviewAnswer, now: float
+    ) -> Review:
+        note = "; ".join(text for text in (known.note, answer.note) if text)
+        changed = msgspec.structs.replace(known, by=answer.by, note=note, via=answer.via, decided=now, expires=None)
+        if status != "approved":
+            return self._set_status(statements, changed, status, now)
+        approvals = (*known.approvals, answer.by)
+        changed = msgspec.structs.replace(changed, approvals=approvals, by=", ".join(approvals))
+        if len(approvals) < self._rules.approvals:
+            waiting = msgspec.structs.replace(changed, decided=None, expires=known.expires)
+            return review_rows.update(statements, waiting, now, "approval")
+        # An approval that no attempt uses expires too.
+        changed = msgspec.structs.replace(changed, expires=now + self._rules.timeout)
+        return self._set_status(statements, changed, status, now)
+
+    def _obstacle(self, statements: Statements, size: int) -> str:
+        """Return why no person can be asked; empty when one can."""
+        if size > self._rules.max_bytes:
+            return f"the arguments have {size} bytes, more than the {self._rules.max_bytes} a person is shown"
+        [(waiting,)] = statements.run(
+            "SELECT count(*) FROM sg_reviews WHERE status = 'open' AND kind = 'anomaly_review'"
+        )
+        if waiting >= self._rules.max_open:
+            return f"{waiting} attempts wait for a person already; answer those first"
+        return ""
 
     def _expire(self, statements: Statements) -> float:
         """Settle what has expired: unanswered reviews get the outcome of the settings, unused approvals end."""
         now = self._clock()
-        rows = statements.run(
-            "SELECT body FROM sg_reviews WHERE status IN ('open', 'approved') AND expires <= ? ORDER BY opened, id", now
-        )
-        for (body,) in rows:
-            known = from_text(body, Review)
+        rows = "WHERE status IN ('open', 'approved') AND expires <= ? ORDER BY opened, id"
+        for known in review_rows.select(statements, rows, now):
             if known.status == "open" and self._rules.on_timeout == "approve":
                 granted = msgspec.structs.replace(known, by=TIMEOUT, decided=now, expires=now + self._rules.timeout)
                 self._set_status(statements, granted, "approved", now)
@@ -176,62 +186,37 @@ class Reviews:
         """Void the open and approved reviews of a call that now comes with other arguments."""
         if not call:
             return
-        rows = statements.run(
-            "SELECT body FROM sg_reviews WHERE attempt = ? AND binding <> ? AND status IN ('open', 'approved')",
-            call,
-            binding,
-        )
-        for (body,) in rows:
-            self._set_status(statements, from_text(body, Review), "void", now)
-
-    def _insert(self, statements: Statements, review: Review, binding: str, call: str) -> None:
-        statements.run(
-            "INSERT INTO sg_reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(review.id, review.kind, review.status, review.opened, review.expires, binding, call, to_text(review)),
-        )
-        audit.append(statements, "review_opened", review.opened, _audited(review))
+        rows = "WHERE attempt = ? AND binding <> ? AND status IN ('open', 'approved')"
+        for known in review_rows.select(statements, rows, call, binding):
+            self._set_status(statements, known, "void", now)
 
     def _set_status(self, statements: Statements, review: Review, status: Status, now: float) -> Review:
-        changed = msgspec.structs.replace(review, status=status)
-        statements.run(
-            "UPDATE sg_reviews SET status = ?, expires = ?, body = ? WHERE id = ?",
-            *(status, changed.expires, to_text(changed), changed.id),
-        )
-        audit.append(statements, f"review_{status}", now, _audited(changed))
-        return changed
+        return review_rows.update(statements, msgspec.structs.replace(review, status=status), now)
+
+
+class ReviewAnswer(msgspec.Struct, frozen=True):
+    """What a person says, and how it is known who it is."""
+
+    by: str
+    note: str = ""
+    via: str = ""
+    tenant: str = ""  # theirs: a review of another one is not there for them
+    arguments_digest: str = ""
 
 
 def call_key(attempt: ToolCall) -> str:
     """Return the digest of the call's session and id; empty when the source gives no id."""
-    return digest_of([attempt.session_id, attempt.call_id]) if attempt.call_id else ""
+    return call_key_of(attempt.session_id, attempt.call_id)
 
 
-def _find(statements: Statements, name: str) -> Review | None:
-    if not (name.isascii() and name.isalnum()):
-        return None
-    rows = statements.run("SELECT body FROM sg_reviews WHERE id = ?", name)
-    return from_text(rows[0][0], Review) if rows else None
-
-
-def _objection(known: Review | None, name: str, status: Status, arguments_digest: str) -> str:
-    """Return why an answer is refused; empty when it is not."""
-    if known is None:
-        return f"there is no review {name[:40]!r}; list them with: stream-guard reviews list"
-    if (status == "acknowledged") != (known.kind == "anomaly_alert"):
-        fitting = "acknowledge" if known.kind == "anomaly_alert" else "approve or reject"
-        return f"review {known.id} is an {known.kind}: {fitting} it"
-    if known.status != "open":
-        return f"review {known.id} is {known.status} already{f', by {known.by}' if known.by else ''}"
-    if arguments_digest and arguments_digest != known.arguments_digest:
-        return f"review {known.id} is about other arguments: their digest is {known.arguments_digest}"
-    return ""
-
-
-def _audited(review: Review) -> dict[str, Any]:
-    """Return what the audit records of a review; of the arguments, only the digest."""
-    kept = ("kind", "session_id", "tool", "call_id", "arguments_digest", "policy_version", "by", "note", "incident")
-    return {
-        "review": review.id,
-        "rule_ids": list(review.rule_ids),
-        **{name: value for name in kept if (value := getattr(review, name))},
-    }
+def _in_full(value: Json) -> Json:
+    """Return arguments as a person is shown them: all there is, and nothing that could be taken for something else."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)  # JSON has neither NaN nor infinity
+    if isinstance(value, list | tuple):
+        return [_in_full(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _in_full(item) for key, item in value.items()}
+    return repr(value)  # of callers in this process: keys or values that JSON does not have

@@ -1,81 +1,42 @@
-"""The audit: a chain of records. Each has the digest of the one before, so that a change can be detected."""
+"""The audit, verified: a record or a sealed row that was changed, added, moved or taken out is a problem."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
-from stream_guard.history.canonical import canonical
-from stream_guard.history.database import Database, Statements
-from stream_guard.model import Json
+from stream_guard.history import review_rows
+from stream_guard.history.chain import START, Head, append, chain_rows, head_of, is_intact, record_of, records
+from stream_guard.history.database import Database, Row
+from stream_guard.history.seals import SEAL, seal_of
 
-START: Final = "0" * 64  # the digest before the first record
-_PAGE: Final = 1000
+__all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "verify"]
+
 _SHOWN: Final = 20  # problems that are listed
 
 
-class Head(msgspec.Struct, frozen=True):
-    """Number and digest of the last record. A copy kept elsewhere shows when records were cut off the end."""
-
-    number: int
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.number}:{self.digest}"
-
-    @classmethod
-    def parse(cls, text: str) -> Head:
-        """Return the head from the text that ``str`` gave, or raise ValueError."""
-        number, colon, digest = text.strip().partition(":")
-        if not (colon and number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
-            raise ValueError(f"{text[:100]!r} is no head of an audit; it looks like 12:<64 hexadecimal digits>")
-        return cls(int(number), digest)
-
-
 class AuditCheck(msgspec.Struct, frozen=True):
-    """The result of a check of the whole chain."""
+    """The result of a check of the whole chain, and of the rows that it seals."""
 
     head: Head
     problems: tuple[str, ...]
 
 
-def append(statements: Statements, what: str, time: float, entry: dict[str, Json]) -> Head:
-    """Add a record at the end of the chain, inside a transaction."""
-    last = head_of(statements)
-    number = last.number + 1
-    body = canonical({**entry, "what": what, "time": time, "number": number, "previous": last.digest})
-    digest = sha256(body).hexdigest()
-    statements.run("INSERT INTO sg_audit VALUES (?, ?, ?)", number, digest, body.decode())
-    return Head(number, digest)
-
-
-def head_of(statements: Statements) -> Head:
-    """Return the last record's number and digest."""
-    rows = statements.run("SELECT number, digest FROM sg_audit ORDER BY number DESC LIMIT 1")
-    return Head(*rows[0]) if rows else Head(0, START)
-
-
-def records(database: Database, after: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the records in order, each with its own digest added."""
-    for _, digest, body in _rows(database, after):
-        yield {**json.loads(body.removeprefix("~")), "digest": digest}
-
-
 def verify(database: Database, expected: Head | None = None) -> AuditCheck:
-    """Check the whole chain; a record that was changed, added, moved or removed is a problem with its number."""
+    """Check the whole chain and the reviews; what was changed, added, moved or removed is a problem with its name."""
     problems: list[str] = []
+    told: dict[str, dict[str, Any]] = {}  # the latest record about each review
     before, number = START, 0
     seen = expected is None or expected.number == 0
-    for number_found, digest, body in _rows(database):
+    for number_found, digest, body in chain_rows(database):
         number += 1
         if number_found != number:
             problems.append(f"record {number} is missing: record {number_found} stands in its place")
             number = number_found
         problems.extend(_faults(number, digest, body, before))
+        _note_review(body, told)
         before = digest
         if expected is not None and number == expected.number:
             seen = True
@@ -83,30 +44,54 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
                 problems.append(f"record {number} is not the one that was the head then: its digest is another")
     if not seen:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
+    problems.extend(_changed_reviews(database, told))
     rest = len(problems) - _SHOWN
     listed = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
     return AuditCheck(Head(number, before), tuple(listed))
 
 
-def _rows(database: Database, after: int = 0) -> Iterator[tuple[int, str, str]]:
-    while True:
-        page = database.read(
-            "SELECT number, digest, body FROM sg_audit WHERE number > ? ORDER BY number LIMIT ?", after, _PAGE
-        )
-        for number, digest, body in page:
-            yield number, digest, body
-            after = number
-        if len(page) < _PAGE:
-            return
+def _note_review(body: str, told: dict[str, dict[str, Any]]) -> None:
+    try:
+        record = record_of(body)
+    except ValueError:
+        return  # _faults says so
+    if review_rows.is_about_review(record):
+        told[str(record.get("review"))] = record
+
+
+def _changed_reviews(database: Database, told: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with the rows of reviews, by the latest records about them."""
+    for row in review_rows.all_rows(database):
+        name = str(row[0])
+        record = told.pop(name, None)
+        if (record is None or not _says(record, row)) and not _is_genuine_now(database, name):
+            where = "is in no record" if record is None else f"is not what record {record.get('number')} says"
+            yield f"review {name} {where}: it was written past stream_guard"
+    for name, record in told.items():
+        if not _is_genuine_now(database, name):
+            yield f"review {name} was taken out: record {record.get('number')} tells of it"
+
+
+def _says(record: dict[str, Any], row: Row) -> bool:
+    if SEAL in record:
+        return bool(record[SEAL] == seal_of(review_rows.TABLE, str(row[0]), row))
+    return review_rows.matches_old_record(row, record)
+
+
+def _is_genuine_now(database: Database, name: str) -> bool:
+    """Whether a review is in order after all: it may have changed since its records were read."""
+    with database.transaction() as statements:
+        found = review_rows.find(statements, name)
+        return found is not None and found[1]
 
 
 def _faults(number: int, digest: str, body: str, before: str) -> Iterator[str]:
-    if sha256(body.encode("utf-8", "surrogatepass")).hexdigest() != digest:
+    if not is_intact(digest, body):
         yield f"record {number} was changed: its content does not have the digest that was noted"
     try:
-        record = json.loads(body.removeprefix("~"))
+        record = record_of(body)
         follows, own = record["previous"], record["number"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, KeyError):
         yield f"record {number} was changed: it is no record any more"
         return
     if own != number:

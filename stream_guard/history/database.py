@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias
 
 from stream_guard.errors import StoreError
+from stream_guard.storage.private_files import create_private
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
@@ -83,6 +84,7 @@ class SqliteDatabase:
         self._lock = RLock()
         self._db: sqlite3.Connection | None = None
         try:
+            create_private(path)  # SQLite gives its log the mode of the file
             self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             self._refuse_other_files(self._db)
             self._db.execute("PRAGMA journal_mode = WAL")

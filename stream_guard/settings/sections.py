@@ -132,6 +132,11 @@ class ReviewSettings(Section):
 
     timeout: Duration = Field(default=3600.0, gt=0, description="after this, an open review has its outcome")
     on_timeout: Literal["reject", "approve"] = Field(default="reject", description="the outcome when nobody answered")
+    approvals: int = Field(default=1, ge=1, le=10, description="how many people have to approve an attempt")
+    max_open: int = Field(default=1000, gt=0, description="attempts that wait for a person at once; others are blocked")
+    max_bytes: int = Field(
+        default=256 * 2**10, gt=0, description="an attempt with longer arguments is blocked: nobody could read them"
+    )
 
 
 class LogSettings(Section):

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from stream_guard.storage.private_files import PRIVATE
+
 Identify: TypeAlias = Callable[[bytes], str]  # "" for a line that has no id
 
 _CHUNK: Final = 1 << 20
@@ -27,9 +29,8 @@ class LineLog:
     Raises OSError.
     """
 
-    def __init__(self, path: Path, identify: Identify, *, position: int | None = None, mode: int = 0o644) -> None:
+    def __init__(self, path: Path, identify: Identify, *, position: int | None = None) -> None:
         self.path = path
-        self._mode = mode
         self._identify = identify
         self._fd = self._open()
         self._expected: dict[str, int] = {}  # ids that this run should repeat, and where their lines start
@@ -91,7 +92,7 @@ class LineLog:
                 self._fd = -1
 
     def _open(self) -> int:
-        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         self._regular = stat.S_ISREG(os.fstat(fd).st_mode)
         if self._regular:
             try:

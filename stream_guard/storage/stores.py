@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_guard.errors import StoreError
+from stream_guard.storage.private_files import create_private
 
 VERSION: Final = 1  # of the file's layout; the blobs have versions of their own
 _APPLICATION: Final = 0x53_47_43_50  # "SGCP": marks our files among other databases
@@ -71,6 +72,7 @@ class CheckpointStore:
         self._drops: set[str] = set()
         self._db: sqlite3.Connection | None = None
         try:
+            create_private(path)
             # A guard uses it from many threads, one at a time.
             self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
             self._prepare(self._db)

@@ -12,6 +12,7 @@ from stream_guard.history import audit
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call
 from tests.history.postgres import Server, find_programs, running
+from tests.history.review_claims import REVIEW_CLAIMS
 from tests.parts import import_part, require
 
 TABLES = "sg_history, sg_audit, sg_reviews, sg_incidents, sg_timeline, sg_rulings, sg_ended"
@@ -40,7 +41,7 @@ def world(server: Server) -> Iterator[World]:
         yield world
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS], ids=lambda claim: claim.__name__)
 def test_in_postgres(claim: Callable[[World], None], world: World) -> None:
     claim(world)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from stream_guard.errors import StoreError
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World
+from tests.history.review_claims import REVIEW_CLAIMS
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS], ids=lambda claim: claim.__name__)
 def test_in_a_file(claim: Callable[[World], None], tmp_path: Path) -> None:
     with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
         claim(world)
@@ -24,6 +26,15 @@ def test_the_file_has_a_write_ahead_log(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "history.db")
     assert database.read("PRAGMA journal_mode") == [("wal",)]
     database.close()
+
+
+def test_the_file_and_its_log_are_for_this_account_alone(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "history.db")
+    with database.transaction() as statements:
+        statements.run("UPDATE sg_history SET version = version")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    database.close()
+    assert modes == dict.fromkeys(("history.db", "history.db-wal", "history.db-shm"), 0o600)
 
 
 def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
