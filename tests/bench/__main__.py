@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import contract, diff, formats, guard, lengths, memory, rates, serve, shadow
+from tests.bench import contract, diff, formats, guard, lengths, memory, rates, redaction, serve, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
             "formats": lambda: formats.measure(registry),
             "guard": guard.measure,
             "serve": lambda: serve.measure(registry, Path(folder)),
+            "redaction": redaction.measure,
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }
         unknown = [name for name in arguments if name not in benches]

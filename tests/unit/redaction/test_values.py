@@ -27,8 +27,8 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEow" * 400 + "\n-----END RSA PRI
         ("pay with 4111 1111 1111 1111 now", "1111 1111", "pay with [masked card number] now"),
         ("postgres://app:hunter2@db/x", "hunter2", "postgres://app:[masked]@db/x"),
         ("https://x/?password=hunter2&y=1", "hunter2", "https://x/?password=[masked]&y=1"),
-        ('{"api_key": "open sesame"}', "sesame", '{"api_key":[masked]"}'),
-        ('{\\"password\\": \\"hunter2\\"}', "hunter2", '{\\"password\\":[masked]\\"}'),
+        ('{"api_key": "open sesame"}', "sesame", '{"api_key": [masked]"}'),
+        ('{\\"password\\": \\"hunter2\\"}', "hunter2", '{\\"password\\": [masked]\\"}'),
     ],
 )
 def test_a_secret_in_a_text_is_masked(text: str, secret: str, shown: str) -> None:

@@ -1,4 +1,4 @@
-"""Redaction: excerpts for alerts and logs that are short and hold no secrets."""
+"""What may be shown of a value: short texts without secrets, and what was left out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import re2
 
-from stream_guard.language.patterns import TextSet
 from stream_guard.model import Json
+from stream_guard.redaction.secrets import mask_secrets
 
 MAX_TEXT: Final = 200  # characters of one string
 MAX_ITEMS: Final = 50  # entries of one list or object
@@ -18,26 +18,6 @@ _CUT: Final = "…"
 # Searched beyond MAX_TEXT, so that a secret across the cut is found whole.
 _MARGIN: Final = 4096
 
-# Every repeat is bounded or runs over a plain character class, and re2 is linear: this text is the agent's.
-_SECRETS: Final[dict[str, str]] = {
-    "private_key": r"(?s:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\z))",
-    "web_token": r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
-    "api_key": (
-        r"\b(?:sk-[A-Za-z0-9_-]{16,}|[spr]k_(?:live|test)_[A-Za-z0-9]{8,}|gh[opsur]_[A-Za-z0-9]{16,}"
-        r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{8,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
-        r"|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})"
-    ),
-    "login": r"(?i:\b(?:bearer|basic)\s+[A-Za-z0-9._~+/-]{8,}=*)",
-    "url_password": r"://[^\s/:@]{1,100}:[^\s/@]{1,200}@",
-    "named": (
-        r"(?i:(?:password|passwd|passphrase|pwd|secret|api[_ -]?key|access[_ -]?key|(?:auth|access|refresh)[_ -]?token)"
-        r"""\\?["']?\s{0,3}[:=]\s{0,3}(?:\\?["'][^"'\\]{1,300}|[^\s"',;&}\\]{1,300}))"""
-    ),
-    "card": r"\b[2-6](?:[ -]?[0-9]){12,18}\b",
-}
-# Most texts hold no secret, and the set says so in a third of the time that a substitution takes.
-_ANY_SECRET: Final = TextSet(list(_SECRETS.values()))
-_SECRET: Final = re2.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _SECRETS.items()))
 _SECRET_KEY: Final = re2.compile(
     r"(?i)(password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
     r"|cookie|credentials?|cvv|cvc|card[_-]?number)$"
@@ -70,35 +50,6 @@ def redact_text(text: str) -> str:
     if len(masked) > MAX_TEXT:
         return masked[: MAX_TEXT - 1] + _CUT
     return masked + _CUT if shortened else masked
-
-
-def mask_secrets(text: str) -> str:
-    """Return the whole text with ``[masked ...]`` where a secret stood."""
-    masked: str = _SECRET.sub(_mask, text) if _ANY_SECRET.search(text) else text
-    return masked
-
-
-def _mask(match: Any) -> str:
-    kind: str = match.lastgroup
-    found: str = match.group()
-    if kind == "card":
-        return "[masked card number]" if _passes_luhn(found) else found
-    if kind == "login":
-        word, token = found.split(None, 1)
-        # "bearer instruments" is prose: a token has digits, or is longer than words are.
-        return f"{word} [masked]" if len(token) >= 24 or any(map(str.isdigit, token)) else found
-    if kind == "url_password":
-        return found[: found.index(":", 3)] + ":[masked]@"
-    if kind == "named":
-        cut = min(found.find(sign) for sign in ":=" if sign in found)
-        return found[: cut + 1] + "[masked]"
-    return f"[masked {kind.replace('_', ' ')}]"
-
-
-def _passes_luhn(text: str) -> bool:
-    digits = [int(char) for char in text if char.isdigit()]
-    doubled = (digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 class _Redaction:
