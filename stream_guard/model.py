@@ -151,6 +151,7 @@ class Unsure(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that did not fire and could not judge everything; it is counted."""
 
     why: Literal["type_mismatch", "unevaluable"]
+    lacks: str = "something that it needs"  # what was missing, in a few words that are the same at every event
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):

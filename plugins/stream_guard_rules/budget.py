@@ -61,6 +61,8 @@ class MaxTurns(sg.Rule[MaxTurnsParams, MaxTurnsState]):
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
+_NEEDED: Final = ("input_tokens", "output_tokens")
+_NO_USAGE: Final = sg.Unsure("unevaluable", "a usage with input and output tokens")
 
 
 class MaxTotalTokensParams(sg.Params):
@@ -128,18 +130,10 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
         super().__init__(params)
         self._limit, self._warn_at = params.n, params.warn_at
 
-    def on_turn(self, turn: sg.Turn, state: MaxTotalTokensState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MaxTotalTokensState) -> sg.Hit | sg.Unsure | None:
         """Add what the turn used; the sum only grows, so each threshold is passed once."""
         usage = turn.response.get("usage")
-        if not isinstance(usage, dict):
-            return None
-        used = 0
-        for name in _TOKENS:
-            value = usage.get(name)
-            if type(value) is int and value >= 0:
-                used += value
-            elif value is not None:
-                used += _count(value)
+        used, unknown = _used(usage) if isinstance(usage, dict) else (0, True)
         before, limit, warn_at = state.total, self._limit, self._warn_at
         total = before + used
         state.total = total = min(MOST, total)
@@ -149,18 +143,32 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
             return sg.Hit(
                 f"{total} tokens used of {limit}", {"total": total, "limit": limit, "warn_at": warn_at, "soft": True}
             )
-        return None
+        return _NO_USAGE if unknown and before <= limit else None
 
 
-def _count(value: sg.Json) -> int:
-    """Return a number of tokens from an integer, a float or a text; anything else counts as 0."""
+def _used(usage: dict[str, sg.Json]) -> tuple[int, bool]:
+    """Return the tokens that are known, and whether input or output is not among them."""
+    used = found = 0
+    for name in _TOKENS:
+        value = usage.get(name)
+        if type(value) is int and value >= 0:
+            used, found = used + value, found + (name in _NEEDED)
+        elif value is not None and (number := _count(value)) is not None:
+            used, found = used + number, found + (name in _NEEDED)
+    if found < len(_NEEDED) and (total := _count(usage.get("total_tokens"))) is not None:
+        return max(used, total), False
+    return used, found < len(_NEEDED)
+
+
+def _count(value: sg.Json) -> int | None:
+    """Return a number of tokens from an integer, a float or a text; None where the value is no number."""
     if type(value) is int:
         return max(value, 0)
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
-            return 0
+            return None
     if isinstance(value, float) and isfinite(value):
         return max(int(value), 0)
-    return 0
+    return None

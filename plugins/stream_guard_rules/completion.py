@@ -62,11 +62,15 @@ class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
         """Wait for the answer."""
         state.waiting = True
 
-    def on_turn(self, turn: sg.Turn, state: MustCompleteState) -> sg.Hit | None:
-        """Look for an error."""
+    def on_turn(self, turn: sg.Turn, state: MustCompleteState) -> sg.Hit | sg.Unsure | None:
+        """Look for an error; a turn that tells neither content nor stop reason may have failed."""
         state.waiting = False
         why = failure_of(turn)
-        return sg.Hit(f"the response failed: {why}", {"error": why}) if why else None
+        if why:
+            return sg.Hit(f"the response failed: {why}", {"error": why})
+        told = turn.captured and "content" in turn.response
+        unknown = not told and turn.response.get("stop_reason") is None
+        return sg.Unsure("unevaluable", "content and a stop_reason") if unknown else None
 
     def on_ungated(self, event: sg.Event, state: MustCompleteState) -> None:
         """Let a response outside the gate be the answer."""
@@ -142,7 +146,7 @@ class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
         """Compare the time with the limit."""
         taken = turn.response.get("latency_ms")
         if isinstance(taken, bool) or not isinstance(taken, int | float) or isnan(taken):
-            return sg.Unsure("unevaluable")
+            return sg.Unsure("unevaluable", "latency_ms")
         if taken <= self.params.max_ms:
             return None
         evidence = {"latency_ms": taken, "max_ms": self.params.max_ms}

@@ -66,6 +66,10 @@ class MustConfirmBeforeState(sg.State):
     used: list[int] = []
 
 
+_NO_ANSWER: Final = sg.Unsure("unevaluable", "the person's answer in the output of the tool that asks")
+_NO_ARGS: Final = sg.Unsure("unevaluable", "arguments")
+
+
 class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]):
     """The user must have said yes to the agent's last message before ``tool`` is called.
 
@@ -138,23 +142,26 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         if turn.text.strip():
             state.spoke = True
 
-    def on_tool_call(self, call: sg.ToolCall, state: MustConfirmBeforeState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustConfirmBeforeState) -> sg.Hit | sg.Unsure | None:
         """Use up one yes, or fire."""
         if not self._needs_yes(call):
-            return None
+            return _NO_ARGS if call.args is None and self.params.args_pattern is not None else None
         if state.left > 0:
             state.left -= 1
             state.used = [*state.used[1 - _REMEMBERED :], call.attempt]
             return None
         return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool})
 
-    def on_tool_result(self, result: sg.ToolResult, state: MustConfirmBeforeState) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustConfirmBeforeState) -> sg.Unsure | None:
         """Restore the yes of a call that did not succeed; take a yes from a tool that asks the person."""
         if result.attempt in state.used and result.status != "ok":
             state.left += 1
             state.used = [attempt for attempt in state.used if attempt != result.attempt]
-        elif result.status == "ok" and self._asks(result.tool) and not _is_refusal(result.output):
-            state.left = self.params.covers
+        elif result.status == "ok" and self._asks(result.tool):
+            if not _is_refusal(result.output):
+                state.left = self.params.covers
+            return _NO_ANSWER if result.output is None else None
+        return None
 
     def on_ungated(self, event: sg.Event, state: MustConfirmBeforeState) -> None:
         """Read messages and turns outside the gate too; only calls inside the gate need a yes."""

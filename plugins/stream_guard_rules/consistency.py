@@ -79,7 +79,7 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
 
     def __init__(self, params: MustRemainConsistentParams) -> None:
         super().__init__(params)
-        self._find = params.path.find
+        self._find, self._lacks = params.path.find, params.path.lacks
 
     def handlers(self) -> tuple[str, ...]:
         """The handler of the events that the path is about; other events cost nothing."""
@@ -91,22 +91,23 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
         """Content, unless the path leads to a field that every source has."""
         return frozenset(("content",) if self.params.path.reads_content else ())
 
-    def on_turn(self, turn: sg.Turn, state: MustRemainConsistentState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustRemainConsistentState) -> sg.Hit | sg.Unsure | None:
         """Compare the value in the turn."""
         return self._compare(turn, state)
 
-    def on_tool_call(self, call: sg.ToolCall, state: MustRemainConsistentState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustRemainConsistentState) -> sg.Hit | sg.Unsure | None:
         """Compare the value in the call."""
         return self._compare(call, state)
 
-    def on_tool_result(self, result: sg.ToolResult, state: MustRemainConsistentState) -> sg.Hit | None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustRemainConsistentState) -> sg.Hit | sg.Unsure | None:
         """Compare the value in the result."""
         return self._compare(result, state)
 
-    def _compare(self, event: _Seen, anchor: MustRemainConsistentState) -> sg.Hit | None:
+    def _compare(self, event: _Seen, anchor: MustRemainConsistentState) -> sg.Hit | sg.Unsure | None:
         value = self._find(event)
         if value is sg.MISSING or value is None:
-            return None
+            unknown = self._lacks is not None and self._lacks(event)
+            return sg.Unsure("unevaluable", "the field that its path begins with") if unknown else None
         known = anchor.value
         if value == known and type(value) is type(known) and type(value) in _SCALARS:
             return None

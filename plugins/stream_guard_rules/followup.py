@@ -125,6 +125,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
     def __init__(self, params: MustFollowupParams) -> None:
         super().__init__(params)
         self._triggers = params.trigger.holds
+        self._lacks = [leaf.lacks for leaf in params.trigger.leaves if leaf.lacks is not None]
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
         self._wanted = f"a call of {self._tool}" if self._tool else f'the text "{cut(self._text)}"'
@@ -139,7 +140,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         content: frozenset[sg.Need] = frozenset(("content",) if reads else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
 
-    def on_turn(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | sg.Unsure | None:
         """Check the turn as a follow-up, then as a trigger."""
         hit = self._answer(turn, state) if state.pending else None
         if self._triggers(turn):
@@ -147,6 +148,8 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
             deadline = turn.time + within if within is not None and turn.time is not None else None
             del state.pending[: 1 - MOST_TURNS]
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
+        elif hit is None and any(lacks(turn) for lacks in self._lacks):
+            return sg.Unsure("unevaluable", "a field that its trigger reads")
         return hit
 
     def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:

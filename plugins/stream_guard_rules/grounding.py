@@ -146,10 +146,12 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
         """The answer and the chunks."""
         return frozenset(("content",))
 
-    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
-        """Compare the words."""
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
+        """Compare the words. Without the path, nobody knows what was retrieved; null and an empty list say: nothing."""
         retrieved = self.params.retrieval_path.find(turn)
-        if retrieved is sg.MISSING or retrieved is None or retrieved == [] or not turn.text.strip():
+        if retrieved is sg.MISSING:
+            return sg.Unsure("unevaluable", "chunks at its retrieval_path") if turn.text.strip() else None
+        if retrieved is None or retrieved == [] or not turn.text.strip():
             return None
         words = tokens(turn.text)
         if words <= STOPWORDS:

@@ -154,7 +154,7 @@ def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
     find = _finder(path)
 
     def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured:
+        if not call.captured or call.args is None:
             notes.append("unevaluable")
             return None
         return answer(find(call))
@@ -178,7 +178,7 @@ def _matches(written: Matching) -> Test:
     find, occurs_in = _finder(written.path), written.pattern.occurs_in
 
     def matches(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured:
+        if not call.captured or call.args is None:
             notes.append("unevaluable")
             return None
         value = find(call)
@@ -191,7 +191,7 @@ def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bo
     find, wanted = _finder(written.path), written.value
 
     def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured:
+        if not call.captured or call.args is None:
             notes.append("unevaluable")
             return None
         value = find(call)

@@ -96,6 +96,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         self._facts = [(1 << number, what, value) for number, (what, _, value) in enumerate(parts)]
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
         self._unknown = sum(self._tool_bits.values())
+        self._reads_stop = any(what == "stop_reason" for _, what, _ in self._facts)
         self._only_tools = len(self._tool_bits) == len(self._facts)
 
     def tools(self) -> sg.ToolPattern:
@@ -116,6 +117,8 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         if state.after in self._monitor.won:
             state.over = True
             return sg.SETTLED
+        if self._reads_stop and turn.response.get("stop_reason") is None:
+            return sg.Unsure("unevaluable", "a stop_reason")
         state.before, state.index, state.facts = state.after, turn.index, self._facts_of(turn)
         state.open = self._unknown != 0 and not turn.tools and awaits_calls(turn)
         return self._step(state)

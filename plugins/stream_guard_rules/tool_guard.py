@@ -138,7 +138,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
         if notes:
             return _unsure(notes)
-        return sg.Unsure("unevaluable") if answer is None and None in numbers else None
+        return sg.Unsure("unevaluable", "a time") if answer is None and None in numbers else None
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
         """Count attempts outside the gate: a session's count spans all of them."""
@@ -208,7 +208,7 @@ class _ReachableTools:
 
 
 def _unsure(notes: Sequence[str]) -> sg.Unsure:
-    return sg.Unsure("type_mismatch" if notes[0] == "type_mismatch" else "unevaluable")
+    return sg.Unsure("type_mismatch") if notes[0] == "type_mismatch" else sg.Unsure("unevaluable", "arguments")
 
 
 def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 import typer
 
@@ -103,6 +103,19 @@ class DeadLetterSummary(Protocol):
         """Each reason, how often it was given, and where first."""
 
 
+_UNJUDGED: Final = "events a rule could not judge"
+_RULES_SHOWN: Final = 20
+
+
+def say_lacking(counts: Counts) -> None:
+    """Say which rules could not judge which events, and what the events lacked, the most frequent first."""
+    ordered = sorted(counts.lacking.items(), key=lambda item: (-item[1], item[0]))
+    for (rule_id, lacks), number in ordered[:_RULES_SHOWN]:
+        typer.echo(f"  {number} x {rule_id}: without {lacks}", err=True)
+    if len(ordered) > _RULES_SHOWN:
+        typer.echo(f"  and {len(ordered) - _RULES_SHOWN} more rules and reasons", err=True)
+
+
 def say_counts(counts: Counts, dead_letters: DeadLetterSummary) -> None:
     """Say on standard error what came in, what was found, and what could not be read."""
     events, findings = sum(counts.events.values()), counts.total("findings")
@@ -111,7 +124,7 @@ def say_counts(counts: Counts, dead_letters: DeadLetterSummary) -> None:
         "duplicates dropped": counts.duplicate_events,
         "late events": counts.late_events,
         "results without a call": counts.unpaired_results,
-        "events a rule could not judge": counts.total("unevaluable"),
+        _UNJUDGED: counts.total("unevaluable"),
         "errors inside rules": counts.total("rule_errors"),
         "states forgotten because a rule changed": counts.state_resets,
         "findings held back by a cooldown": counts.suppressed,
@@ -120,6 +133,8 @@ def say_counts(counts: Counts, dead_letters: DeadLetterSummary) -> None:
     for what, number in counted.items():
         if number:
             typer.echo(f"{number} {what}", err=True)
+            if what == _UNJUDGED:
+                say_lacking(counts)
     if dead_letters.total:
         typer.echo(f"{dead_letters.total} dead letters:", err=True)
         for line in dead_letters.summary():

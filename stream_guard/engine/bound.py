@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -43,6 +43,7 @@ class BoundRule:
         "gate",
         "gate_text",
         "key",
+        "may_open",
         "needs_clock",
         "needs_content",
         "needs_turn",
@@ -67,6 +68,7 @@ class BoundRule:
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
         self.gate = _gate(spec, agents)
+        self.may_open = _may_open(spec, agents)
         sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
         sources += [spec.agent] if spec.agent else []
         self.gate_text = msgspec.json.encode(sources, order="sorted").decode()
@@ -157,6 +159,23 @@ def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
     return lambda event, memory: governs(event) and written(event, memory)
 
 
+def _may_open(spec: RuleSpec, agents: Agents) -> Gate | None:
+    """Return the gate with every condition true whose field the source left out; None where there is no such."""
+    if spec.when is None or spec.when.may_hold is None:
+        return None
+    when, unless = spec.when.may_hold, spec.unless.test if spec.unless is not None else _never
+    governs = agents.governs(spec.agent) if spec.agent else _always
+    return lambda event, memory: governs(event) and when(event, memory) and not unless(event, memory)
+
+
+def _always(_event: Event) -> bool:
+    return True
+
+
+def _never(_event: Event, _memory: Set[int]) -> bool:
+    return False
+
+
 def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
     """Return the handler of events outside the gate. An agent's rule skips tools that the agent may not try."""
     handle: Handler = spec.rule.on_ungated
@@ -194,6 +213,15 @@ def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | Non
         return tuple(values)
 
     return address
+
+
+def lacks_key(key: Sequence[str], event: Event) -> bool:
+    """Whether the source left out a part of a key that every event should have: its agent, its run or a label."""
+    return any(
+        key_path(part).find(event) in {MISSING, None, ""}
+        for part in key
+        if part in {"agent", "run"} or part.startswith("labels.")
+    )
 
 
 def key_path(part: str) -> Path:

@@ -17,9 +17,10 @@ MARK: Final = "\x00"
 class CrossSessionRules:
     """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``."""
 
-    __slots__ = ("_paths", "_prefix", "index")
+    __slots__ = ("_paths", "_prefix", "index", "key")
 
     def __init__(self, key: tuple[str, ...], bounds: Sequence[BoundRule]) -> None:
+        self.key = key
         self._paths = [key_path(part) for part in key]
         self._prefix = f"{MARK}{'+'.join(key)}{MARK}"
         self.index = Index(bounds)

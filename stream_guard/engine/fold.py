@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, remembered_leaves
+from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, lacks_key, remembered_leaves
 from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
-from stream_guard.engine.texts import PLACES, texts_at
+from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
 from stream_guard.model import (
@@ -30,6 +30,15 @@ from stream_guard.policy.spec import Policy
 from stream_guard.rule import Mode, State
 
 Findings: TypeAlias = list[Finding]
+
+# What an event lacked for a rule that could not judge it.
+_NO_CONTENT: Final = "content"
+_NO_TIME: Final = "a time"
+_NO_TEXT: Final = "the arguments or the output that it looks into"
+_NO_TURN: Final = "a turn that its condition could read"
+_NO_FIELD: Final = "a field that its condition reads"
+_NO_KEY: Final = "a value for its key"
+_NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is open"
 
 
 class Engine:
@@ -82,12 +91,16 @@ class Engine:
                 memory.add(tag)
             else:
                 memory.discard(tag)
+            if leaf.lacks is not None:
+                (memory.add if leaf.lacks(event) else memory.discard)(leaf.unknown_tag)
 
     def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
         self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings
     ) -> None:
         """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
-        if (plan.needs_content and not event.captured) or (plan.needs_clock and event.time is None):
+        if (plan.needs_content and (not event.captured or lacks_content(event))) or (
+            plan.needs_clock and event.time is None
+        ):
             self._run_all(plan, event, key_state, memory, out)
             return
         if asleep := key_state.asleep & plan.mask:
@@ -104,7 +117,10 @@ class Engine:
                 chosen += group.outside
                 if group.unevaluable and key_state.turns == 0:
                     for bound in group.unevaluable:
-                        self._count_unevaluable(bound, key_state)
+                        self._count_unevaluable(bound, key_state, _NO_TURN)
+                for bound, may_open in group.may_open:
+                    if may_open(event, memory):
+                        self._count_unevaluable(bound, key_state, _NO_FIELD)
         for handle, bound in light:
             try:
                 hit = handle(event, NO_STATE)
@@ -130,8 +146,9 @@ class Engine:
         for bound, handle in plan.full:
             self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
-            for bound, handle in plan.texts.search(event):
-                self._run(bound, handle, event, key_state, memory, out, text_found=True)
+            found = plan.texts.entries if lacks_text(event) else plan.texts.search(event)
+            for bound, handle in found:
+                self._run(bound, handle, event, key_state, memory, out, text_found=found is not plan.texts.entries)
 
     def _run_behind(
         self, opened: tuple[GateGroup, ...], event: Event, key_state: KeyState, memory: Set[int], out: Findings
@@ -167,7 +184,7 @@ class Engine:
         if entered is None:
             return
         handle, address, inside = entered
-        if not text_found and not _has_text(bound, event):
+        if not text_found and not self._has_text(bound, event, key_state):
             return
         state = self._state(bound, address, key_state)
         saved = msgspec.msgpack.encode(state) if bound.suspect else b""
@@ -180,36 +197,57 @@ class Engine:
             return
         if bound.timer is not None:
             self._set_timer(bound, address, state, key_state)
-        if isinstance(hit, Unsure):
-            self._count_unsure(bound, hit, key_state)
-            hit = None
-        elif isinstance(hit, Settled):
+        if not isinstance(hit, Hit):
+            self._take_silence(bound, hit, event, key_state)
             hit = None
         if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, key_state):
             return
         if hit is not None:
             self._report(bound, hit, event, key_state, address, out)
 
+    def _take_silence(
+        self, bound: BoundRule, answer: Unsure | Settled | None, event: Event, key_state: KeyState
+    ) -> None:
+        """Count an answer that is no hit where it proves nothing."""
+        if isinstance(answer, Unsure):
+            self._count_unsure(bound, answer, key_state)
+        elif bound.needs_content and lacks_content(event):
+            self._count_unevaluable(bound, key_state, _NO_CONTENT)
+
     def _enter(
         self, bound: BoundRule, handle: Handler, event: Event, key_state: KeyState, memory: Set[int]
     ) -> tuple[Handler, Address, bool] | None:
         """Return the handler, the address of its state, and whether the gate is open; None when nothing is to run."""
         if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
-            self._count_unevaluable(bound, key_state)
+            lacks = _NO_CONTENT if bound.needs_content and not event.captured else _NO_TIME
+            self._count_unevaluable(bound, key_state, lacks)
             return None
         inside = bound.gate is None or bound.gate(event, memory)
         if not inside:
             if bound.needs_turn and key_state.turns == 0:
-                self._count_unevaluable(bound, key_state)  # without a turn, a gate over turns never opens
+                self._count_unevaluable(bound, key_state, _NO_TURN)  # without one, a gate over turns never opens
+            elif bound.may_open is not None and bound.may_open(event, memory):
+                self._count_unevaluable(bound, key_state, _NO_FIELD)
             if bound.ungated is None:
                 return None
             handle = bound.ungated
         address = bound.number if bound.key is None else bound.key(event)
         if address is None:
+            if lacks_key(bound.spec.key, event):
+                self._count_unevaluable(bound, key_state, _NO_KEY)
             return None
         if inside and bound.gate is not None and bound.end is not None:
             key_state.awaiting_end[address] = None
         return handle, address, inside
+
+    def _has_text(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
+        """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
+        waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
+        if waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting):
+            return True
+        if lacks_text(event):
+            self._count_unevaluable(bound, key_state, _NO_TEXT)
+        return False
 
     def _state(self, bound: BoundRule, address: Address, key_state: KeyState) -> State:
         if bound.stateless:
@@ -236,15 +274,23 @@ class Engine:
         key_state.holds.pop(address, None)
         key_state.awaiting_end.pop(address, None)
 
-    def _count_unevaluable(self, bound: BoundRule, key_state: KeyState) -> None:
+    def count_keyless(self, group: CrossSessionRules, event: Event, key_state: KeyState) -> None:
+        """Count an event that rules across sessions cannot judge because it lacks the agent or label of their key."""
+        plan = group.index.plan(event)
+        if plan is not None and lacks_key(group.key, event):
+            for bound, _ in plan.entries:
+                self._count_unevaluable(bound, key_state, _NO_KEY)
+
+    def _count_unevaluable(self, bound: BoundRule, key_state: KeyState, lacks: str) -> None:
         self.counts.unevaluable[bound.number] += 1
+        self.counts.lacking[bound.spec.id, lacks] += 1
         key_state.unevaluable.add(bound.number)
 
     def _count_unsure(self, bound: BoundRule, unsure: Unsure, key_state: KeyState) -> None:
         if unsure.why == "type_mismatch":
             self.counts.type_mismatches += 1
         else:
-            self._count_unevaluable(bound, key_state)
+            self._count_unevaluable(bound, key_state, unsure.lacks)
 
     def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, key_state: KeyState) -> bool:
         """Whether the rule has hit without a break for as long as its `for` asks."""
@@ -252,7 +298,7 @@ class Engine:
             key_state.holds.pop(address, None)
             return False
         if event.time is None:
-            self._count_unevaluable(bound, key_state)
+            self._count_unevaluable(bound, key_state, _NO_TIME)
             return False
         since = key_state.holds.setdefault(address, event.time)
         return event.time - since >= (bound.spec.hold or 0.0)
@@ -332,7 +378,8 @@ class Engine:
         if hit is None:
             return
         if bound.number in key_state.unevaluable:
-            self.counts.unevaluable[bound.number] += 1  # what is missing may have been in an unreadable event
+            # What is missing may have been in an unreadable event.
+            self._count_unevaluable(bound, key_state, _NOT_ALL_JUDGED)
         else:
             self._report(bound, hit, None, key_state, address, out, at="end", time=end.time)
 
@@ -391,12 +438,6 @@ class Engine:
         if bound.number not in self._failed:
             self._failed.add(bound.number)
             out.append(error_finding(bound, error, event, key_state))
-
-
-def _has_text(bound: BoundRule, event: Event) -> bool:
-    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
-    waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
-    return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)
 
 
 def _number(address: Address) -> int:

@@ -35,7 +35,7 @@ Ready: TypeAlias = tuple[int, Handler, Callable[[], State], BoundRule]
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("ends", "gate", "inside", "outside", "rest", "stateless", "unevaluable")
+    __slots__ = ("ends", "gate", "inside", "may_open", "outside", "rest", "stateless", "unevaluable")
 
     def __init__(self, gate: Gate, entries: Sequence[Entry], *, of_turns: bool) -> None:
         self.gate = gate
@@ -49,6 +49,7 @@ class GateGroup:
         )
         self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
         self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
+        self.may_open = tuple((bound, bound.may_open) for bound, _ in entries if bound.may_open is not None)
         # While no turn was ever seen, a gate over turns can never open.
         self.unevaluable = () if of_turns else tuple(bound for bound, _ in simple if bound.needs_turn)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream_guard.engine.bound import BoundRule, Handler
-from stream_guard.language.paths import Path
+from stream_guard.language.paths import Path, lacks_output
 from stream_guard.language.patterns import TextSet
 from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.rule import Where
@@ -31,6 +31,20 @@ def text_of(event: Event) -> str:
     if isinstance(event, ToolResult):
         return event.output if isinstance(event.output, str) else strings_of(event.output)
     return ""
+
+
+def lacks_content(event: Event) -> bool:
+    """Whether a turn comes without the content of its response. A response that failed has none."""
+    if type(event) is not Turn or "content" in event.response:
+        return False
+    return event.response.get("error") is None and event.response.get("stop_reason") != "error"
+
+
+def lacks_text(event: Event) -> bool:
+    """Whether a turn comes without content, a call without arguments, or a result without output."""
+    if type(event) is ToolCall:
+        return event.args is None
+    return lacks_content(event) or lacks_output(event)
 
 
 def strings_of(value: Json) -> str:

@@ -3,6 +3,7 @@
 A leaf is ``{path, op, value}``. A leaf over the turn (request, response) or over the last user message may gate a
 tool call that comes later, perhaps after a restart. So the engine tests such leaves once, at the turn or the message,
 and stores the tags of those that held: ``memory`` below is that set. All other leaves are tested on the event itself.
+A leaf over a field that its turn leaves out does not hold, but it might: another tag, in the same memory, says so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from stream_guard.model import Event, Json
 
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Holds: TypeAlias = Callable[[Event], bool]
+
+_UNKNOWN: Final = 1 << 32  # above every tag
 
 
 def _holds(find: Find, op: str, expected: Json) -> Holds:
@@ -53,7 +56,7 @@ def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
 class Leaf:
     """One ``{path, op, value}``. A missing path matches only ``exists: false``."""
 
-    __slots__ = ("holds", "path", "tag", "test")
+    __slots__ = ("holds", "lacks", "may_hold", "path", "tag", "test", "unknown_tag")
 
     def __init__(self, path: str, op: str, value: Json) -> None:
         self.path = Path(path)
@@ -67,18 +70,33 @@ class Leaf:
             if self.path.when == "event"
             else (lambda _event, memory: tag in memory)
         )
+        # Whether an event leaves out the field it is about; never for a leaf that asks for just that.
+        self.lacks = lacks = None if op == "exists" else self.path.lacks
+        self.unknown_tag = unknown_tag = tag + _UNKNOWN
+        self.may_hold: Test = self.test
+        if lacks is not None:
+            self.may_hold = (
+                (lambda event, memory: lacks(event) or self.test(event, memory))
+                if self.path.when == "event"
+                else (lambda _event, memory: tag in memory or unknown_tag in memory)
+            )
 
 
 class Condition:
-    """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone."""
+    """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone.
 
-    __slots__ = ("holds", "leaves", "source", "test")
+    ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
+    """
+
+    __slots__ = ("holds", "leaves", "may_hold", "source", "test")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
         tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
+        unsure = any(leaf.lacks is not None for leaf in self.leaves)
+        self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
         alone = _compile(tree, _ask_event_alone)
         # For triggers, which look at one turn.
         self.holds: Holds = self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())

@@ -154,6 +154,36 @@ ROOTS: Final[dict[str, tuple[When, Find]]] = {
 _ALWAYS_CAPTURED: Final = frozenset(("model", "stop_reason", "usage", "latency_ms"))
 
 
+def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
+    """Return whether an event leaves out the field of the event model that a path begins with.
+
+    None for fields that every event has, and for content, about which ``captured`` speaks. A path that breaks off
+    inside a field that is there is a missing path.
+    """
+    if root in {"model", "stop_reason"}:
+        start = ROOTS[root][1]
+        return lambda event: type(event) is Turn and start(event) in {MISSING, None}
+    if root == "request":
+        return lambda event: type(event) is Turn and event.request is None
+    if root == "response" and steps and steps[0] in _ALWAYS_CAPTURED:
+        return lambda event: type(event) is Turn and event.response.get(steps[0]) is None
+    if root == "tool" and steps == ("result", "latency_ms"):
+        return lambda event: type(event) is ToolResult and event.latency_ms is None
+    if root == "tool" and steps[:2] == ("result", "output"):
+        return lacks_output
+    return lacks_args if root == "tool" and steps[:1] == ("args",) else None
+
+
+def lacks_args(event: Event) -> bool:
+    """Whether an attempt comes without its arguments. An attempt without any has an empty object."""
+    return type(event) is ToolCall and event.args is None
+
+
+def lacks_output(event: Event) -> bool:
+    """Whether a result comes without what the tool returned. A tool that was blocked returned nothing."""
+    return type(event) is ToolResult and event.output is None and event.status != "blocked"
+
+
 def _finder(root: str, steps: tuple[str, ...]) -> Find:
     """Return the fastest lookup of the path: rules read the same few paths at every event."""
     if root == "labels" and len(steps) == 1:
@@ -194,7 +224,7 @@ def _argument(steps: tuple[str, ...]) -> Find:
 class Path:
     """A dotted path from an event to a value, split and checked once."""
 
-    __slots__ = ("find", "steps", "text", "when")
+    __slots__ = ("find", "lacks", "steps", "text", "when")
 
     def __init__(self, text: str) -> None:
         root, *steps = text.split(".")
@@ -206,6 +236,7 @@ class Path:
         self.steps = tuple(steps)
         self.when = ROOTS[root][0]
         self.find: Find = _finder(root, self.steps)
+        self.lacks = _lacks(root, self.steps)
 
     @property
     def reads_content(self) -> bool:

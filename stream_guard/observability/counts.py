@@ -37,6 +37,7 @@ class Counts:
         "fail_open",
         "findings",
         "hits",
+        "lacking",
         "lag",
         "late_events",
         "merged_calls",
@@ -60,6 +61,7 @@ class Counts:
         self.hits: defaultdict[int, int] = defaultdict(int)  # by rule: hits, before the cooldown
         self.findings: defaultdict[int, int] = defaultdict(int)  # by rule: findings, those of shadow rules too
         self.unevaluable: defaultdict[int, int] = defaultdict(int)  # by rule: events it could not judge
+        self.lacking: defaultdict[tuple[str, str], int] = defaultdict(int)  # the same by rule id and what was missing
         self.rule_errors: defaultdict[int, int] = defaultdict(int)  # by rule: handlers that raised
         self.earlier: defaultdict[ByRule, int] = defaultdict(int)  # sums of the above for replaced policies
         self.policy_reloads: defaultdict[ReloadResult, int] = defaultdict(int)  # changes of the policy file

@@ -189,6 +189,8 @@ class SessionTable:
             key_id = group.key_id(event)
             if key_id is not None:
                 self.feed_key(group, key_id, event, session.turns, session.memory, out)
+            else:
+                self.engine.count_keyless(group, event, session)
 
     def feed_key(
         self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Findings

@@ -1,7 +1,8 @@
 """The tracker: turns raw events into the events that rules see.
 
 It counts one attempt once, pairs a result with its call, gives every event the index of its turn, and splits a
-session into the parts that a user began. Events without a rule only update the session.
+session into the parts that a user began. A message without a text is marked as not captured. Events without a rule
+only update the session.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Tracker:
         if not message.part:
             self.begin_part(session, out)
             session.fresh_part = True
+        if not message.text and message.captured:
+            force_setattr(message, "captured", False)
         engine = self._engine
         if engine.remembers:
             engine.remember(message, session.memory)

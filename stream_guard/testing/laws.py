@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from typing import Any, Final
@@ -20,11 +20,12 @@ import msgspec
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
+from msgspec.structs import force_setattr
 
 from stream_guard.engine import Engine
 from stream_guard.guard.inline import Guard
 from stream_guard.language.conditions import CONDITION_DEFINITION
-from stream_guard.model import Event, Finding, Json, ToolCall, Turn
+from stream_guard.model import Event, Finding, GateDecision, Json, ToolCall, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
@@ -72,11 +73,12 @@ def _over_traces(kind: RuleType, policies: Sequence[Policy], examples: int) -> N
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    @given(traces(kind), traces(kind))
-    def run(trace: Trace, other: Trace) -> None:
+    @given(traces(kind), traces(kind), st.tuples(st.integers(0, 11), st.sampled_from(list(_FIELDS))))
+    def run(trace: Trace, other: Trace, cut: tuple[int, str]) -> None:
         for policy in policies:
             for law in (check_restart, check_isolation, check_agreement, check_determinism, check_purity):
                 law(policy, trace, other)
+            check_absence(policy, trace, cut)
 
     try:
         run()
@@ -194,6 +196,74 @@ def _memory_of(rule: object) -> dict[str, str]:
     """Return every attribute of a rule and its class as text: all places where it could keep state."""
     held = {**vars(type(rule)), **vars(rule)}
     return {name: repr(value) for name, value in held.items() if not callable(value)}
+
+
+def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
+    """A field that a source leaves out hides no finding, unless the rule says that it could not judge.
+
+    ``cut`` is a position in the trace and a field that is taken away from the event there.
+    """
+    # Without long pauses: an event without a time cannot end a session by its silence.
+    close = [{**item, **({"at": 1.7e9 + place} if "at" in item else {})} for place, item in enumerate(trace)]
+    whole, rest = events(close), events(deepcopy(close))
+    position, field = cut
+    if position >= len(rest) or not _FIELDS[field](rest[position]):
+        return
+    counts, found = Counts(), list[Finding]()
+    table = open_table(policy, counts)
+    for event in rest:
+        table.feed(event, found)
+    table.end_all(found)
+    hidden = set(_ids(evaluate(whole, policy))) - set(_ids(found))
+    if hidden and not counts.unevaluable:
+        raise AssertionError(
+            f"law of absence: without {field} at position {position} a finding is gone, and the rule does not say "
+            f"that it could not judge, for the trace {list(trace)!r}"
+        )
+
+
+def _take(holder: str, name: str) -> Callable[[Event], bool]:
+    """Return a function that takes a field from an event, and says whether the event had it."""
+
+    def take(event: Event) -> bool:
+        if holder:
+            inner = getattr(event, holder, None)
+            return isinstance(inner, dict) and inner.pop(name, None) is not None
+        if getattr(event, name, None) is None:
+            return False
+        force_setattr(event, name, "" if name == "text" else None)
+        return not isinstance(event, GateDecision)  # its arguments are the attempt's
+
+    return take
+
+
+def _take_content(event: Event) -> bool:
+    """Take the content of a response that calls no tool: the calls of others would come as events of their own."""
+    content = event.response.get("content") if isinstance(event, Turn) else None
+    if not isinstance(event, Turn) or not isinstance(content, list):
+        return False
+    if any(block.get("type") == "tool_use" for block in content):
+        return False
+    return event.response.pop("content") is not None
+
+
+def _take_text(event: Event) -> bool:
+    return isinstance(event, UserMessage) and _take("", "text")(event)
+
+
+_FIELDS: Final[Mapping[str, Callable[[Event], bool]]] = {
+    "time": _take("", "time"),
+    "request": _take("", "request"),
+    "request.model": _take("request", "model"),
+    "response.content": _take_content,
+    "response.stop_reason": _take("response", "stop_reason"),
+    "response.usage": _take("response", "usage"),
+    "response.latency_ms": _take("response", "latency_ms"),
+    "args": _take("", "args"),
+    "output": _take("", "output"),
+    "text": _take_text,
+}
+"""The fields of events that a source may leave out, by name."""
 
 
 def check_bound(kind: RuleType, policy: Policy, length: int = 10_000) -> None:

@@ -45,6 +45,8 @@ class SendingTable(SessionTable):
                 self._message_number += 1
                 position = (self._offset, self._event_number, self._message_number)
                 self.outgoing.append((position, key_id, session.turns, sorted(session.memory), content))
+            else:
+                self.engine.count_keyless(group, event, session)
 
 
 def _without_content(event: Event) -> SessionEnd:
