@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from stream_guard.cli.demo import write_samples
+from tests import processes
 
 POLICY = """
 rules:
@@ -24,8 +24,7 @@ rules:
 
 
 def guard(*arguments: str | Path, stdin: bytes = b"", timeout: float = 120) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=timeout, check=False)
+    return processes.run(*arguments, stdin=stdin, timeout=timeout)
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -157,9 +156,9 @@ def test_run_follows_a_folder_and_serves_metrics_until_it_is_stopped(tmp_path: P
     folder, alerts = tmp_path / "in", tmp_path / "alerts.jsonl"
     folder.mkdir()
     (folder / "a.jsonl").write_bytes(CLEAN)
-    command = [sys.executable, "-m", "stream_guard.cli", "run", str(folder), "--policy", str(policy)]
-    command += ["--alerts", f"jsonl:{alerts}", "--checkpoint", str(tmp_path / "checkpoint")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command = ["run", folder, "--policy", policy, "--alerts", f"jsonl:{alerts}"]
+    command += ["--checkpoint", tmp_path / "checkpoint"]
+    process = processes.start(*command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         url = process.stderr.readline().split()[-1]

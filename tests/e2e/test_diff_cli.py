@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 from stream_guard_diff.agentlog import agentlog_lines
 
+from tests import processes
 from tests.unit.diff.sample import session, turn
 
 BASE = session(turn("hello"), turn("", ("look", {"q": 1}), stop="tool_use"), turn("done"))
 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stream_guard.cli", "diff", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return processes.run("diff", *arguments, cwd=folder, text=True)
 
 
 def test_a_build_gets_its_answer_and_its_reasons(tmp_path: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.cli.demo import write_samples
+from tests import processes
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
 
@@ -35,8 +34,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(samples: Path) -> Counter[str]:
     """The alerts that ``check`` finds in the file."""
-    command = ["check", str(samples / "events.jsonl"), "--policy", str(samples / "policy.yaml"), "--format", "jsonl"]
-    done = subprocess.run([sys.executable, "-m", "stream_guard.cli", *command], capture_output=True, check=False)
+    command = ["check", samples / "events.jsonl", "--policy", samples / "policy.yaml", "--format", "jsonl"]
+    done = processes.run(*command, fresh=True)
     found = Counter(json.loads(line)["alert_id"] for line in done.stdout.splitlines())
     assert len(found) > 300, done.stderr.decode()
     assert set(found.values()) == {1}
@@ -51,8 +50,8 @@ def rows(samples: Path) -> Iterator[Row]:
 
 
 def start(samples: Path, source: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "stream_guard.cli", "run", source, "--policy", str(samples / "policy.yaml")]
-    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=os.environ | QUICK)
+    command = ["run", source, "--policy", samples / "policy.yaml", *options]
+    return processes.start(*command, stderr=subprocess.PIPE, text=True, env=QUICK)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -85,8 +84,7 @@ def test_a_run_over_a_topic_finds_what_check_finds_in_the_file(
 def test_check_reads_topics_too(cluster: Cluster, samples: Path, wanted: Counter[str]) -> None:
     events = cluster.create(3)
     cluster.fill(events, rows(samples))
-    command = ["check", cluster.url(events), "--policy", str(samples / "policy.yaml"), "--format", "jsonl"]
-    done = subprocess.run([sys.executable, "-m", "stream_guard.cli", *command], capture_output=True, check=False)
+    done = processes.run("check", cluster.url(events), "--policy", samples / "policy.yaml", "--format", "jsonl")
     assert Counter(json.loads(line)["alert_id"] for line in done.stdout.splitlines()) == wanted
 
 

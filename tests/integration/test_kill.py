@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,23 +13,19 @@ from pathlib import Path
 import pytest
 
 from stream_guard.cli.demo import write_samples
+from tests import processes
 
 SESSIONS = 6_700  # about 100,000 events
 KILLS = 50
 
 
-def start(folder: Path, name: str) -> subprocess.Popen[str]:
+def start(folder: Path, name: str, *, fresh: bool = False) -> subprocess.Popen[str]:
     """Start a run with its own checkpoint and alerts; it says on standard error when it is ready."""
-    command = [sys.executable, "-m", "stream_guard.cli", "run", str(folder / "events.jsonl")]
-    command += ["--policy", str(folder / "policy.yaml"), "--alerts", f"jsonl:{folder / name}.alerts.jsonl"]
-    command += [
-        "--checkpoint",
-        str(folder / f"{name}.checkpoint"),
-        "--dead-letters",
-        str(folder / f"{name}.dead.jsonl"),
-    ]
+    command = ["run", folder / "events.jsonl"]
+    command += ["--policy", folder / "policy.yaml", "--alerts", f"jsonl:{folder / name}.alerts.jsonl"]
+    command += ["--checkpoint", folder / f"{name}.checkpoint", "--dead-letters", folder / f"{name}.dead.jsonl"]
     settings = {"STREAM_GUARD_COMMIT__RECORDS": "700", "STREAM_GUARD_COMMIT__SECONDS": "0.05"}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **settings})
+    return processes.start(*command, stderr=subprocess.PIPE, text=True, env=settings, fresh=fresh)
 
 
 def wait_until_ready(process: subprocess.Popen[str]) -> None:
@@ -56,7 +50,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     events, _ = write_samples(folder, SESSIONS)
     with events.open("a", encoding="utf-8") as file:
         file.write("this line is broken\n")
-    process = start(folder, "whole")
+    process = start(folder, "whole", fresh=True)
     wait_until_ready(process)
     finish(process)
     return folder

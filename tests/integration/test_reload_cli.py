@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from threading import Timer
 from urllib.request import urlopen
 
 import pytest
+
+from tests import processes
 
 POLICY = "rules: [{id: drop, kind: no_call, params: {tool: drop_table}, severity: %s}]\n"
 
@@ -24,9 +25,10 @@ class Run:
         self.events, self.policy, self._written = folder / "events", folder / "policy.yaml", 0
         self.events.mkdir()
         self.policy.write_text(POLICY % "warning")
-        command = [sys.executable, "-m", "stream_guard.cli", "run", str(self.events), "--policy", str(self.policy)]
-        command += ["--alerts", "jsonl:-", "--log-format", "json"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = ["run", self.events, "--policy", self.policy, "--alerts", "jsonl:-", "--log-format", "json"]
+        self.process: subprocess.Popen[str] = processes.start(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self._watchdog = Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr is not None

@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from stream_guard.cli.demo import write_samples
+from tests import processes
 
 SPANNING = """
 rules:
@@ -22,14 +22,11 @@ rules:
 
 
 def guard(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=180, check=False, env={**os.environ, **variables})
+    return processes.run(*arguments, env=variables)
 
 
 def start(*arguments: str | Path, **variables: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
-    env = {**os.environ, **variables}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    return processes.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +38,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def checked(archive: Path) -> bytes:
-    done = guard("check", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl")
+    command = ["check", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl"]
+    done: subprocess.CompletedProcess[bytes] = processes.run(*command, fresh=True)
     assert done.returncode == 1
     assert done.stdout.count(b"\n") > 50
     return done.stdout
@@ -140,10 +138,9 @@ def test_findings_at_the_gate_exit_1(archive: Path) -> None:
 
 def test_on_a_terminal_a_bar_shows_rate_and_remaining_time(archive: Path) -> None:
     terminal, theirs = os.openpty()
-    command = [sys.executable, "-m", "stream_guard.cli", "replay", str(archive / "events.jsonl")]
-    command += ["--policy", str(archive / "policy.yaml"), "--format", "jsonl"]
+    command = ["replay", archive / "events.jsonl", "--policy", archive / "policy.yaml", "--format", "jsonl"]
     small = {"STREAM_GUARD_COMMIT__RECORDS": "20", "COLUMNS": "120", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **small})
+    process = processes.start(*command, stdout=subprocess.DEVNULL, stderr=theirs, env=small)
     os.close(theirs)
     shown = b""
     with suppress(OSError):  # a terminal whose other end is closed is no end of file

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from stream_guard.cli.demo import produce_samples, write_samples
 from stream_guard.demo.sessions import sample_events
 from stream_guard.settings import KafkaSettings
+from tests import processes
 from tests.kafka.cluster import Cluster, Row
 
 pytestmark = pytest.mark.kafka
@@ -22,8 +21,7 @@ SESSIONS = 60
 
 
 def guard(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=180, check=False, env={**os.environ, **variables})
+    return processes.run(*arguments, env=variables)
 
 
 def ids(done: subprocess.CompletedProcess[bytes]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -24,6 +23,7 @@ from stream_guard.guard.inline import Guard
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
+from tests import processes
 
 POLICY = """
 rules:
@@ -56,9 +56,8 @@ class Running:
 @contextmanager
 def serving(folder: Path, *options: str, **variables: str) -> Iterator[Running]:
     (folder / "policy.yaml").write_text(POLICY)
-    command = [sys.executable, "-m", "stream_guard.cli", "serve", "--policy", str(folder / "policy.yaml")]
-    command += ["--port", "0", "--history", str(folder / "history.db"), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables})
+    command = ["serve", "--policy", folder / "policy.yaml", "--port", "0", "--history", folder / "history.db", *options]
+    process = processes.start(*command, stderr=subprocess.PIPE, text=True, env=variables)
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
@@ -189,12 +188,7 @@ def change_the_audit(file: Path) -> None:
 
 
 def command(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_guard.cli", *words, "--history", str(folder / "history.db")],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = processes.run(*words, "--history", folder / "history.db", text=True)
     assert done.returncode == code, done.stderr
     return done
 
@@ -327,8 +321,7 @@ def test_a_probe_tells_a_gate_from_none(tmp_path: Path) -> None:
 
 
 def doctor(url: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "stream_guard.cli", "doctor", "--probe", url, "--format", "json"]
-    return subprocess.run(words, check=False, capture_output=True, text=True)
+    return processes.run("doctor", "--probe", url, "--format", "json", text=True)
 
 
 def test_other_machines_are_not_let_in_without_a_token(tmp_path: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +16,7 @@ import msgspec
 
 from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
+from tests import processes
 from tests.kafka.cluster import Cluster
 
 PARTITIONS = 6
@@ -60,7 +59,7 @@ class Fleet:
         self._made += 1
         name = name or f"worker-{self._made}"
         address = at or self.cluster.address
-        command = [sys.executable, "-m", "stream_guard.cli", "worker", f"kafka://{address}/{self.events}"]
+        command = ["worker", f"kafka://{address}/{self.events}"]
         command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
         command += ["--dead-letters", f"{address}/{self.letters}"]
         command += ["--group", self.group, "--instance", name, *options]
@@ -68,7 +67,7 @@ class Fleet:
         environment = {f"STREAM_GUARD_{key.upper()}": value for key, value in chosen.items()}
         log = self._logs[name] = self.folder / f"{name}-{self._made}.log"
         with log.open("wb") as file:
-            self.workers[name] = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
+            self.workers[name] = processes.start(*command, stdout=file, stderr=file, env=environment)
         return name
 
     def kill(self, name: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stream_guard.demo.sessions import BAD, sample_events
+from tests import processes
 from tests.kafka.cluster import Row
 
 
@@ -46,8 +45,8 @@ def checked(rows: Sequence[Row], policy: Path) -> dict[str, str]:
     """The alerts of `check` for the records: ids, and the rule of each."""
     file = policy.with_name("checked.jsonl")
     file.write_bytes(b"\n".join(row.value or b"" for row in rows) + b"\n")
-    command = [sys.executable, "-m", "stream_guard.cli", "check", str(file), "--policy", str(policy)]
-    done = subprocess.run([*command, "--format", "jsonl", "--fail-on", "none"], capture_output=True, check=False)
+    command = ["check", file, "--policy", policy, "--format", "jsonl", "--fail-on", "none"]
+    done = processes.run(*command, fresh=True)
     assert done.returncode == 0, done.stderr.decode()
     alerts = [json.loads(line) for line in done.stdout.splitlines()]
     return {alert["alert_id"]: alert["rule_id"] for alert in alerts}

@@ -1,0 +1,133 @@
+"""The server behind ``tests.processes``: forks copies of itself that become processes of ``stream-guard``."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+COMMAND = "stream_guard.cli.__main__"
+# What every process imports, and what those of one command import once they run.
+MODULES = ("stream_guard.cli.app", "stream_guard.running.assembly", "stream_guard.running.embedded", "typer.rich_utils")
+MODULES_OF = {
+    "check": ("stream_guard.cli.check",),
+    "replay": ("stream_guard.cli.replay", "stream_guard.running.replay_process"),
+    "run": ("stream_guard.cli.run",),
+    "serve": ("stream_guard.cli.serve", "stream_guard.serve.assembly", "uvicorn"),
+    "worker": ("stream_guard.cli.worker", "stream_guard.worker.assembly", "stream_guard.worker.kafka.app"),
+}
+LENGTH = struct.Struct("!I")
+ANSWER = struct.Struct("!ii")  # a process id, and its status when it has ended
+
+
+class Start(NamedTuple):
+    """What a process is started with."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+
+
+def send(connection: socket.socket, start: Start, files: list[int]) -> None:
+    """Ask for a process that has these files as its streams; the last one is where its id and its end are answered."""
+    body = json.dumps(start).encode()
+    socket.send_fds(connection, [LENGTH.pack(len(body))], files)
+    connection.sendall(body)
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Return exactly so many bytes."""
+    found = b""
+    while len(found) < size:
+        part = connection.recv(size - len(found))
+        if not part:
+            raise EOFError("the server of test processes has ended")
+        found += part
+    return found
+
+
+def serve(connection: socket.socket) -> Start | None:
+    """Fork a copy for each start and answer when it ends; returns in every copy, and with None after the tests."""
+    running: dict[int, socket.socket] = {}
+    wake, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the tests decide when this ends
+    while True:
+        ready, _, _ = select.select([connection, wake], [], [])
+        if wake in ready:
+            wake.recv(4096)
+            _answer_ends(running)
+        if connection not in ready:
+            continue
+        header, files, _, _ = socket.recv_fds(connection, LENGTH.size, 4)
+        if not header:
+            return None
+        start = Start(*json.loads(receive(connection, *LENGTH.unpack(header))))
+        _import(start)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for end in (connection, wake, waker, *running.values()):
+                end.close()
+            _become(start, files)
+            return start
+        answers = running[pid] = socket.socket(fileno=files.pop())
+        answers.sendall(ANSWER.pack(pid, 0))
+        for file in files:
+            os.close(file)
+
+
+def _answer_ends(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with running.pop(pid) as answers, suppress(BrokenPipeError):  # a test need not wait
+            answers.sendall(ANSWER.pack(pid, status))
+
+
+def _import(start: Start) -> None:
+    """Import what this command needs, in the server, so that the next one has it already."""
+    for name in (*MODULES, *MODULES_OF.get(start.arguments[0] if start.arguments else "", ())):
+        if name not in sys.modules:
+            import_module(name)
+    if "stream_guard_rules" not in sys.modules:
+        import_module("stream_guard.registry").build_registry()
+    gc.freeze()  # the copies share what is there
+
+
+def _become(start: Start, files: list[int]) -> None:
+    """Take on the streams, folder, environment and signals that a new process has."""
+    files.pop()
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+        os.close(file)
+    for number in (signal.SIGCHLD, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    os.chdir(start.folder)
+    os.environ.clear()
+    os.environ.update(start.environment)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - the process's own
+    sys.argv = [COMMAND, *start.arguments]
+    sys.path[0] = start.folder  # as `python -m` does
+    sys.modules["__main__"].__spec__ = find_spec(COMMAND)  # processes that this one starts look here
+
+
+if __name__ == "__main__":
+    if serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
+        from stream_guard.cli.app import main
+
+        main()

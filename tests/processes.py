@@ -1,0 +1,90 @@
+"""Processes of the command line that start quickly: copies of one that has imported everything already.
+
+A process of ``stream-guard`` imports for half a second before it does anything, and the tests start hundreds of them.
+Each test process keeps one server (``tests/process_server.py``), which imports a command when it is first asked for it
+and then forks a copy for every start. The copy gets the arguments, environment, folder and streams that it would get
+from the shell. It has its own process id, takes signals and can be killed like any other.
+
+A copy has no hash seed of its own. A test that compares two processes starts one of them afresh (``fresh=True``), so
+that nothing that depends on the order of a set goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.process_server import ANSWER, ROOT, Start, receive, send
+
+
+def start(
+    *arguments: object, env: Mapping[str, str] | None = None, fresh: bool = False, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start ``stream-guard`` with these arguments; variables are added to ours, the options are those of Popen."""
+    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
+    return (subprocess.Popen if fresh else Copy)(command, env={**os.environ, **(env or {})}, **options)
+
+
+def run(
+    *arguments: object, stdin: Any = None, timeout: float = 180, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run ``stream-guard`` with these arguments to its end and return what it printed."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
+    with start(*arguments, **(pipes | options)) as process:
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+class Copy(subprocess.Popen[Any]):
+    """A process that the server forks. Only where Popen would fork and wait, the server is asked."""
+
+    def _execute_child(self, args: list[str], *rest: Any) -> None:
+        _, _, _, _, folder, env, _, _, _, stdin, p2cwrite, c2pread, stdout, errread, stderr, *_ = rest
+        streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
+        self._answers, theirs = socket.socketpair()
+        with theirs:
+            send(_server(), Start(args[3:], env, str(folder or Path.cwd())), [*streams, theirs.fileno()])
+        self.pid, _ = ANSWER.unpack(receive(self._answers, ANSWER.size))
+        self._child_created = True
+        self._close_pipe_fds(stdin, p2cwrite, c2pread, stdout, errread, stderr)  # type: ignore[attr-defined]  # Popen's
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        return self.returncode if self.returncode is not None else self._poll()
+
+    def _poll(self) -> int | None:
+        with self._waitpid_lock:  # type: ignore[attr-defined]  # Popen's
+            pid, status = self._try_wait(os.WNOHANG) if self.returncode is None else (0, 0)
+            if pid:
+                self._handle_exitstatus(status)  # type: ignore[attr-defined]  # Popen's
+        return self.returncode
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        if flags & os.WNOHANG and not select.select([self._answers], [], [], 0)[0]:
+            return 0, 0
+        pid, status = ANSWER.unpack(receive(self._answers, ANSWER.size))
+        self._answers.close()
+        return pid, status
+
+
+@cache
+def _server() -> socket.socket:
+    """Return the connection to the server of this test process; the server ends with it."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "tests.process_server", str(theirs.fileno())]
+    with theirs:
+        server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    atexit.register(server.wait)
+    atexit.register(ours.close)
+    return ours
