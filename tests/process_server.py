@@ -24,8 +24,17 @@ MODULES_OF = {
     "check": ("stream_guard.cli.check",),
     "replay": ("stream_guard.cli.replay", "stream_guard.running.replay_process"),
     "run": ("stream_guard.cli.run",),
-    "serve": ("stream_guard.cli.serve", "stream_guard.serve.assembly", "uvicorn"),
-    "worker": ("stream_guard.cli.worker", "stream_guard.worker.assembly", "stream_guard.worker.kafka.app"),
+    "serve": ("stream_guard.cli.serve", "stream_guard.serve.assembly", "uvicorn.protocols.http.h11_impl"),
+    "worker": (
+        "stream_guard.cli.worker",
+        "stream_guard.worker.assembly",
+        "stream_guard.worker.kafka.app",
+        "aiokafka.admin",
+        "faust.assignor.partition_assignor",
+        "faust.tables.recovery",
+        "faust.worker",
+        "kafka.admin",
+    ),
 }
 LENGTH = struct.Struct("!I")
 ANSWER = struct.Struct("!ii")  # a process id, and its status when it has ended
