@@ -24,13 +24,23 @@ from typing import Any
 
 from tests.process_server import ANSWER, ROOT, Start, receive, send
 
+COMMAND = ("-m", "stream_guard.cli")
+
 
 def start(
-    *arguments: object, env: Mapping[str, str] | None = None, fresh: bool = False, **options: Any
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    launcher: tuple[str, ...] = COMMAND,
+    fresh: bool = False,
+    **options: Any,
 ) -> subprocess.Popen[Any]:
-    """Start ``stream-guard`` with these arguments; variables are added to ours, the options are those of Popen."""
-    command = [sys.executable, "-m", "stream_guard.cli", *map(str, arguments)]
-    return (subprocess.Popen if fresh else Copy)(command, env={**os.environ, **(env or {})}, **options)
+    """Start ``stream-guard`` with these arguments, or what else Python launches; the options are those of Popen.
+
+    The variables are added to those of the test process, without the settings of whoever runs the tests.
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_GUARD_")}
+    kind = subprocess.Popen if fresh or launcher != COMMAND else Copy
+    return kind([sys.executable, *launcher, *map(str, arguments)], env={**ours, **(env or {})}, **options)
 
 
 def run(

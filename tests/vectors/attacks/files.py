@@ -56,7 +56,7 @@ class Checking:
         policy, settings = write_inputs(self._folder, self._policy, self._sections)
         words = ["check", *map(str, self._files), "--policy", str(policy), "--settings", str(settings)]
         words += ["--format", "jsonl", "--from-format", self._run.get("from_format", "native")]
-        self._process = process = Process(self._folder, *words)
+        self._process = process = Process(self._folder, *words, fresh=True)  # its size is measured
         printed = process.finish(float(self._run.get("seconds", 60)))
         alerts = [json.loads(line) for line in printed.splitlines() if line.strip()]
         return Outcome(

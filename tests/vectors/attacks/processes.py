@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, Final
 
+from tests import processes
 from tests.vectors.case import WrongAnswerError
 
 PATIENCE: Final = 60.0  # seconds for what should take one
-_MODULE: Final = ("-m", "stream_guard.cli")
 
 
 class Process:
     """One process; what it says on standard error is kept in a file, and its greatest size is watched."""
 
-    def __init__(self, folder: Path, *words: str, launcher: tuple[str, ...] = _MODULE) -> None:
+    def __init__(
+        self, folder: Path, *words: str, launcher: tuple[str, ...] = processes.COMMAND, fresh: bool = False
+    ) -> None:
         self._log = folder / "stderr.log"
         self._began = time.monotonic()
         self.seconds = 0.0
         self.peak_mb = 0.0
         with self._log.open("ab") as log:
             self._start = log.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, *launcher, *words],
+            self._process: subprocess.Popen[bytes] = processes.start(
+                *words,
+                launcher=launcher,
+                fresh=fresh,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env={name: value for name, value in os.environ.items() if not name.startswith("STREAM_GUARD_")},
             )
         self._watch = threading.Thread(target=self._measure, daemon=True)
         self._watch.start()
