@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import typer
@@ -115,6 +118,23 @@ def _root(
 
 
 def main() -> None:
+    """Run the command line and leave with its exit code.
+
+    A thread that still waits for a broker is not waited for. Python could crash while it tears down what that thread
+    uses, so the process then ends at once, after everything printed is out.
+    """
+    try:
+        _run()
+    except SystemExit as ended:
+        if not any(thread.daemon for thread in enumerate_threads()):
+            raise
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+
+
+def _run() -> None:
     """Run the command line. Errors are printed on standard error and become exit codes."""
     try:
         app()
