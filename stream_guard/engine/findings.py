@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.model import Event, Finding, Hit, Severity, ToolCall
+
+LOOKALIKE: Final = "stream_guard_lookalike"
+"""The id of findings about names in disguise, in the place of a rule's."""
 
 At: TypeAlias = Literal["event", "deadline", "end"]
 
@@ -79,6 +82,27 @@ def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_s
         detail=f"the rule raised {type(error).__name__} and skipped this event; further ones are only counted",
         evidence={"error": str(error)[:200], "kind": spec.kind},
         tags=spec.tags,
+    )
+
+
+def lookalike_finding(call: ToolCall, judged: str) -> Finding:
+    """Return the finding that a tool's name imitates another one. It belongs to no rule and stops nothing by itself."""
+    return Finding(
+        alert_id=digest(LOOKALIKE, call.session_id, "", call.event_id, "event"),
+        rule_id=LOOKALIKE,
+        slot=LOOKALIKE,
+        kind="lookalike",
+        severity=Severity.WARNING,
+        session_id=call.session_id,
+        event_id=call.event_id,
+        index=call.index if call.index >= 0 else None,
+        time=call.time,
+        detail=f"a tool's name only looks like {judged}; it was judged as {judged}",
+        evidence={"written": call.tool[:200].encode("ascii", "backslashreplace").decode(), "judged_as": judged},
+        run_id=call.run_id,
+        agent=call.agent,
+        labels=call.labels,
+        attempt=call.attempt,
     )
 
 

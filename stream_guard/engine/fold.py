@@ -12,6 +12,7 @@ from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
+from stream_guard.engine.names import ToolNames
 from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -60,6 +61,7 @@ class Engine:
         self._user_leaves = self._leaves("user")
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
+        self.names = ToolNames(policy)
         self._failed: set[int] = set()
         # Rules that raised, and rules whose cooldown held a finding back, since the caller last cleared the sets.
         self.raised: set[int] = set()

@@ -11,6 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from stream_guard.language.lookalikes import see_through
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
@@ -55,7 +56,16 @@ class Regex:
             raise ValueError(f"{_reason(error)}{'; ' + advice if advice else ''}") from None
 
     def search(self, text: str) -> str | None:
-        """Return the first piece of ``text`` that matches, or None."""
+        """Return the first piece of ``text`` that matches, or None.
+
+        A text that does not match as it is written is searched as a reader sees it (``lookalikes``).
+        """
+        found = self._find(text)
+        if found is None and (seen := see_through(text)) is not text:
+            found = self._find(seen)
+        return found
+
+    def _find(self, text: str) -> str | None:
         try:
             match = self._compiled.search(text)
         except UnicodeEncodeError:  # a lone surrogate, which only in-process callers can pass
@@ -63,9 +73,12 @@ class Regex:
         return None if match is None else str(match.group())
 
     def occurs_in(self, text: str) -> bool:
-        """Whether a piece of ``text`` matches; faster than ``search``."""
+        """Whether a piece of ``text`` matches, as it is written or as a reader sees it; faster than ``search``."""
         # As bytes: for a str, the package counts characters at every call to find the position of a match.
-        return self._compiled.search(text.encode("utf-8", "replace")) is not None
+        if self._compiled.search(text.encode("utf-8", "replace")) is not None:
+            return True
+        seen = see_through(text)
+        return seen is not text and self._compiled.search(seen.encode("utf-8", "replace")) is not None
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r})"
@@ -112,9 +125,15 @@ class TextSet:
         self.match_nothing = bool(self._set.Match(b""))  # whether some pattern occurs even in an empty text
 
     def search(self, text: str) -> list[int]:
-        """Return the numbers of the patterns that occur in ``text``, in no particular order."""
+        """Return the numbers of the patterns that occur in ``text``, in no particular order.
+
+        They occur as it is written, or as a reader sees it (``lookalikes``).
+        """
         found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
-        return found or []
+        seen = see_through(text)
+        if seen is text:
+            return found or []
+        return list({*(found or ()), *(self._set.Match(seen.encode("utf-8", "replace")) or ())})
 
 
 @lru_cache(maxsize=32)

@@ -40,6 +40,7 @@ class Counts:
         "lacking",
         "lag",
         "late_events",
+        "lookalike_names",
         "merged_calls",
         "policy_reloads",
         "records",
@@ -76,6 +77,7 @@ class Counts:
         self.late_events = 0  # older than what the session had already judged; judged all the same
         self.duplicate_events = 0  # dropped: the session had seen the event's id
         self.merged_calls = 0  # tool calls that a turn's tool-use block had already announced
+        self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.unpaired_results = 0  # results no open call was found for
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)

@@ -76,6 +76,9 @@ class Metrics(Collector):
         yield _total("late_events", "Events older than what their session had already judged", counts.late_events)
         yield _total("duplicate_events", "Events dropped because their session had seen them", counts.duplicate_events)
         yield _total("merged_calls", "Tool calls already announced by their turn", counts.merged_calls)
+        yield _total(
+            "lookalike_names", "Attempts under a name that only looks like a known one", counts.lookalike_names
+        )
         yield _total("unpaired_results", "Tool results without an open call", counts.unpaired_results)
 
     def _sessions(self) -> Iterator[Metric]:

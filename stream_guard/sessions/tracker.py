@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from stream_guard.engine import Engine
+from stream_guard.engine.findings import lookalike_finding
 from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
+from stream_guard.engine.names import SeenName, ToolNames
 from stream_guard.language.arguments import parse_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
@@ -44,6 +46,7 @@ class Tracker:
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
+        self._names = engine.names
         self.apply: dict[type[Event], Callable[[Any, Session, Findings], None]] = {
             UserMessage: self._user_message,
             Turn: self._turn,
@@ -81,7 +84,7 @@ class Tracker:
         session.part_active = True
         response = turn.response
         session.answered = response.get("stop_reason") not in _CONTINUES
-        blocks = _stamp_text(turn, response.get("content"))
+        blocks = _stamp_text(turn, response.get("content"), self._names)
         force_setattr(turn, "index", session.turns)
         session.turns += 1
         engine = self._engine
@@ -94,7 +97,9 @@ class Tracker:
 
     def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
         """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
-        tool, args, call_id = _name(block), block.get("input"), block.get("id")
+        written, args, call_id = _name(block), block.get("input"), block.get("id")
+        name = self._names[written]
+        tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
         parse_error = False
         if type(args) is str:  # JSON in JSON, as some sources write it
@@ -105,10 +110,31 @@ class Tracker:
             return
         self._open_attempt(session, call_id, tool, args, in_block=True)
         plan = self._engine.local.calls[tool]
-        if plan is not None or self._show_across is not None:
-            self._show_call(plan, _call_of(turn, number, tool, call_id, args, parse_error), session, out)
+        if plan is not None or self._show_across is not None or name is not None:
+            call = _call_of(turn, number, tool, call_id, args, parse_error)
+            self._show_call(plan, call, session, out)
+            if name is not None:
+                self._report_lookalike(replace(call, tool=written), name, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> None:
+        name = self._names[call.tool]
+        if name is None:
+            self._count_call(call, session, out)
+            return
+        judged, before = replace(call, tool=name.tool), session.attempts
+        self._count_call(judged, session, out)
+        # The caller's own event keeps the name as it was written.
+        force_setattr(call, "attempt", judged.attempt)
+        force_setattr(call, "index", judged.index)
+        if session.attempts > before:
+            self._report_lookalike(call, name, out)
+
+    def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
+        if name.is_lookalike:
+            self._counts.lookalike_names += 1
+            out.append(lookalike_finding(call, name.tool))
+
+    def _count_call(self, call: ToolCall, session: Session, out: Findings) -> None:
         sightings = session.open.get(call.call_id)
         known = None if sightings is None else _match_event(sightings, call)
         if known is not None:
@@ -133,6 +159,9 @@ class Tracker:
         self._show(plan, call, session, out)
 
     def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
+        name = self._names[decision.tool]
+        if name is not None:
+            decision = replace(decision, tool=name.tool)
         call = session.find_open(decision.call_id, decision.tool)
         force_setattr(decision, "index", call.index if call else session.turns - 1)
         force_setattr(decision, "attempt", call.attempt if call else -1)
@@ -142,6 +171,9 @@ class Tracker:
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
+        name = self._names[result.tool]
+        if name is not None:
+            result = replace(result, tool=name.tool)
         call = session.find_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
@@ -165,7 +197,7 @@ class Tracker:
             self._show_across(event, session, out)
 
 
-def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
+def _stamp_text(turn: Turn, content: Json, names: ToolNames) -> list[dict[str, Json]]:
     """Join the turn's text and name its tools; return the tool-use blocks."""
     text = ""
     blocks: list[dict[str, Json]] = []
@@ -184,7 +216,8 @@ def _stamp_text(turn: Turn, content: Json) -> list[dict[str, Json]]:
     if text or turn.text:
         force_setattr(turn, "text", text)
     if blocks or turn.tools:
-        force_setattr(turn, "tools", tuple([_name(block) for block in blocks]))
+        seen = [(tool, names[tool]) for tool in map(_name, blocks)]
+        force_setattr(turn, "tools", tuple([tool if name is None else name.tool for tool, name in seen]))
     return blocks
 
 
