@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_guard.errors import SettingsError
@@ -212,7 +212,16 @@ class WorkerSettings(Section):
     stall: Duration = Field(
         default=60.0, gt=0, description="a worker that judges nothing for this long, though records wait, ends"
     )
-    replication_factor: int = Field(default=1, gt=0, description="copies of the topics that the workers make")
+    replication_factor: int = Field(
+        default=-1, ge=-1, description="copies of the topics that the workers make; -1: as many as the brokers' default"
+    )
+
+    @field_validator("replication_factor")
+    @classmethod
+    def _is_a_number_of_copies(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("0 is no number of copies; write 1 or more, or -1 for the brokers' default")
+        return value
 
 
 class Settings(BaseSettings):

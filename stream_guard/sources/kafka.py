@@ -13,7 +13,7 @@ from stream_guard.kafka.address import Address, parse_address
 from stream_guard.kafka.client import BrokerError, open_consumer
 from stream_guard.ports import Record
 from stream_guard.settings import KafkaSettings
-from stream_guard.sources.kafka_range import OffsetRange, RequestedRange, origin_of, resolve
+from stream_guard.sources.kafka_range import OffsetRange, RequestedRange, identity_of, origin_of, resolve, same_topic
 from stream_guard.sources.merging import RecordMerger
 from stream_guard.sources.splitting import HEAD
 
@@ -53,6 +53,7 @@ class KafkaSource:
         self._follow = follow
         self._limit = limit
         self._merger = RecordMerger()
+        self._identities: dict[str, int] = {}  # the ids of the topics, as positions
         self._next: dict[str, int] = {}  # by origin: offset of the next record to yield, for the checkpoint
         self._fetched: dict[Any, int] = {}  # by partition: offset to fetch next
         self._ranges: dict[Any, OffsetRange] = {}
@@ -69,7 +70,8 @@ class KafkaSource:
             raise SourceError(str(error)) from error
         self._consumer: Any = self._connection.client
         try:
-            self._assign(self._find_partitions(), positions)
+            found = self._find_partitions()
+            self._assign(found, self._recognise(positions, accept=self._requested.accept_gaps))
         except BaseException:
             self.close()
             raise
@@ -87,8 +89,8 @@ class KafkaSource:
             self._add_new_partitions()
 
     def positions(self) -> Mapping[str, int]:
-        """The offset of the next record, by topic and partition."""
-        return dict(self._next)
+        """The offset of the next record, by topic and partition; and 0, by the topic's id."""
+        return self._next | self._identities
 
     def spans(self) -> Mapping[str, tuple[int, int]]:
         """The start and stop offset of each partition; a followed one stops at its present end."""
@@ -125,6 +127,15 @@ class KafkaSource:
                 raise SourceError(f"{self._address}: {topic} has {len(numbers)} partitions, and no {min(missing)}")
             found += [TopicPartition(topic, number) for number in sorted(self._requested.partitions or numbers)]
         return found
+
+    def _recognise(self, positions: Mapping[str, int], *, accept: bool) -> Mapping[str, int]:
+        """Return the positions that count for the topics as they are now; SourceError when one was made anew."""
+        for topic in self._address.topics:
+            topic_id = self._consumer._cluster.topic_id(topic)  # noqa: SLF001  # there is no other way to it
+            positions = same_topic(topic, topic_id, positions, accept=accept)
+            if topic_id is not None:
+                self._identities[identity_of(topic, topic_id)] = 0
+        return positions
 
     def _assign(self, partitions: Sequence[Any], positions: Mapping[str, int]) -> None:
         from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
@@ -284,6 +295,7 @@ class KafkaSource:
         ):
             return
         self._listed_at = now
+        self._recognise(self._identities, accept=False)
         if added := [partition for partition in self._find_partitions() if partition not in self._fetched]:
             _logger.warning("%s: new partitions: %s", self._address, ", ".join(map(origin_of, added)))
             self._assign(added, self._next)

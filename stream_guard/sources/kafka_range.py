@@ -102,7 +102,7 @@ def resolve(
     starts = _offsets(consumer, requested.start, first, last)
     stops = last if requested.stop is None else _offsets(consumer, requested.stop, first, last)
     # A partition without a position in a known topic is new: it is read from its first record.
-    known = {origin.rpartition("/")[0] for origin in positions}
+    known = {origin.rpartition("/")[0] for origin in positions if "/" in origin}
     ranges = {}
     for partition in partitions:
         origin = origin_of(partition)
@@ -115,6 +115,29 @@ def resolve(
         stop = None if follow else min(stops[partition], last[partition])
         ranges[partition] = OffsetRange(start, stop, last[partition])
     return ranges
+
+
+def identity_of(topic: str, topic_id: object) -> str:
+    """Return the entry of positions that names a topic by its id; no name of a topic has a #."""
+    return f"{topic}#{topic_id}"
+
+
+def same_topic(topic: str, topic_id: object, positions: Mapping[str, int], *, accept: bool) -> Mapping[str, int]:
+    """Return the positions of a topic, from its start where it is another topic than the one that they belong to.
+
+    Offsets say nothing about a topic that was deleted and made anew. SourceError unless gaps are accepted.
+    """
+    before = [name for name in positions if name.startswith(f"{topic}#")]
+    if topic_id is None or not before or identity_of(topic, topic_id) in before:
+        return positions
+    what = "this is not the topic that was read before: it was deleted and made anew"
+    if not accept:
+        raise SourceError(
+            f"{topic}: {what}; to read it from its first record, accept that with ?gaps=accept, or start with another "
+            "checkpoint"
+        )
+    _logger.warning("%s: %s; it is read from its first record", topic, what)
+    return {name: 0 if name.startswith(f"{topic}/") else at for name, at in positions.items() if name not in before}
 
 
 def _offsets(

@@ -89,7 +89,7 @@ def build_stages(
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
         outbox = open_outbox(f"{group}-rekeyed")
-        rekeyer = Rekeyer(decoder, delivery, outbox, partitions=partitions, counts=parts.engine.counts)
+        rekeyer = Rekeyer(decoder, delivery, outbox, rows, partitions=partitions, counts=parts.engine.counts)
         stages |= dict.fromkeys(topics, rekeyer)
         evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition)
     options: dict[str, Any] = {

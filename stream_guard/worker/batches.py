@@ -96,8 +96,10 @@ class BatchProcessor(Generic[PartitionT]):
         self._engine = engine
 
     def drop_partitions(self) -> None:
-        """Drop all partitions. Their rows are in the table: the caller has awaited ``flush``."""
+        """Drop all partitions. Their rows are in the table, or in that of another owner; ``flush`` was awaited."""
         self._partitions.clear()
+        self._in_flight = None  # a batch that another owner's rows made void must not be reported again
+        self._dead_letters.take()
         self.counts.sessions = 0
 
     def open(self, number: int) -> PartitionT:

@@ -24,7 +24,7 @@ class EpochFence:
 
     def admits(self, partition: int, offset: int, key: bytes, headers: Iterable[tuple[str, bytes]]) -> bool:
         """Whether the row at an offset counts. Rows come in order; a new pass may start at any offset."""
-        epoch = next((int.from_bytes(value, "big") for name, value in headers if name == _HEADER), 0)
+        epoch = epoch_of(headers)
         starts, stale = self._starts.setdefault(partition, []), self._stale.setdefault(partition, set())
         while starts and starts[-1][0] >= offset:
             starts.pop()
@@ -37,14 +37,26 @@ class EpochFence:
         stale.discard(key)
         return True
 
-    def begin(self, partition: int) -> set[bytes]:
-        """Begin an epoch of our own, after the changelog was read; return the keys whose rows must be rewritten."""
+    def begin(self, partition: int) -> None:
+        """Choose an epoch of our own, above all that were read. It counts when its first row is in the changelog."""
         starts = self._starts.get(partition)
         epoch = max(starts[-1][1] if starts else 0, self._ours.get(partition, 0)) + 1
         self._ours[partition] = epoch
         self._headers[partition] = [(_HEADER, epoch.to_bytes(8, "big"))]
-        return self._stale.pop(partition, set())
+
+    def epoch(self, partition: int) -> int:
+        """Return our own epoch of a partition."""
+        return self._ours[partition]
 
     def headers(self, partition: int) -> list[tuple[str, bytes]]:
         """Return the headers of our rows."""
         return self._headers.get(partition, [])
+
+    def take_stale(self, partition: int) -> set[bytes]:
+        """Return the keys whose last row does not count, and forget them: the caller writes their rows again."""
+        return self._stale.pop(partition, set())
+
+
+def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int:
+    """Return the epoch in the headers of a row; 0 for a row from before there were owners."""
+    return next((int.from_bytes(value, "big") for name, value in headers if name == _HEADER), 0)

@@ -14,7 +14,6 @@ from stream_guard.ports import Decoder, Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
-from stream_guard.worker.rows import topic_tag
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
@@ -62,12 +61,12 @@ class SessionPartition:
 
     def next_offset(self, topic: str) -> int | None:
         """Return the next offset to fold, or None when the partition has no record of the topic yet."""
-        applied = self._store.applied.get(topic_tag(topic))
+        applied = self._store.applied.get(self._store.tag_of(topic))
         return None if applied is None else applied + 1
 
     def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
         """Fold records in the order of their offsets; skip those that are in the state already."""
-        tag = topic_tag(topic)
+        tag = self._store.tag_of(topic)
         applied = self._store.applied.get(tag, -1)
         horizon = self._store.horizon.get(tag, -1)
         for record in records:

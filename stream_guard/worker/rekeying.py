@@ -20,9 +20,11 @@ from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, Record
+from stream_guard.worker.batches import StateTable
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import SessionPartition
+from stream_guard.worker.rows import incarnation_name, known_topics
 from stream_guard.worker.stages import Outbox
 
 ORIGIN_HEADER: Final = "stream_guard_from"
@@ -52,6 +54,7 @@ class Rekeyer:
         decoder: Decoder,
         delivery: BatchDelivery,
         outbox: Outbox,
+        rows: StateTable,
         *,
         partitions: int,
         counts: Counts,
@@ -62,7 +65,9 @@ class Rekeyer:
         self._outbox = outbox
         self._partitions = partitions
         self._counts = counts
+        self._rows = rows
         self._next: dict[TopicPartition, int] = {}
+        self._names: dict[TopicPartition, str] = {}  # of the topics, in their present incarnations
 
     def next_offset(self, source: TopicPartition) -> int | None:
         """Return the next offset to process, or None to start at the committed offset."""
@@ -72,6 +77,9 @@ class Rekeyer:
         """Re-key a batch; return when its dead letters and its records are acknowledged."""
         rekeyed: dict[int, list[Outgoing]] = {}
         for source, records in batch.items():
+            if source not in self._names:
+                known = known_topics(self._rows.recovered(), source.partition).get(source.topic)
+                self._names[source] = incarnation_name(source.topic, known.incarnation if known else 0)
             for record in records:
                 if record.position >= self._next.get(source, 0):
                     self._rekey(record, source, rekeyed)
@@ -90,7 +98,9 @@ class Rekeyer:
         if not sessions:  # the other records are counted where they are evaluated
             self._counts.records += 1
         for ordinal, session_id in enumerate(sessions):
-            origin = RecordOrigin(*source, record.position, ordinal, session_id if len(sessions) > 1 else "")
+            origin = RecordOrigin(
+                self._names[source], source.partition, record.position, ordinal, session_id if len(sessions) > 1 else ""
+            )
             key = session_id.encode("utf-8", "surrogatepass")
             headers = (*record.headers, (ORIGIN_HEADER, _encode(origin)))
             rekeyed.setdefault(partition_of_key(key, self._partitions), []).append(Outgoing(key, record.value, headers))
@@ -107,6 +117,7 @@ class Rekeyer:
     def drop_partitions(self) -> None:
         """Drop the offsets of all partitions: the committed ones count from here on."""
         self._next.clear()
+        self._names.clear()
 
 
 class RekeyedPartition(SessionPartition):

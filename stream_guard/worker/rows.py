@@ -20,6 +20,7 @@ SESSIONS: Final = 1  # states of sessions; their progress row has the next numbe
 KEY_STATES: Final = 3  # states of rules that look across sessions; their progress row has the next number
 _WAITING: Final = 5  # events that wait for the watermark of all senders
 _OWNER: Final = 7  # the row that begins an epoch
+_TOPICS: Final = 8  # the row with the topics that a partition has read
 _PARTITION: Final = struct.Struct(">IB")
 _OFFSET: Final = struct.Struct(">Q")
 
@@ -62,15 +63,34 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     senders: dict[int, SenderProgress] = {}  # by sending partition
 
 
+class KnownTopic(msgspec.Struct, array_like=True, frozen=True):
+    """A topic that a partition has read. The order of the fields is the format."""
+
+    topic_id: bytes  # empty when the broker had no ids
+    incarnation: int = 0  # how often another topic was accepted under the name
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
 encode_row = _encoder.encode
 decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
 decode_progress: Final = msgspec.msgpack.Decoder(ProgressRow).decode
+decode_topics: Final = msgspec.msgpack.Decoder(dict[str, KnownTopic]).decode
 
 
-def topic_tag(topic: str) -> int:
-    """Return the number that stands for a topic in rows and messages."""
-    return crc32(topic.encode())
+def topic_tag(topic: str, incarnation: int = 0) -> int:
+    """Return the number that stands for a topic, in one of its incarnations, in rows and messages."""
+    return crc32(incarnation_name(topic, incarnation).encode())
+
+
+def incarnation_name(topic: str, incarnation: int) -> str:
+    """Return the name of a topic in one of its incarnations."""
+    return f"{topic}#{incarnation}" if incarnation else topic  # no name of a topic has a #
+
+
+def known_topics(rows: Mapping[bytes, bytes], partition: int) -> dict[str, KnownTopic]:
+    """Return the topics that a partition has read, by name."""
+    row = rows.get(topics_key(partition))
+    return {} if row is None else decode_topics(row)
 
 
 def session_prefix(partition: int, family: int = SESSIONS) -> bytes:
@@ -96,6 +116,11 @@ def progress_key(partition: int, family: int = SESSIONS) -> bytes:
 def owner_key(partition: int) -> bytes:
     """Return the key of the row that begins an epoch of a partition."""
     return _PARTITION.pack(partition, _OWNER)
+
+
+def topics_key(partition: int) -> bytes:
+    """Return the key of the row with the topics that a partition has read."""
+    return _PARTITION.pack(partition, _TOPICS)
 
 
 def waiting_prefix(partition: int) -> bytes:

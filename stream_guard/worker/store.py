@@ -18,11 +18,13 @@ from stream_guard.worker.rows import (
     decode_progress,
     decode_session,
     encode_row,
+    known_topics,
     latest,
     progress_key,
     session_key,
     session_of,
     session_prefix,
+    topic_tag,
 )
 
 RowChange: TypeAlias = tuple[bytes, bytes | None]
@@ -49,9 +51,18 @@ class PartitionStore:
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
         self.senders: dict[int, SenderProgress] = {} if self.progress is None else dict(self.progress.senders)
         self.extra_rows: dict[bytes, bytes | None] = {}  # other changes, written after the sessions
+        self._incarnations = {
+            name: known.incarnation for name, known in known_topics(rows, partition).items() if known.incarnation
+        }
+        for name in self._incarnations:
+            self.applied.setdefault(self.tag_of(name), -1)  # read from its first record, whatever is committed
         self._snapshot_applied: Offsets = dict(self.applied)
         self.horizon: Offsets = {}  # the highest offset in any session's row; a crash can leave it ahead of applied
         self._scan_sessions()
+
+    def tag_of(self, topic: str) -> int:
+        """Return the number that stands for a topic in rows and messages, as long as it is the same topic."""
+        return topic_tag(topic, self._incarnations.get(topic, 0))
 
     def get(self, session_id: str) -> bytes | None:
         """Return the state that was put last, or None."""
@@ -150,9 +161,12 @@ class PartitionStore:
 
     def _read(self, raw: bytes) -> SessionRow:
         try:
-            return decode_session(raw)
+            row = decode_session(raw)
         except msgspec.MsgspecError as error:
             raise self._unreadable(error) from None
+        if row.version != VERSION:
+            raise self._unreadable(f"version {row.version}")
+        return row
 
     def _unreadable(self, found: object) -> StoreError:
         return StoreError(

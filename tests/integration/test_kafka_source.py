@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 
 from stream_guard.cli.progress import extent_of
 from stream_guard.errors import SourceError
+from stream_guard.ports import Source
 from stream_guard.settings import DecodeSettings, KafkaSettings, load_settings
 from stream_guard.sources import is_endless, open_source
 from stream_guard.sources import kafka as source_module
@@ -22,6 +23,11 @@ pytestmark = [
     pytest.mark.usefixtures("hurried_source"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
+
+
+def offsets(source: Source) -> dict[str, int]:
+    """The positions of a source, without the ids of its topics."""
+    return {origin: at for origin, at in source.positions().items() if "/" in origin}
 
 
 def test_a_record_comes_with_its_key_its_headers_its_time_and_its_place(cluster: Cluster) -> None:
@@ -172,7 +178,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
         cluster.add_partitions(topic, 2)
         cluster.fill(topic, [Row(b"2", partition=1)])
         assert numbers(take(source, 1)) == [2]
-        assert source.positions() == {f"{topic}/0": 1, f"{topic}/1": 1}
+        assert offsets(source) == {f"{topic}/0": 1, f"{topic}/1": 1}
         positions = {f"{topic}/0": 1}
     assert numbers(read(cluster.url(topic, query="from=latest"), positions=positions)) == [2]
 
@@ -222,6 +228,27 @@ def test_a_topic_that_is_not_there_is_said_and_not_made(cluster: Cluster) -> Non
             open_source(cluster.url(f"{topic}x"))
 
 
+def test_a_topic_that_was_made_anew_is_another_one_however_many_records_it_has(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "LIST_PARTITIONS", 1.0)
+    topic = cluster.create()
+    cluster.fill(topic, [Row(str(number).encode()) for number in range(30)])
+    with opened(cluster.url(topic), follow=True) as source:
+        take(source, 30)
+        positions = dict(source.positions())
+        cluster.recreate(topic)
+        cluster.fill(topic, [Row(str(number).encode()) for number in range(100, 180)])
+        with pytest.raises(SourceError, match="made anew"):
+            take(source, 80)
+    with pytest.raises(SourceError, match=rf"{topic}: .*deleted and made anew.*gaps=accept"):
+        read(cluster.url(topic), positions=positions)
+    with opened(cluster.url(topic, query="gaps=accept"), positions=positions) as source:
+        assert numbers(take(source, 80)) == list(range(100, 180))
+        positions = dict(source.positions())
+    assert read(cluster.url(topic), positions=positions) == []
+
+
 @pytest.mark.usefixtures("leaky_client")
 def test_nobody_at_the_address_is_said_after_the_patience() -> None:
     began = time.monotonic()
@@ -265,7 +292,7 @@ def test_a_broker_that_stays_away_ends_the_run_with_what_to_do(own_broker: Broke
         own_broker.kill()
         with pytest.raises(SourceError, match=r"no broker has answered for .* s: connection refused; nothing is lost"):
             take(source, 1)
-        assert source.positions() == {f"{topic}/0": 1}
+        assert offsets(source) == {f"{topic}/0": 1}
 
 
 def test_the_lag_is_what_is_there_and_was_not_read_and_grows_while_nothing_is_read(cluster: Cluster) -> None:

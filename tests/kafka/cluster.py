@@ -35,7 +35,7 @@ class Cluster:
         name = f"{self._prefix}-{uuid.uuid4().hex[:10]}"
         wanted = {
             "num_partitions": partitions,
-            "replication_factor": 1,
+            "replication_factor": -1,  # the brokers' default
             "configs": {key.replace("_", "."): value for key, value in configs.items()},
         }
         admin = KafkaAdminClient(bootstrap_servers=self.address)
@@ -132,14 +132,15 @@ class Cluster:
         finally:
             admin.close()
 
-    def recreate(self, topic: str) -> None:
+    def recreate(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic that was made here and make it anew, empty."""
         self.delete([topic])
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             for _ in range(100):  # a deletion takes a moment
                 try:
-                    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+                    wanted = {"num_partitions": partitions, "replication_factor": -1}
+                    admin.create_topics({topic: wanted}, wait_for_metadata=True)
                 except TopicAlreadyExistsError:
                     time.sleep(0.1)
                 else:

@@ -53,13 +53,14 @@ class Fleet:
         options: Sequence[str] = ("--no-serve",),
         at: str = "",
         alerts: str = "",
+        query: str = "",
         **settings: str,
     ) -> str:
         """Start a worker and return its name; a setting is written with two underscores for its dot."""
         self._made += 1
         name = name or f"worker-{self._made}"
         address = at or self.cluster.address
-        command = ["worker", f"kafka://{address}/{self.events}"]
+        command = ["worker", f"kafka://{address}/{self.events}{query}"]
         command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
         command += ["--dead-letters", f"{address}/{self.letters}"]
         command += ["--group", self.group, "--instance", name, *options]
@@ -116,7 +117,7 @@ class Fleet:
         """The number of applied records, from the progress rows."""
         return sum(
             offset + 1
-            for key, (partition, row) in self._rows().items()
+            for key, (partition, row) in self.rows().items()
             if key == progress_key(partition)
             for offset in decode_progress(row).applied.values()
         )
@@ -160,14 +161,14 @@ class Fleet:
     def sessions(self) -> dict[str, dict[str, Any]]:
         """The live sessions as they were written last: how many events each contains, and its rules' states."""
         found: dict[str, dict[str, Any]] = {}
-        for key, (partition, value) in self._rows().items():
+        for key, (partition, value) in self.rows().items():
             if key.startswith(session_prefix(partition)) and (state := decode_session(value).state):
                 row = msgspec.msgpack.decode(state, type=StoredSession)
                 states = sorted(map(_plain, row.states))
                 found[session_of(key)] = {"seq": row.seq, "turns": row.turns, "states": states}
         return found
 
-    def _rows(self) -> dict[bytes, tuple[int, bytes]]:
+    def rows(self) -> dict[bytes, tuple[int, bytes]]:
         """The table as the changelog has it now."""
         try:
             fresh = self.cluster.read(f"{self.group}-sessions-changelog", self._read)

@@ -47,6 +47,8 @@ class Consumer(BatchConsumer):
         self._last_tick = float("inf")
         self.handled = 0
         self._is_owner = True
+        self._fenced = None
+        self._checked = float("inf")
         self.failure = None
         self._committed_offset = {EVENTS: None}
         self.stages = stages  # type: ignore[assignment]  # a double

@@ -31,6 +31,7 @@ from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDec
 from stream_guard.worker.store import PartitionStore
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
+from tests.worker.logs import MemoryLog, recover
 from tests.worker.samples import checked, sample_rows
 
 REKEYED = "rekeyed"
@@ -66,7 +67,8 @@ class Lines:
 
 def rekeyer(outbox: MemoryOutbox, counts: Counts) -> Rekeyer:
     delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
-    return Rekeyer(StatelessDecoder(Lines()), delivery, outbox, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
+    table, _ = recover(MemoryLog())
+    return Rekeyer(StatelessDecoder(Lines()), delivery, outbox, table, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
 
 
 def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> None:

@@ -20,7 +20,7 @@ from stream_guard.ports import Record
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
-from stream_guard.worker.rows import SenderProgress, offset_of, topic_tag, waiting_key, waiting_prefix
+from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
@@ -67,12 +67,12 @@ class ReceivingPartition:
 
     def next_offset(self, topic: str) -> int | None:
         """Return the next offset to fold, or None when the partition has no record of the topic yet."""
-        applied = self._store.applied.get(topic_tag(topic))
+        applied = self._store.applied.get(self._store.tag_of(topic))
         return None if applied is None else applied + 1
 
     def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
         """Receive messages in the order of their offsets; skip those that are in the state already."""
-        tag = topic_tag(topic)
+        tag = self._store.tag_of(topic)
         applied = self._store.applied.get(tag, -1)
         for record in records:
             if record.position > applied:

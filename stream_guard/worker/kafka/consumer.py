@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -21,14 +21,15 @@ from faust.types import TP
 
 from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
-from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
+from stream_guard.worker.kafka.descriptions import partitions_differ
 from stream_guard.worker.kafka.fetching import FetchingThread
-from stream_guard.worker.kafka.lag import LagConsumer
-from stream_guard.worker.rows import owner_key
+from stream_guard.worker.kafka.ownership import OwningConsumer
 
 POLL: Final = 0.5  # seconds that one fetch waits for records
 TICK: Final = 1.0  # seconds between two ticks of idle partitions
+_NO_ROW: Final = b""  # the key of no row
 
 _logger = logging.getLogger(__name__)
 
@@ -57,20 +58,16 @@ class ConsumerThread(FetchingThread):
             await super().on_thread_stop()
 
 
-class BatchConsumer(LagConsumer):
+class BatchConsumer(OwningConsumer):
     """Hands whole batches to the stages, and commits the offsets of durable batches."""
 
     # Set by the app before the consumer starts.
     limit: int  # bytes; a longer record is cut
-    fence: EpochFence
-    begin_epochs: Callable[[Iterable[int]], Awaitable[None]]  # makes this worker the owner of partitions
-    load_rows: Callable[[Iterable[Any]], None]  # puts changelog rows into the table
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._busy = asyncio.Lock()  # held while a batch is processed
         self._sought: dict[TP, int] = {}  # the offset of our last seek, until a record comes
-        self._is_owner = False  # of the assigned partitions
         self._seeks = 0
         self._last_tick = 0.0
         self.handled = 0  # records in all stages; a re-keyed record counts twice
@@ -126,38 +123,40 @@ class BatchConsumer(LagConsumer):
         tables: Any = self.app.tables  # Faust's interface leaves out the recovery
         recovery, read = tables.recovery, self._read_offset[tp]
         fresh = [record for record in records if read is None or record.offset >= read]
-        if not self.flow_active or not fresh or tp not in recovery.active_tps:
-            return  # another recovery begins, and seeks by itself
+        if not self.flow_active or not fresh or tp not in recovery.active_tps or self._is_owner:
+            return  # another recovery begins, and seeks by itself; or the table is ours, and ahead of these rows
         recovery.flush_buffers()  # rows in the buffer are older than these
-        rows = [self._fenced(record) for record in fresh]
-        self.load_rows(rows)
-        if len(rows) > 1:
-            recovery.active_offsets[tp] = max(recovery.active_offsets[tp] or 0, rows[-2].offset)
-        await self.wait_first(self.callback(self._to_message(tp, rows[-1])), self.suspend_flow.wait())
-        self._read_offset[tp] = rows[-1].offset
-
-    def _fenced(self, record: Any) -> Any:
-        """Return a row; for a row of a former owner, one that changes nothing."""
-        if self.fence.admits(record.partition, record.offset, record.key, record.headers):
-            return record
-        return replace(record, key=owner_key(record.partition), value=None)
+        self.table.load(tp.partition, (LoggedRow(row.offset, row.key, row.value, row.headers) for row in fresh))
+        self._restored[tp] = fresh[-1].offset + 1
+        if len(fresh) > 1:
+            recovery.active_offsets[tp] = max(recovery.active_offsets[tp] or 0, fresh[-2].offset)
+        # In the recovery this row changes nothing: it is in the table, or does not count.
+        last = replace(fresh[-1], key=_NO_ROW, value=None)
+        await self.wait_first(self.callback(self._to_message(tp, last)), self.suspend_flow.wait())
+        self._read_offset[tp] = last.offset
 
     async def _process(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
         async with self._busy:
-            if not self._is_ready():
+            if not self._is_ready() or self._is_fenced():
                 self._discarded.update(fetched)
                 return
-            if not self._is_owner:
-                await self.begin_epochs(sorted({tp.partition for tp in self._event_partitions()}))
-                self._is_owner = True
-            again = await self._seek_discarded()
-            batch = {}
-            for tp, records in fetched.items():
-                if records and tp not in again and await self._continues(tp, records[0].position):
-                    batch[TopicPartition(*tp)] = records
-            if batch:
-                await self.stages.process(batch, self._mark_committable)
-            await self._tick()
+            try:
+                if not self._is_owner:
+                    await self._become_owner()
+                await self._process_batch(fetched)
+                await self._tick()
+                await self._check_ownership()
+            except FencedError as error:
+                self._be_fenced(error)
+
+    async def _process_batch(self, fetched: Mapping[TP, Sequence[Record]]) -> None:
+        again = await self._seek_discarded()
+        batch = {}
+        for tp, records in fetched.items():
+            if records and tp not in again and await self._continues(tp, records[0].position):
+                batch[TopicPartition(*tp)] = records
+        if batch:
+            await self.stages.process(batch, self._mark_committable)
 
     def _mark_committable(self, batch: FetchedBatch) -> None:
         """Allow the commit of a durable batch's offsets."""
@@ -223,7 +222,12 @@ class BatchConsumer(LagConsumer):
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Start with an assignment. It must have the same partitions of every topic."""
         numbers = {topic: {tp.partition for tp in assigned if tp.topic == topic} for topic in self.stages.topics}
-        if len(set(map(frozenset, numbers.values()))) > 1:
+        rows = {tp.partition for tp in assigned if self._is_changelog_tp(tp)}
+        topics = [*numbers, *self.app.tables.changelog_topics]
+        counts = {topic: count for topic in topics if (count := self._thread.topic_partitions(topic))}
+        if len(set(counts.values())) > 1:
+            self.failure = partitions_differ(counts)
+        elif len({frozenset(rows), *map(frozenset, numbers.values())}) > 1:
             self.failure = SettingsError(
                 f"the workers of this group do not read the same topics (this one: {', '.join(numbers)}); stop all of "
                 "them before you change --rekey, or bring in or remove the last rule that looks across sessions"
@@ -242,13 +246,15 @@ class BatchConsumer(LagConsumer):
         self._end_offsets.clear()
         self._reread_end.clear()
         self._reread_from.clear()
-        self._is_owner = False
+        self._forget_assignment()
         self.stages.drop_partitions()
 
     async def _flush(self) -> None:
         async with self._busy:
             try:
                 await self.stages.flush()
+            except FencedError as error:
+                self._be_fenced(error)
             except Exception as error:  # noqa: BLE001  # whatever it is: it ends the worker, not the rebalance
                 self.failure = error
 

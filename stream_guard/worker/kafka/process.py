@@ -18,8 +18,8 @@ from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.kafka.app import ChangelogTable, WorkerApp, make_app, read_topics
-from stream_guard.worker.kafka.topics import KafkaOutbox, connect, count_partitions, make_topics
+from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics
+from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect, count_partitions, make_topics
 
 CHECK: Final = 0.2  # seconds between two checks of the worker
 LEAVE: Final = 20.0  # seconds to leave the group
@@ -31,6 +31,7 @@ _logger = logging.getLogger(__name__)
 
 async def run_worker(address: Address, parts: WorkerParts) -> None:
     """Process the topics until SIGINT or SIGTERM; raise StreamGuardError when the worker cannot go on."""
+    accept_gaps = accepts_gaps(address)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -39,11 +40,14 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
     _logger.info("a worker of group %s on %s", parts.settings.worker.group, ", ".join(address.topics))
     producer = await connect(servers, parts.settings)
     try:
-        partitions = await count_partitions(producer, address.topics)
+        changelog = changelog_topic(parts.settings)
+        partitions = await count_partitions(producer, address.topics, changelog)
         app = make_app(parts.settings, servers, partitions)
-        rows, open_outbox = ChangelogTable(app, producer), partial(KafkaOutbox, producer)
-        app.stages = build_stages(parts, rows, open_outbox, address.topics, partitions)
-        await make_topics(servers, parts.settings, set(app.stages.topics) - set(address.topics), partitions)
+        app.client, app.sources, app.accept_gaps = producer.client, address.topics, accept_gaps
+        app.rows, open_outbox = open_table(app, parts.settings, servers, producer), partial(KafkaOutbox, producer)
+        app.stages = build_stages(parts, app.rows, open_outbox, address.topics, partitions)
+        passing = set(app.stages.topics) - set(address.topics)
+        await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
         read_topics(app)
         await _run(app, parts, stop, BrokerHealth(producer.client, patience=parts.settings.kafka.patience))
     finally:

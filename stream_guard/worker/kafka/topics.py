@@ -6,17 +6,22 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from stream_guard.errors import SettingsError, SourceError
+from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME, security_options
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.settings import Settings
+from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
 from stream_guard.worker.rows import topic_tag
+
+# Rows of an owner that was frozen are found, and the right ones written again, before compaction removes those.
+COMPACTION_LAG_MS: Final = 600_000
 
 
 async def connect(servers: Sequence[str], settings: Settings) -> Any:
@@ -31,6 +36,8 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
             linger_ms=2,
             max_batch_size=256 * 1024,
             max_request_size=64 * 2**20,
+            # A partition without a leader is waited for, for at least as long as a broker.
+            request_timeout_ms=max(40_000, round(settings.kafka.patience * 1000)),
             **security_options(settings.kafka),
         )
         try:
@@ -46,35 +53,59 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
             return producer
 
 
-async def count_partitions(producer: Any, topics: Sequence[str]) -> int:
+def accepts_gaps(address: Address) -> bool:
+    """Whether the address allows a topic to be read that was made anew; SettingsError for options of other commands."""
+    for name, value in address.options.items():
+        if name != "gaps" or value not in ("stop", "accept"):
+            raise SettingsError(
+                f"{address}: a worker does not know {name}={value}; there are gaps=stop, the default, and gaps=accept, "
+                "which reads a topic that was made anew"
+            )
+    return address.options.get("gaps") == "accept"
+
+
+async def count_partitions(producer: Any, topics: Sequence[str], changelog: str) -> int:
     """Return the number of partitions of the topics. It must be the same: a session has one partition number."""
-    counts: dict[str, int] = {}
+    try:
+        described = await describe_topics(producer.client, [*topics, changelog])
+    except KafkaError as error:
+        raise SourceError(
+            f"the topics {', '.join(topics)} cannot be looked up: {error!r}; look at the rights"
+        ) from error
     for topic in topics:
-        try:
-            counts[topic] = len(await producer.partitions_for(topic))
-        except KafkaError as error:
-            raise SourceError(f"there is no topic {topic!r} that we may read: {error!r}; create it") from error
+        if topic not in described:
+            raise SourceError(f"there is no topic {topic!r} that we may read; create it")
+    counts = {topic: description.partitions for topic, description in described.items()}
     if len(set(counts.values())) > 1:
-        found = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
-        raise SettingsError(f"the topics of a worker need the same number of partitions: {found}")
+        raise partitions_differ(counts)
     if len({topic_tag(topic) for topic in topics}) < len(topics):
         raise SettingsError("two of the topics have the same 32-bit tag by chance, or one is named twice")
-    return next(iter(counts.values()))
+    return counts[topics[0]]
 
 
-async def make_topics(servers: Sequence[str], settings: Settings, names: Collection[str], partitions: int) -> None:
-    """Create the topics through which workers pass records to each other, where they do not exist."""
-    if not names:
-        return
-    configs = {"max.message.bytes": str(settings.decode.max_record_bytes + 2**20)}
+async def make_topics(
+    producer: Any, servers: list[str], settings: Settings, changelog: str, passing: Collection[str], partitions: int
+) -> None:
+    """Create the changelog, and the topics through which workers pass records to each other, where they do not exist.
+
+    Faust would create the changelog with a number of copies that it has to be told; -1 leaves it to the brokers.
+    """
     copies = settings.worker.replication_factor
-    topics = [NewTopic(name, partitions, copies, topic_configs=configs) for name in sorted(names)]
-    admin = AIOKafkaAdminClient(bootstrap_servers=list(servers), client_id=NAME, **security_options(settings.kafka))
+    configs = {"max.message.bytes": str(settings.decode.max_record_bytes + 2**20)}
+    rows = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
+    wanted = {changelog: rows} | dict.fromkeys(sorted(passing), configs)
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **security_options(settings.kafka))
     try:
+        names = sorted(wanted.keys() - await describe_topics(producer.client, list(wanted)))
+        if not names:
+            return
         await admin.start()
+        topics = [NewTopic(name, partitions, 1, topic_configs=wanted[name]) for name in names]
+        for topic in topics:
+            topic.replication_factor = copies  # its constructor refuses -1, which the brokers know
         answer = await admin.create_topics(topics)
     except KafkaError as error:
-        raise SourceError(f"the topics {', '.join(sorted(names))} cannot be made: {error!r}; make them") from error
+        raise SourceError(f"the topics {', '.join(wanted)} cannot be made: {error!r}; make them") from error
     finally:
         await admin.close()
     for name, code, *reason in answer.topic_errors:

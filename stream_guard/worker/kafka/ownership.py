@@ -1,0 +1,146 @@
+"""Ownership: from which moment the assigned partitions are ours, and how we learn that they no longer are."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+from faust.types import TP
+
+from stream_guard.errors import SourceError
+from stream_guard.worker.changelog import ChangelogTable, FencedError
+from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics, partitions_differ
+from stream_guard.worker.kafka.lag import LagConsumer
+from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
+from stream_guard.worker.rows import encode_row, known_topics, owner_key, topics_key
+
+CHECK: Final = 10.0  # seconds between two looks at the changelog and at the topics
+
+_logger = logging.getLogger(__name__)
+
+
+class OwningConsumer(LagConsumer):
+    """Faust's consumer, with the claim of partitions and the checks of what must stay as it was."""
+
+    # Set by the app before the consumer starts.
+    table: ChangelogTable
+    client: Any  # asks about topics
+    sources: Collection[str]  # the topics of the address; the others are the group's own
+    accept_gaps: bool  # a topic that was made anew may be read
+    fence_patience: float  # seconds that a worker without its partitions waits for others
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._is_owner = False  # of the assigned partitions
+        self._fenced: tuple[float, FencedError] | None = None  # until when to wait, and what happened
+        self._restored: dict[TP, int] = {}  # changelog partitions: the offset after the last row in the table
+        self._checked = 0.0
+
+    def _changelog_partitions(self) -> list[TP]:
+        return [tp for tp in self.assignment() if self._is_changelog_tp(tp)]
+
+    async def _become_owner(self) -> None:
+        """Claim the assigned partitions, and see that their topics are those that were read before."""
+        tables: Any = self.app.tables  # Faust's interface leaves out the recovery
+        highwaters = tables.recovery.active_highwaters  # of the last row, and not of the next one
+        ends = {
+            tp.partition: max((highwaters[tp] or 0) + 1 if tp in highwaters else 0, self._restored.get(tp, 0))
+            for tp in self._changelog_partitions()
+        }
+        new = {number for number in ends if owner_key(number) not in self.table.recovered()}
+        await self.table.claim(ends)
+        self.stages.drop_partitions()  # opened before the claim, they may lack rows
+        await self._recognise_topics(new)
+        self.stages.drop_partitions()
+        self._checked = time.monotonic()
+        self._is_owner = True
+
+    async def _recognise_topics(self, new: Collection[int]) -> None:
+        """Record the topics of the partitions; raise SourceError for one that is not the one that was read before."""
+        described, ends = await self._describe()
+        for number in sorted({tp.partition for tp in ends}):
+            before = known_topics(self.table.recovered(), number)
+            now = dict(before)
+            for tp in sorted(tp for tp in ends if tp.partition == number):
+                source, present = TopicPartition(*tp), PresentTopic(described[tp.topic].topic_id, ends[tp])
+                if number in new and (self._committed_offset[tp] or 0) > 0:
+                    self._refuse_lost_states(source)
+                accept = self.accept_gaps and tp.topic in self.sources
+                now[tp.topic] = recognise(source, before.get(tp.topic), present, self._position(tp), accept=accept)
+                if tp.topic in before and now[tp.topic].incarnation > before[tp.topic].incarnation:
+                    _logger.warning("%s/%d: another topic is read under this name, from its first record", *tp)
+                    self._committed_offset[tp] = 0
+                    self._discarded.add(tp)
+            if now != before:
+                await self.table.write({number: [(topics_key(number), encode_row(now))]})
+
+    def _refuse_lost_states(self, source: TopicPartition) -> None:
+        what = f"{source.topic}/{source.partition} was read by this group, and there are no states of it"
+        if not self.accept_gaps:
+            raise SourceError(
+                f"{what}: the group's changelog was deleted; to go on without the states, start the workers with "
+                f"{source.topic}?gaps=accept once, or use another group"
+            )
+        _logger.warning("%s; going on without", what)
+
+    def _position(self, tp: TP) -> int | None:
+        """Return the offset from which a partition goes on; None when nothing of it was read."""
+        offset = self.stages.next_offset(TopicPartition(*tp))
+        return self._committed_offset[tp] if offset is None else offset
+
+    async def _describe(self) -> tuple[Mapping[str, TopicDescription], Mapping[TP, int]]:
+        """Return the topics as the brokers have them, and the end offsets of the assigned partitions."""
+        topics = {*self.stages.topics, *(tp.topic for tp in self._changelog_partitions())}
+        described = await describe_topics(self.client, sorted(topics))
+        if missing := topics - described.keys():
+            raise SourceError(f"there is no topic {', '.join(sorted(missing))} any more; create it again")
+        counts = {topic: described[topic].partitions for topic in sorted(topics)}
+        if len(set(counts.values())) > 1:
+            raise partitions_differ(counts)
+        partitions = self._event_partitions()
+        return described, dict(await self.highwaters(*partitions)) if partitions else {}
+
+    async def _check_ownership(self) -> None:
+        """See now and then that nobody else writes our rows, and that the topics are the same."""
+        if time.monotonic() - self._checked < CHECK:
+            return
+        self._checked = time.monotonic()
+        try:
+            for tp in self._changelog_partitions():
+                await self.table.check(tp.partition, lambda tp=tp: self._end_of(tp))  # type: ignore[misc]  # a lambda
+            described, ends = await self._describe()
+        except (KafkaError, TimeoutError) as error:  # BrokerHealth handles a broker that does not answer
+            _logger.info("the topics cannot be checked now: %r", error)
+            return
+        for tp, end in ends.items():
+            known = known_topics(self.table.recovered(), tp.partition).get(tp.topic)
+            if what := changed(known, PresentTopic(described[tp.topic].topic_id, end), self._position(tp)):
+                raise refusal(TopicPartition(*tp), what)
+
+    async def _end_of(self, tp: TP) -> int:
+        return int((await self.highwaters(tp))[tp])
+
+    def _be_fenced(self, error: FencedError) -> None:
+        """Process nothing more until partitions are assigned again."""
+        if self._fenced is None:
+            _logger.warning("%s; waiting for partitions", error)
+            self._fenced = (time.monotonic() + self.fence_patience, error)
+        self._is_owner = False
+
+    def _is_fenced(self) -> bool:
+        """Whether the partitions have another owner; raise FencedError when that lasts."""
+        if self._fenced is None:
+            return False
+        until, error = self._fenced
+        if time.monotonic() > until:
+            raise FencedError(f"{error}: start the worker again") from error
+        return True
+
+    def _forget_assignment(self) -> None:
+        self._is_owner = False
+        self._fenced = None
+        self._restored.clear()
