@@ -84,6 +84,15 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="tokens",
+        help="Who may ask and who may answer, over HTTP.",
+        commands=(
+            _core("new", "Make a token and print it; the file keeps only its digest.", "tokens"),
+            _core("list", "List whose tokens there are, and their roles.", "tokens", "list_tokens"),
+            _core("remove", "Take somebody's tokens away; a server that runs refuses them from then on.", "tokens"),
+        ),
+    ),
+    Command(
         name="policy",
         help="Work with policy files.",
         commands=(

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history
+from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history, via_account
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.history import incidents
@@ -48,5 +48,5 @@ def solve(
 ) -> None:
     """Call an incident solved; a finding that comes later opens it again."""
     with open_history(history, settings_file) as (database, _):
-        done = incidents.solve(database, name, by=answered_by(by), note=note, time=time.time())
+        done = incidents.solve(database, name, by=answered_by(by), note=note, time=time.time(), via=via_account())
         typer.echo(f"{done.id} solved by {done.solved_by}", err=True)

@@ -41,4 +41,5 @@ def serve(
         for warning in loaded.warnings:
             typer.echo(str(warning), err=True)
         ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint)
-        ready.serve(lambda: typer.echo(f"listening at {ready.url}", err=True))
+        lines = [f"listening at {ready.url}", *([f"warning: {ready.warning}"] if ready.warning else [])]
+        ready.serve(lambda: typer.echo("\n".join(lines), err=True))

@@ -14,6 +14,7 @@ from stream_guard.model import Alert, Json
 
 Status: TypeAlias = Literal["unresolved", "solved"]
 _ID_LENGTH = 16
+_PAGE = 500
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     findings: int = 0
     solved_by: str = ""
     note: str = ""
+    tenant: str = ""
+    via: str = ""  # how it is known who solved it
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,32 +80,41 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
     return known, opened
 
 
-def solve(database: Database, name: str, *, by: str, note: str, time: float) -> Incident:
+def solve(
+    database: Database, name: str, *, by: str, note: str, time: float, tenant: str = "", via: str = ""
+) -> Incident:
     """Mark an incident as solved; AnswerRefusedError when there is none of that id or it is solved already."""
     with database.transaction() as statements:
         known = _find(statements.run, name)
-        if known is None:
+        if known is None or tenant not in ("", known.tenant):
             text = f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list"
             raise AnswerRefusedError(text, missing=True)
         if known.status == "solved":
             raise AnswerRefusedError(f"incident {known.id} is solved already, by {known.solved_by}")
-        known = msgspec.structs.replace(known, status="solved", solved_by=by, note=note)
+        known = msgspec.structs.replace(known, status="solved", solved_by=by, note=note, via=via)
         _write(statements, known.id, time, "solved", f"{by}: {note}" if note else by)
         _save(statements, known)
-        audit.append(statements, "incident_solved", time, {"incident": known.id, "by": by, "note": note})
+        audit.append(statements, "incident_solved", time, {"incident": known.id, "by": by, "via": via, "note": note})
     return known
 
 
-def get(database: Database, name: str) -> Incident | None:
-    """Return an incident, or None."""
-    return _find(database.read, name)
+def get(database: Database, name: str, tenant: str = "") -> Incident | None:
+    """Return an incident, or None; with a tenant, only one of that tenant."""
+    found = _find(database.read, name)
+    return found if found is not None and tenant in ("", found.tenant) else None
 
 
-def listing(database: Database, status: Status | None = None, limit: int = 100) -> list[Incident]:
-    """Return incidents, the latest first."""
+def listing(database: Database, status: Status | None = None, limit: int = 100, tenant: str = "") -> list[Incident]:
+    """Return incidents, the latest first; with a tenant, only that tenant's."""
     where, values = ("WHERE status = ?", (status,)) if status else ("", ())
-    rows = database.read(f"SELECT body FROM sg_incidents {where} ORDER BY opened DESC, id LIMIT ?", *values, limit)  # noqa: S608  # no value is in the text
-    return [from_text(body, Incident) for (body,) in rows]
+    sql = f"SELECT body FROM sg_incidents {where} ORDER BY opened DESC, id LIMIT ? OFFSET ?"  # noqa: S608  # no value is in the text
+    found: list[Incident] = []
+    for start in range(0, 2**62, _PAGE):
+        page = [from_text(body, Incident) for (body,) in database.read(sql, *values, _PAGE, start)]
+        found += [incident for incident in page if tenant in ("", incident.tenant)]
+        if len(found) >= limit or len(page) < _PAGE:
+            break
+    return found[:limit]
 
 
 def timeline(database: Database, name: str) -> list[Entry]:
@@ -120,6 +132,7 @@ def _open(statements: Statements, alert: Alert, time: float) -> Incident:
         status="unresolved",
         opened=time,
         policy_version=alert.policy_version,
+        tenant=alert.labels.get("tenant", ""),
     )
     statements.run("INSERT INTO sg_incidents VALUES (?, ?, ?, ?)", found.id, found.status, time, to_text(found))
     return found

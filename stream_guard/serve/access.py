@@ -1,31 +1,170 @@
-"""Access to the API: with a token, or without one from this machine only."""
+"""Access to the API: the one place where a request becomes an identity, and the one way to ask for a role.
+
+With a file of tokens, a caller is who the token says. Without one, on this machine only or with one token for all,
+callers say who they are, and everybody has every role.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from secrets import compare_digest
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from starlette.responses import JSONResponse
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.errors import SettingsError
+from stream_guard.serve.bodies import RequestRefused
+from stream_guard.serve.tokens import ROLES, Role, TokenFile
 from stream_guard.settings import ApiSettings
 
-_SHORTEST = 16  # characters; a shorter token can be guessed
+_SHORTEST: Final = 16  # characters; a shorter token can be guessed
+_STATE: Final = "stream_guard_identity"
+_UNSEPARATED: Final = (
+    "roles are not separated: {} may check, approve and solve under any name; "
+    "set api.tokens_file to know who asks and who answers"
+)
+Handler = Callable[[Any, Request], Awaitable[Response]]
 
 
-def token_of(settings: ApiSettings) -> str:
-    """Return the token that callers need, empty for none; SettingsError when other machines could call without one."""
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a caller is. An empty name: callers say themselves who they are."""
+
+    roles: frozenset[Role] = frozenset(ROLES)
+    name: str = ""
+    tenant: str = ""
+    agents: tuple[str, ...] = ()  # whose attempts they may bring
+    all_tenants: frozenset[str] = frozenset()  # of this server
+
+    @property
+    def via(self) -> str:
+        """How it is known who they are."""
+        return "token" if self.name else "their word"
+
+
+class Door(Protocol):
+    """Knows callers by what they show; ``warning`` says what it cannot tell apart."""
+
+    warning: str
+
+    def identify(self, authorization: bytes, host: bytes) -> Identity | JSONResponse:
+        """Return who it is, or the answer that refuses them."""
+
+
+def requires(*roles: Role, whole_server: bool = False) -> Callable[[Handler], Handler]:
+    """Refuse callers that have none of the roles; ``whole_server``: also those that belong to one tenant."""
+
+    def demand(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def guarded(self: Any, request: Request) -> Response:
+            identity = identity_of(request)
+            if not identity.roles.intersection(roles):
+                raise RequestRefused(403, f"this takes the token of {' or '.join(map(_an, roles))}")
+            if whole_server and identity.tenant:
+                raise RequestRefused(403, "this is about all tenants; show a token that belongs to none")
+            return await handler(self, request)
+
+        return guarded
+
+    return demand
+
+
+def identity_of(request: Request) -> Identity:
+    """Return who asks."""
+    found: Identity = request.scope[_STATE]
+    return found
+
+
+def open_door(settings: ApiSettings) -> Door:
+    """Return the door that the settings ask for; SettingsError when other machines could come in without a token."""
     token = settings.read_token()
+    if settings.tokens_file is not None:
+        if token:
+            raise SettingsError("api.tokens_file says who may do what; take api.token and api.token_file out")
+        return TokenDoor(TokenFile(settings.tokens_file))
     if token and (len(token) < _SHORTEST or not token.isascii() or not token.isprintable()):
         raise SettingsError(f"the token of the api needs {_SHORTEST} printable ASCII characters or more")
     if not token and not is_loopback(settings.host):
         raise SettingsError(
             f"api.host is {settings.host!r}, which other machines may reach; "
-            "use 127.0.0.1, or set api.token_file to a file with the token that callers must show"
+            "use 127.0.0.1, or set api.tokens_file to a file that `stream-guard tokens new` made"
         )
-    return token
+    return SharedDoor(token) if token else LocalDoor()
+
+
+class TokenDoor:
+    """Everybody has a token of their own."""
+
+    warning = ""
+
+    def __init__(self, tokens: TokenFile) -> None:
+        self._tokens = tokens
+
+    def identify(self, authorization: bytes, _host: bytes) -> Identity | JSONResponse:
+        """Return the owner of the token."""
+        entry = self._tokens.find(_bearer(authorization))
+        if entry is None:
+            return _ask_for_token()
+        return Identity(
+            name=entry.name,
+            roles=frozenset((entry.role,)),
+            tenant=entry.tenant,
+            agents=(entry.name, *entry.agents),
+            all_tenants=self._tokens.tenants,
+        )
+
+
+class SharedDoor:
+    """One token for everybody."""
+
+    warning = _UNSEPARATED.format("whoever has the token")
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def identify(self, authorization: bytes, _host: bytes) -> Identity | JSONResponse:
+        """Return somebody who has the token."""
+        return Identity() if compare_digest(_bearer(authorization), self._token) else _ask_for_token()
+
+
+class LocalDoor:
+    """No token; whoever is on this machine."""
+
+    warning = _UNSEPARATED.format("everybody on this machine")
+
+    def identify(self, _authorization: bytes, host: bytes) -> Identity | JSONResponse:
+        """Return somebody who asks for this machine by a name of its own."""
+        # DNS rebinding: a page in a local browser must not answer reviews under a name of its own.
+        name = urlsplit(f"//{host.decode('latin-1')}").hostname if _is_plain(host) else None
+        if name and is_loopback(name):
+            return Identity()
+        return JSONResponse({"error": "without a token, ask for 127.0.0.1 or localhost by that name"}, 403)
+
+
+class Access:
+    """Puts the identity of the caller into the request, or refuses it; ``/healthz`` is open to all."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 or 403, or pass the request on."""
+        if scope["type"] != "http" or scope["path"] == "/healthz":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        found = self._door.identify(headers.get(b"authorization", b""), headers.get(b"host", b""))
+        if isinstance(found, Identity):
+            scope[_STATE] = found
+            await self._app(scope, receive, send)
+        else:
+            await found(scope, receive, send)
 
 
 def is_loopback(host: str) -> bool:
@@ -38,34 +177,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Access:
-    """Refuses requests without access; ``/healthz`` is open to all."""
+def _bearer(authorization: bytes) -> bytes:
+    scheme, _, token = authorization.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._token = token
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 403, or pass the request on."""
-        if scope["type"] != "http" or scope["path"] == "/healthz":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        refused = self._refuse(headers.get(b"authorization", b""), headers.get(b"host", b""))
-        await (refused or self._app)(scope, receive, send)
+def _ask_for_token() -> JSONResponse:
+    text = "show the token: Authorization: Bearer ..."
+    return JSONResponse({"error": text}, 401, headers={"WWW-Authenticate": "Bearer"})
 
-    def _refuse(self, authorization: bytes, host: bytes) -> JSONResponse | None:
-        if self._token:
-            scheme, _, token = authorization.partition(b" ")
-            if scheme.lower() == b"bearer" and compare_digest(token.strip(), self._token.encode()):
-                return None
-            text = "show the token: Authorization: Bearer ..."
-            return JSONResponse({"error": text}, 401, headers={"WWW-Authenticate": "Bearer"})
-        # DNS rebinding: a page in a local browser must not answer reviews under a name of its own.
-        name = urlsplit(f"//{host.decode('latin-1')}").hostname if _is_plain(host) else None
-        if name and is_loopback(name):
-            return None
-        return JSONResponse({"error": "without a token, ask for 127.0.0.1 or localhost by that name"}, 403)
+
+def _an(role: Role) -> str:
+    return f"{'an' if role[0] in 'ao' else 'a'} {role}"
 
 
 def _is_plain(host: bytes) -> bool:

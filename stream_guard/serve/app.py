@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,20 +24,33 @@ from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Alert, Event
 from stream_guard.ports import Decoder
-from stream_guard.serve.access import Access
-from stream_guard.serve.bodies import AnswerBody, Approval, RequestRefused, read_json, to_attempt, to_events, to_form
+from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
+from stream_guard.serve.admission import Admission
+from stream_guard.serve.bodies import (
+    AnswerBody,
+    Approval,
+    RequestRefused,
+    read_json,
+    to_attempt,
+    to_event,
+    to_form,
+    to_items,
+)
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import Service
+from stream_guard.serve.stamping import stamp
 
 _REVIEWS = frozenset(("open", "approved", "rejected", "expired", "used", "void", "acknowledged"))
 _INCIDENTS = frozenset(("unresolved", "solved"))
 _MOST = 1000
+_AT_ONCE = 16  # events that a check may have to wait for
 
 
-def make_app(service: Service, decoder: Decoder, token: str = "") -> Starlette:
-    """Return the application; without a token only requests to this machine's own names are answered."""
+def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> Starlette:
+    """Return the application; without a door only requests to this machine's own names are answered."""
     routes = Routes(service, decoder)
-    description = describe(token=bool(token))
+    door = door or LocalDoor()
+    description = describe(token=not isinstance(door, LocalDoor), roles=isinstance(door, TokenDoor))
 
     async def show_description(_request: Request) -> Response:
         return _json(description)
@@ -57,7 +71,10 @@ def make_app(service: Service, decoder: Decoder, token: str = "") -> Starlette:
             Route("/metrics", routes.metrics),
             Route("/healthz", _alive),
         ],
-        middleware=[Middleware(Access, token=token)],
+        middleware=[
+            Middleware(Access, door=door),
+            Middleware(Admission, settings=service.settings, refused=service.refused),
+        ],
         exception_handlers={RequestRefused: _refuse, HTTPException: _no_route, StoreError: _no_history},
     )
 
@@ -69,77 +86,109 @@ class Routes:
         self._service = service
         self._gate: Gate = service.gate
         self._decoder = decoder
+        self._one_batch = asyncio.Lock()
 
+    @requires("agent")
     async def check(self, request: Request) -> Response:
         """Decide on a tool call."""
-        attempt = to_attempt(await self._body(request), self._decoder)
+        read = to_attempt(await self._body(request), self._decoder)
+        attempt = stamp(read, identity_of(request), self._gate.policy.agents)
         ruling, judged = await self._service.check(attempt)
         return _json(show_ruling(ruling, judged=judged))
 
+    @requires("agent")
     async def events(self, request: Request) -> Response:
         """Judge recorded events."""
-        events, refused = to_events(await self._body(request), self._decoder)
-        alerts = await self._service.run(self._observe, events)
-        self._service.alert(alerts)
-        return _json({"accepted": len(events), "alerts": alerts, "refused": refused})
+        items, who = to_items(await self._body(request)), identity_of(request)
+        alerts: list[Alert] = []
+        refused: list[dict[str, Any]] = []
+        # One batch after the other, so that events stay in order; a few at a time, so that checks need not wait.
+        async with self._one_batch:
+            for start in range(0, len(items), _AT_ONCE):
+                events = self._read(items[start : start + _AT_ONCE], start, who, refused)
+                found = await self._service.run(self._observe, events)
+                self._service.alert(found)
+                alerts += found
+        return _json({"accepted": len(items) - len(refused), "alerts": alerts, "refused": refused})
 
+    @requires("reviewer", "operator")
     async def reviews(self, request: Request) -> Response:
         """List reviews."""
         status, limit = _query(request, _REVIEWS)
-        return _json({"reviews": await self._service.run(self._gate.reviews.listing, status, limit)})
+        tenant = identity_of(request).tenant
+        return _json({"reviews": await self._service.run(self._gate.reviews.listing, status, limit, tenant)})
 
+    @requires("reviewer", "operator")
     async def review(self, request: Request) -> Response:
         """Show a review."""
-        found = await self._service.run(self._gate.reviews.get, request.path_params["id"])
+        name, tenant = request.path_params["id"], identity_of(request).tenant
+        found = await self._service.run(self._gate.reviews.get, name, tenant)
         return _json(_require(found, "review"))
 
+    @requires("reviewer")
     async def approve(self, request: Request) -> Response:
         """Let an attempt through."""
         body = to_form(await self._body(request), Approval)
-        work = partial(
-            self._gate.reviews.approve,
-            request.path_params["id"],
-            by=body.by,
-            note=body.note,
-            arguments_digest=body.arguments_digest,
-        )
-        return await _answered(self._service.run(work))
+        work = partial(self._gate.reviews.approve, arguments_digest=body.arguments_digest)
+        return await self._answer(request, work, body)
 
+    @requires("reviewer")
     async def reject(self, request: Request) -> Response:
         """Refuse an attempt."""
-        return await self._answer(request, self._gate.reviews.reject)
+        return await self._answer(request, self._gate.reviews.reject, to_form(await self._body(request), AnswerBody))
 
+    @requires("reviewer", "operator")
     async def acknowledge(self, request: Request) -> Response:
         """Record that an alert was seen."""
-        return await self._answer(request, self._gate.reviews.acknowledge)
+        body = to_form(await self._body(request), AnswerBody)
+        return await self._answer(request, self._gate.reviews.acknowledge, body)
 
+    @requires("reviewer", "operator")
     async def incidents(self, request: Request) -> Response:
         """List incidents."""
         status, limit = _query(request, _INCIDENTS)
-        return _json({"incidents": await self._service.run(incidents.listing, self._gate.database, status, limit)})
+        tenant = identity_of(request).tenant
+        listed = await self._service.run(incidents.listing, self._gate.database, status, limit, tenant)
+        return _json({"incidents": listed})
 
+    @requires("reviewer", "operator")
     async def incident(self, request: Request) -> Response:
         """Show an incident and its timeline."""
-        name = request.path_params["id"]
-        found = _require(await self._service.run(incidents.get, self._gate.database, name), "incident")
+        name, tenant = request.path_params["id"], identity_of(request).tenant
+        found = _require(await self._service.run(incidents.get, self._gate.database, name, tenant), "incident")
         timeline = await self._service.run(incidents.timeline, self._gate.database, name)
         return _json({"incident": found, "timeline": timeline})
 
+    @requires("reviewer", "operator")
     async def solve(self, request: Request) -> Response:
         """Mark an incident as solved."""
-        return await self._answer(request, partial(incidents.solve, self._gate.database, time=time.time()))
+        work = partial(incidents.solve, self._gate.database, time=time.time())
+        return await self._answer(request, work, to_form(await self._body(request), AnswerBody))
 
+    @requires("operator", whole_server=True)
     async def metrics(self, request: Request) -> Response:
         """Show the metrics."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(self._service.registry), media_type=content_type)
 
+    def _read(self, items: list[Any], first: int, who: Identity, refused: list[dict[str, Any]]) -> list[Event]:
+        """Return the events of some items; those that cannot be read are added to ``refused``."""
+        events: list[Event] = []
+        for number, item in enumerate(items, first):
+            try:
+                events.append(stamp(to_event(item, self._decoder), who, self._gate.policy.agents))
+            except RequestRefused as refusal:
+                refused.append({"number": number, "reason": str(refusal)})
+        return events
+
     def _observe(self, events: Sequence[Event]) -> list[Alert]:
         return [alert for event in events for alert in self._gate.observe(event)]
 
-    async def _answer(self, request: Request, work: Callable[..., Any]) -> Response:
-        body = to_form(await self._body(request), AnswerBody)
-        return await _answered(self._service.run(partial(work, request.path_params["id"], by=body.by, note=body.note)))
+    async def _answer(self, request: Request, work: Callable[..., Any], body: AnswerBody) -> Response:
+        """Answer a review or an incident as who the caller is."""
+        who = identity_of(request)
+        known = partial(work, by=_answerer(who, body.by), note=body.note, tenant=who.tenant, via=who.via)
+        return await _answered(self._service.run(known, request.path_params["id"]))
 
     async def _body(self, request: Request) -> Any:
         return await read_json(request, self._service.settings.max_body_bytes)
@@ -155,6 +204,15 @@ def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:
         "alerts": ruling.alerts,
         "review": ruling.review,
     }
+
+
+def _answerer(who: Identity, stated: str) -> str:
+    """Return the name under which a caller answers: the token's, or their word where there is none."""
+    if who.name and stated not in ("", who.name):
+        raise RequestRefused(403, f"this is the token of {who.name!r}; leave out by, or answer with your own token")
+    if not who.name and not stated:
+        raise RequestRefused(422, "say who answers: by")
+    return who.name or stated
 
 
 async def _alive(_request: Request) -> Response:
@@ -184,7 +242,7 @@ def _require(found: Any, noun: str) -> Any:
 
 
 def _refuse(_request: Request, refusal: Exception) -> Response:
-    return _json({"error": str(refusal)}, getattr(refusal, "status", 400))
+    return _json({"error": str(refusal)}, getattr(refusal, "status", 400), getattr(refusal, "headers", None))
 
 
 def _no_route(_request: Request, error: Exception) -> Response:
@@ -195,7 +253,7 @@ def _no_route(_request: Request, error: Exception) -> Response:
 
 def _no_history(_request: Request, error: Exception) -> Response:
     """The history is unavailable: the caller may try again."""
-    return _json({"error": str(error)}, 503)
+    return _json({"error": str(error)}, 503, {"Retry-After": "1"})
 
 
 def _json(value: Any, status: int = 200, headers: Any = None) -> Response:

@@ -23,8 +23,9 @@ from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
-from stream_guard.serve.access import token_of
+from stream_guard.serve.access import open_door
 from stream_guard.serve.app import make_app
+from stream_guard.serve.protocol import bounded_protocol
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.settings import ApiSettings
 
@@ -39,10 +40,12 @@ class Ready:
     app: ASGIApp
     opened: socket.socket
     url: str
+    settings: ApiSettings
+    warning: str  # about who may ask; empty when there is nothing to say
 
     def serve(self, ready: Callable[[], None]) -> None:
         """Answer until the process is told to stop."""
-        serve(self.app, self.opened, ready)
+        serve(self.app, self.opened, ready, self.settings)
 
 
 def open_server(
@@ -50,7 +53,7 @@ def open_server(
 ) -> Ready:
     """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
-    token = token_of(settings.api)
+    door = open_door(settings.api)
     database = open_database(settings.history.url)
     opened.callback(database.close)
     counts, registry = Counts(), CollectorRegistry()
@@ -66,7 +69,7 @@ def open_server(
     opened.callback(service.close)
     listening, url = listen(settings.api)
     opened.callback(listening.close)
-    return Ready(make_app(service, assembly.make_decoder("native"), token), listening, url)
+    return Ready(make_app(service, assembly.make_decoder("native"), door), listening, url, settings.api, door.warning)
 
 
 def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
@@ -87,9 +90,18 @@ def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
     return opened, f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
+def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None], settings: ApiSettings) -> None:
     """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="off")
+    config = uvicorn.Config(
+        app,
+        http=bounded_protocol(settings),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE,
+        lifespan="off",
+    )
     config.load()
     # After it has stopped, uvicorn raises the signal again; that must not end the process before clean-up.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -20,15 +21,16 @@ MAX_EVENTS: Final = 1000  # of one request
 class RequestRefused(Exception):  # noqa: N818  (becomes an answer; no error of the server)
     """A request is refused with an HTTP status and a reason."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.headers = headers
 
 
 class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a person says about a review or an incident, and who it is."""
+    """What a person says about a review or an incident; who it is, only where there are no tokens to say it."""
 
-    by: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    by: Annotated[str, msgspec.Meta(max_length=200)] = ""
     note: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
@@ -48,7 +50,8 @@ async def read_json(request: Request, most: int) -> Json:
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:
-            raise RequestRefused(413, f"the request has more than {most} bytes; send less at once")
+            text = f"the request has more than {most} bytes; send less at once"
+            raise RequestRefused(413, text, {"Connection": "close"})
     try:
         return parse_json(bytes(body))
     except (ValueError, RecursionError) as error:
@@ -59,25 +62,18 @@ def to_attempt(data: Json, decoder: Decoder) -> ToolCall:
     """Return the tool call that a body describes, or raise RequestRefused."""
     if not isinstance(data, dict):
         raise RequestRefused(422, "send one object with session_id, tool and args")
-    event = _decode({"kind": "tool_call", **data}, decoder)
+    event = to_event({"kind": "tool_call", **data}, decoder)
     if not isinstance(event, ToolCall):
         raise RequestRefused(422, f'kind is {data.get("kind")!r}; only a "tool_call" can be checked')
     return event
 
 
-def to_events(data: Json, decoder: Decoder) -> tuple[list[Event], list[dict[str, Any]]]:
-    """Return the events of a body, and for each one that cannot be read its number and the reason."""
+def to_items(data: Json) -> list[Json]:
+    """Return the events of a body as they were sent, or raise RequestRefused."""
     listed = data.get("events") if isinstance(data, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_EVENTS:
         raise RequestRefused(422, f'send {{"events": [...]}} with {MAX_EVENTS} events or fewer')
-    events: list[Event] = []
-    refused: list[dict[str, Any]] = []
-    for number, item in enumerate(listed):
-        try:
-            events.append(_decode(item, decoder))
-        except RequestRefused as refusal:
-            refused.append({"number": number, "reason": str(refusal)})
-    return events, refused
+    return listed
 
 
 def to_form(data: Json, form: type[Body]) -> Body:
@@ -88,7 +84,7 @@ def to_form(data: Json, form: type[Body]) -> Body:
         raise RequestRefused(422, str(error)) from None
 
 
-def _decode(data: Json, decoder: Decoder) -> Event:
+def to_event(data: Json, decoder: Decoder) -> Event:
     """Decode an event with the decoder of all sources, so that the same events are refused everywhere."""
     try:
         [event] = decoder.decode(Record(value=msgspec.json.encode(data), origin="http", position=0))

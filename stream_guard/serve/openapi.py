@@ -20,8 +20,8 @@ _ID: Final = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[
 _TIME: Final = {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 253402300800}, {"type": "null"}]}
 
 
-def describe(*, token: bool) -> JsonObject:
-    """Return the OpenAPI 3.1 document."""
+def describe(*, token: bool, roles: bool = False) -> JsonObject:
+    """Return the OpenAPI 3.1 document; ``roles``: the token says who answers, so that the body need not."""
     document: JsonObject = {
         "openapi": "3.1.0",
         "info": {
@@ -32,11 +32,18 @@ def describe(*, token: bool) -> JsonObject:
         "paths": _paths(),
         "components": {"schemas": _schemas()},
     }
+    if not roles:
+        for name in ("Answer", "Approval"):
+            form = document["components"]["schemas"][name]
+            form["required"] = ["by"]
+            form["properties"]["by"]["minLength"] = 1
     if token:
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
         for path in document["paths"].values():
             for operation in path.values():
+                if roles:
+                    operation["responses"]["403"] = _answer("The token is of another role.", _ref("Error"))
                 operation["responses"]["401"] = _answer("The token is missing or wrong.", _ref("Error"))
     return document
 

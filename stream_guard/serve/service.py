@@ -18,6 +18,7 @@ from stream_guard.alerting.delivery import Delivery
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
+from stream_guard.serve.admission import REFUSALS
 from stream_guard.settings import ApiSettings
 
 Answer = TypeVar("Answer")
@@ -42,6 +43,7 @@ class Service:
         self.settings = settings or ApiSettings()
         self.registry = registry or CollectorRegistry()
         self.failures: Counter[str] = Counter()  # attempts without judgement, by their answer: open or closed
+        self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
@@ -51,20 +53,26 @@ class Service:
         )
 
     async def check(self, attempt: ToolCall) -> tuple[Ruling, bool]:
-        """Return the ruling, and whether it was judged; without judgement, ``on_error`` decides."""
-        began = time.monotonic()
+        """Return the ruling, and whether it was judged; without judgement, ``on_error`` decides.
+
+        A refusal counts even when it comes late. An allow that comes late is none: whether it was in time must not
+        depend on a race.
+        """
+        began, budget = time.monotonic(), self.settings.budget
         work = self.run(self.gate.check, attempt)
         try:
             # Shielded: the attempt counts, even if the caller does not wait for the answer any more.
-            ruling = await asyncio.wait_for(asyncio.shield(work), self.settings.budget)
+            ruling = await asyncio.wait_for(asyncio.shield(work), budget)
         except TimeoutError:
-            work.add_done_callback(_log_error)
-            return self._unjudged(attempt, f"no answer within {self.settings.budget:g} seconds"), False
+            work.add_done_callback(self._finish_late)
+            return self._unjudged(attempt, f"no answer within {budget:g} seconds"), False
         except StreamGuardError as error:
             return self._unjudged(attempt, str(error)), False
         finally:
             self._seconds.observe(time.monotonic() - began)
         self.alert(list(ruling.alerts))
+        if ruling.action is Action.ALLOW and time.monotonic() - began > budget:
+            return self._unjudged(attempt, f"no answer within {budget:g} seconds"), False
         return ruling, True
 
     def run(self, work: Callable[..., Answer], *values: object) -> asyncio.Future[Answer]:
@@ -89,10 +97,28 @@ class Service:
         except StreamGuardError as error:
             _logger.error("%d alerts were not delivered: %s", len(alerts), error)  # noqa: TRY400  (it says why)
 
+    def _finish_late(self, work: asyncio.Future[Ruling]) -> None:
+        """Deliver what was found after the answer was given, or log why nothing was."""
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            _logger.error("an attempt could not be judged: %s", error)
+        elif not work.cancelled():
+            self.alert(list(work.result().alerts))
+
+    def _stops(self, tool: str) -> bool:
+        """Whether a rule might stop attempts at this tool, and stays shut when it cannot judge."""
+        return any(
+            rule.then not in (None, Action.ALLOW) and rule.on_error == "closed" and not rule.shadow
+            for rule in self.gate.policy.rules
+            if (tools := rule.rule.tools()) is None or tools.matches(tool)
+        )
+
     def _unjudged(self, attempt: ToolCall, why: str) -> Ruling:
-        self.failures[self.settings.on_error] += 1
+        # Overload is closed for rules that stop, whatever the operator chose for the others: a flood opens nothing.
+        got = "closed" if self.settings.on_error == "closed" or self._stops(attempt.tool) else "open"
+        self.failures[got] += 1
         version = self.gate.policy.version
-        if self.settings.on_error == "closed":
+        if got == "closed":
             _logger.warning("an attempt was blocked without being judged: %s", why)
             return Ruling(action=Action.BLOCK, reason=f"not judged: {why}", policy_version=version)
         _logger.error("an attempt was allowed without being judged: %s", why)
@@ -110,13 +136,6 @@ class Service:
         )
         self.alert([alert])
         return Ruling(action=Action.ALLOW, reason=f"not judged: {why}", policy_version=version, alerts=(alert,))
-
-
-def _log_error(work: asyncio.Future[Ruling]) -> None:
-    """Log an error that came after the answer was given."""
-    error = None if work.cancelled() else work.exception()
-    if error is not None:
-        _logger.error("an attempt could not be judged: %s", error)
 
 
 class GateMetrics(Collector):
@@ -138,3 +157,9 @@ class GateMetrics(Collector):
         for got in ("closed", "open"):
             failures.add_metric([got], self._service.failures[got])
         yield failures
+        refused = CounterMetricFamily(
+            "stream_guard_requests_refused", "Requests that were not taken in: busy, or too slow", labels=["why"]
+        )
+        for why in REFUSALS:
+            refused.add_metric([why], self._service.refused[why])
+        yield refused

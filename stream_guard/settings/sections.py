@@ -96,13 +96,27 @@ class ApiSettings(Section):
 
     host: str = Field(default="127.0.0.1", description="address to listen on; any but loopback needs a token")
     port: int = Field(default=8750, ge=0, le=65535, description="0 takes a free port and prints it")
-    token: SecretStr | None = Field(default=None, description="what callers must show; a file is safer")
-    token_file: Path | None = Field(default=None, description="a file that holds the token")
+    token: SecretStr | None = Field(default=None, description="one token for all callers and all roles")
+    token_file: Path | None = Field(default=None, description="a file that holds that token")
+    tokens_file: Path | None = Field(
+        default=None, description="a file of tokens, each with a name and a role; made by `stream-guard tokens new`"
+    )
     budget: Duration = Field(default=1.0, gt=0, description="a check that takes longer is answered by on_error")
     on_error: Literal["open", "closed"] = Field(
         default="closed", description="what an attempt gets that could not be judged: allow (open) or block (closed)"
     )
     max_body_bytes: int = Field(default=8 * 2**20, gt=0, description="a larger request is refused")
+    header_timeout: Duration = Field(default=10.0, gt=0, description="a request whose head takes longer is dropped")
+    body_timeout: Duration = Field(
+        default=30.0,
+        gt=0,
+        description="a request that is not there by then is refused; so long an answer may take to leave",
+    )
+    max_connections: int = Field(default=512, gt=0, description="connections at once; others are refused")
+    max_in_flight: int = Field(
+        default=256, gt=0, description="checks at once, and so many events requests, and others; more get 503"
+    )
+    max_in_flight_bytes: int = Field(default=64 * 2**20, gt=0, description="bytes of those requests together")
 
     def read_token(self) -> str:
         """Return the token, empty when there is none; SettingsError when its file cannot be used."""

@@ -236,13 +236,13 @@ def test_a_check_over_its_budget_is_blocked_and_counted_and_judged_when_asked_ag
         assert server.post("/v1/check", WIRE).json()["action"] == "pause"
 
 
-def test_failing_open_is_counted_and_alerted(tmp_path: Path) -> None:
+def test_failing_open_is_counted_and_alerted_and_never_passes_a_rule_that_stops(tmp_path: Path) -> None:
     alerts = tmp_path / "alerts.jsonl"
-    variables = {"STREAM_GUARD_API__BUDGET": "0.2", "STREAM_GUARD_API__ON_ERROR": "open"}
+    variables = {"STREAM_GUARD_API__BUDGET": "0.000001", "STREAM_GUARD_API__ON_ERROR": "open"}
     with serving(tmp_path, "--alerts", f"jsonl:{alerts}", **variables) as server:
-        with busy(tmp_path / "history.db"):
-            late = server.post("/v1/check", WIRE).json()
+        late = server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()
         assert (late["action"], late["judged"]) == ("allow", False)
+        assert server.post("/v1/check", WIRE).json()["action"] in ("pause", "block")
         assert 'stream_guard_gate_failures_total{got="open"} 1.0' in metrics_of(server)
     sent = [json.loads(line) for line in alerts.read_text().splitlines()]
     assert ("stream_guard_fail_open", "critical") in [(alert["rule_id"], alert["severity"]) for alert in sent]

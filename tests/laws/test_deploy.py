@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 from urllib.request import urlopen
@@ -23,8 +25,12 @@ from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from stream_guard.cli.app import app
+from stream_guard.guard.gate import Gate
+from stream_guard.history.database import SqliteDatabase
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
+from stream_guard.policy.spec import Policy
+from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.settings import Settings
 from tests.parts import find_promtool, require
 
@@ -49,6 +55,10 @@ def alarms(root: Path) -> list[dict[str, Any]]:
 def served_metrics() -> set[str]:
     registry = CollectorRegistry()
     Metrics(Counts(), registry)
+    with TemporaryDirectory() as folder, closing(SqliteDatabase(Path(folder) / "history.db")) as database:
+        service = Service(Gate(Policy(rules=(), version=""), database), registry=registry)
+        GateMetrics(service)
+        service.close()
     return {family.name + suffix for family in registry.collect() for suffix in SAMPLES[family.type]}
 
 

@@ -1,0 +1,72 @@
+"""Connections that are not finished, not needed or too many, on real sockets."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.integration.test_serve import Running, serving
+
+LIMITS = {
+    "STREAM_GUARD_API__HEADER_TIMEOUT": "0.5",
+    "STREAM_GUARD_API__BODY_TIMEOUT": "0.5",
+    "STREAM_GUARD_API__MAX_CONNECTIONS": "20",
+}
+HEAD = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+UNFINISHED = {
+    "nothing": b"",
+    "half a head": HEAD + b"X-A: ",
+    "half a body": HEAD + b'Content-Length: 1000\r\n\r\n{"session_id',
+    "a chunk without end": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    "a second head after a request": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
+}
+
+
+def connect(server: Running) -> socket.socket:
+    parts = urlsplit(server.url)
+    opened = socket.create_connection((parts.hostname or "", parts.port or 0), 30)
+    opened.settimeout(30)
+    return opened
+
+
+def until_closed(opened: socket.socket, drip: bytes = b"") -> bytes:
+    """Return what the server says until it closes the connection; the test hangs, and fails, if it never does."""
+    said = b""
+    opened.settimeout(0.1 if drip else 30)
+    while True:
+        try:
+            piece = opened.recv(65536)
+        except TimeoutError:
+            opened.sendall(drip)
+            continue
+        except ConnectionError:
+            return said
+        if not piece:
+            return said
+        said += piece
+
+
+def test_whoever_does_not_finish_keeps_no_place(tmp_path: Path) -> None:
+    with serving(tmp_path, **LIMITS) as server, ExitStack() as stack:
+        for name, sent in UNFINISHED.items():
+            opened = stack.enter_context(connect(server))
+            opened.sendall(sent)
+            said = until_closed(opened)
+            assert (b" 408 " in said) is (name in ("half a body", "a chunk without end")), (name, said)
+        dripping = stack.enter_context(connect(server))
+        dripping.sendall(HEAD + b"X-A: ")
+        until_closed(dripping, drip=b"a")  # a byte now and then makes the time no longer
+        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"
+
+
+def test_connections_beyond_the_limit_are_refused_and_the_others_answered(tmp_path: Path) -> None:
+    with serving(tmp_path, **{**LIMITS, "STREAM_GUARD_API__HEADER_TIMEOUT": "60"}) as server, ExitStack() as stack:
+        held = [stack.enter_context(connect(server)) for _ in range(20)]
+        held[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert held[0].recv(100).startswith(b"HTTP/1.1 200")
+        one_more = stack.enter_context(connect(server))
+        assert until_closed(one_more).startswith(b"HTTP/1.1 503")
+        held.pop().close()
+        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).status_code == 200

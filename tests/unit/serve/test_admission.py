@@ -1,0 +1,135 @@
+"""Limits on requests: how many at once, how large together; asked of the application itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import httpx
+
+from stream_guard.guard.gate import Gate
+from stream_guard.history.database import SqliteDatabase
+from stream_guard.model import Action
+from stream_guard.policy.spec import Policy
+from stream_guard.registry import build_registry
+from stream_guard.running.assembly import Assembly
+from stream_guard.serve.app import make_app
+from stream_guard.serve.service import Service
+from stream_guard.settings import ApiSettings, Settings
+from stream_guard.testing import rule_spec
+
+REGISTRY = build_registry()
+
+
+class Limited:
+    """The application with few places; its gate waits until it is let go."""
+
+    def __init__(self, folder: Path, **limits: Any) -> None:
+        self.database = SqliteDatabase(folder / "history.db")
+        rule = rule_spec(
+            REGISTRY.kinds["no_call"], {"tool": "drop"}, rule_id="never", then=Action.BLOCK, on_error="closed"
+        )
+        self.service = Service(Gate(Policy(rules=(rule,), version="v"), self.database), ApiSettings(**limits))
+        self.app = make_app(self.service, Assembly(Settings(), REGISTRY).make_decoder("native"))
+        self.go = Flag()
+
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://localhost", timeout=30)
+
+    def hold(self) -> None:
+        """Keep the thread that judges busy until ``go`` is set."""
+        self.service.run(self.go.wait, 30)
+
+    def close(self) -> None:
+        self.go.set()
+        self.service.close()
+        self.database.close()
+
+
+def check(tool: str, number: int = 0) -> dict[str, Any]:
+    return {"session_id": f"s{number}", "tool": tool, "call_id": f"c{number}", "args": {}}
+
+
+def test_a_flood_is_refused_and_opens_nothing(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, max_in_flight=4, budget=20.0, on_error="open")
+
+    async def flood() -> list[httpx.Response]:
+        async with limited.client() as client:
+            limited.hold()
+            asked = [asyncio.ensure_future(client.post("/v1/check", json=check("drop", n))) for n in range(20)]
+            done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 16:
+                done, _ = await asyncio.wait(asked, timeout=0.01)
+            assert all(answer.result().status_code == 503 for answer in done)
+            # Events and people have places of their own.
+            limited.go.set()
+            assert (await client.get("/v1/reviews")).status_code == 200
+            return [await answer for answer in asked]
+
+    answers = asyncio.run(flood())
+    limited.close()
+    assert sorted(answer.status_code for answer in answers) == [200] * 4 + [503] * 16
+    assert {answer.json()["action"] for answer in answers if answer.status_code == 200} == {"block"}
+    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 503} == {"1"}
+    assert limited.service.refused == {"busy": 16}
+
+
+def test_checks_that_wait_too_long_are_blocked_where_a_rule_stops_whatever_was_chosen(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, budget=0.05, on_error="open")
+
+    async def ask() -> list[dict[str, Any]]:
+        async with limited.client() as client:
+            limited.hold()
+            return [(await client.post("/v1/check", json=check(tool))).json() for tool in ("drop", "look")]
+
+    drop, look = asyncio.run(ask())
+    limited.close()
+    assert (drop["action"], drop["judged"], look["action"], look["judged"]) == ("block", False, "allow", False)
+    assert limited.service.failures == {"closed": 1, "open": 1}
+
+
+def test_bodies_count_together(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, max_in_flight_bytes=3000)
+
+    async def ask() -> list[int]:
+        async with limited.client() as client:
+            first = asyncio.ensure_future(client.post("/v1/events", content=slowly(), headers=JSON))
+            await started.wait()
+            second = await client.post("/v1/events", content=b" " * 2000, headers=JSON)
+            other_lane = await client.post("/v1/check", json=check("look"))
+            release.set()
+            return [(await first).status_code, second.status_code, other_lane.status_code]
+
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b'{"events": []' + b" " * 2000
+        started.set()
+        await release.wait()
+        yield b"}"
+
+    assert asyncio.run(ask()) == [200, 503, 200]
+    limited.close()
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, body_timeout=0.05)
+
+    async def ask() -> httpx.Response:
+        async def never() -> AsyncIterator[bytes]:
+            yield b"{"
+            await asyncio.Event().wait()
+
+        async with limited.client() as client:
+            return await client.post("/v1/check", content=never(), headers=JSON)
+
+    answer = asyncio.run(ask())
+    limited.close()
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
+    assert limited.service.refused == {"slow": 1}
+
+
+JSON = {"content-type": "application/json"}
