@@ -21,7 +21,7 @@ from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import ConfiguredDecoder, Decoder, Sink, Source
 from stream_guard.registry import Registry, build_registry
-from stream_guard.running.checkpoint import SINK_META, position_of, source_positions
+from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.settings import Settings, load_settings
@@ -82,6 +82,7 @@ class Assembly:
             follow=follow,
             limits=self.settings.decode,
             positions=source_positions(checkpoint),
+            marks=file_marks(checkpoint),
             stop=stop,
             kafka=self.settings.kafka,
         )

@@ -7,8 +7,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from stream_guard.sources.marks import FileMark
+
 SINK_META: Final = "sink:"
 SOURCE_META: Final = "source"
+FILES_META: Final = "files"
 DEAD_LETTERS_META: Final = "dead_letters"
 WATERMARK_META: Final = "watermark"
 
@@ -27,6 +30,12 @@ def source_positions(checkpoint: Checkpoint | None) -> dict[str, int]:
     """Return where the last run stopped reading, by origin."""
     raw = None if checkpoint is None else checkpoint.meta().get(SOURCE_META)
     return {} if raw is None else msgspec.json.decode(raw, type=dict[str, int])
+
+
+def file_marks(checkpoint: Checkpoint | None) -> dict[str, FileMark]:
+    """Return how the files that the last run read are recognised; empty for a checkpoint of an earlier version."""
+    raw = None if checkpoint is None else checkpoint.meta().get(FILES_META)
+    return {} if raw is None else msgspec.json.decode(raw, type=dict[str, FileMark])
 
 
 def position_of(checkpoint: Checkpoint | None, name: str) -> int | None:

@@ -28,6 +28,7 @@ from stream_guard.ports import Record, Source
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import (
     DEAD_LETTERS_META,
+    FILES_META,
     SOURCE_META,
     WATERMARK_META,
     Checkpoint,
@@ -38,6 +39,7 @@ from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
 from stream_guard.sources.kafka import KafkaSource
+from stream_guard.sources.marks import MarkedSource
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
 
@@ -115,6 +117,8 @@ class EmbeddedRunner:
         self._found.clear()
         meta = sink_positions(self._delivery.flush())
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
+        if isinstance(self._source, MarkedSource):
+            meta[FILES_META] = msgspec.json.encode(self._source.marks())
         meta[WATERMARK_META] = repr(self._table.watermark).encode()
         meta[DEAD_LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
         if self._checkpoint is not None:

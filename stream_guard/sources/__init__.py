@@ -19,6 +19,7 @@ from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
 from stream_guard.sources.kafka import open_kafka
 from stream_guard.sources.lines import FileSource
+from stream_guard.sources.marks import FileMark
 from stream_guard.sources.stdin import PipeSource
 from stream_guard.sources.tables import is_table
 
@@ -38,14 +39,15 @@ def open_source(
     follow: bool = False,
     limits: DecodeSettings | None = None,
     positions: Mapping[str, int] | None = None,
+    marks: Mapping[str, FileMark] | None = None,
     stop: Flag | None = None,
     kafka: KafkaSettings | None = None,
 ) -> Source:
     """Return the source for a file, a folder, ``-`` for standard input or ``kafka://...``; SourceError without one.
 
     Iteration ends at the end of the input, which a followed source does not have. ``stop`` only ends a wait early:
-    the source yields None, and the caller decides whether to stop. ``positions`` is what an earlier run's
-    ``positions()`` returned.
+    the source yields None, and the caller decides whether to stop. ``positions`` and ``marks`` are what an
+    earlier run's ``positions()`` and ``marks()`` returned.
     """
     limit = (limits or DecodeSettings()).max_record_bytes
     if target.startswith(SCHEME):
@@ -61,9 +63,11 @@ def open_source(
     if not follow and _is_archive(path, mode):
         return open_archive(path, limit=limit, positions=positions or {})
     if stat.S_ISDIR(mode):
-        return FolderSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag())
+        return FolderSource(
+            path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag(), marks=marks
+        )
     if stat.S_ISREG(mode):
-        return FileSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag())
+        return FileSource(path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag(), marks=marks)
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         return PipeSource(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path), limit=limit, owned=True)
     raise SourceError(f"{target}: neither a file, a folder nor a pipe")

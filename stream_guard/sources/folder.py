@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.lines import POLL, LineFile
+from stream_guard.sources.marks import FileMark, find_marked
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
@@ -29,7 +30,16 @@ class FolderSource:
     says what is wrong with it. Links that lead out of the folder are refused; hidden files and folders are ignored.
     """
 
-    def __init__(self, folder: Path, *, follow: bool, limit: int, positions: Mapping[str, int], stop: Flag) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        follow: bool,
+        limit: int,
+        positions: Mapping[str, int],
+        stop: Flag,
+        marks: Mapping[str, FileMark] | None = None,
+    ) -> None:
         self.problems: dict[str, str] = {}  # by path
         self._folder = folder
         self._real_folder = folder.resolve()
@@ -37,6 +47,7 @@ class FolderSource:
         self._limit = limit
         self._stop = stop
         self._unseen = dict(positions)  # of files that were not found yet
+        self._marks = dict(marks or {})
         self._files: dict[Identity, LineFile] = {}
         self._sizes: dict[Identity, int] = {}  # at the last scan
         if not self._scan()[0] and not follow:
@@ -70,6 +81,11 @@ class FolderSource:
         """Where the next record starts, by file."""
         return self._unseen | {file.lines.origin: file.lines.position for file in self._files.values()}
 
+    def marks(self) -> Mapping[str, FileMark]:
+        """How the files are recognised after a stop."""
+        found = {file.lines.origin: file.mark() for file in self._files.values()}
+        return self._marks | {origin: mark for origin, mark in found.items() if mark is not None}
+
     def close(self) -> None:
         """Close what is open."""
         for file in self._files.values():
@@ -92,15 +108,26 @@ class FolderSource:
         for identity, (path, size) in there.items():
             file = self._files.get(identity)
             if file is None:
-                origin = str(path)
-                file = LineFile(self._target(path), origin, limit=self._limit, position=self._unseen.pop(origin, 0))
-                self._files[identity] = file
+                file = self._files[identity] = self._resume(path, identity)
             elif file.lines.origin != str(path):
                 _logger.warning("%s is now called %s; it is read on", file.lines.origin, path.name)
                 file.path, file.lines.origin = self._target(path), str(path)
             if size < self._sizes.get(identity, 0):
                 file.start_over("became shorter")
         return {identity: (self._files[identity], size) for identity, (_, size) in there.items()}, gone
+
+    def _resume(self, path: Path, identity: Identity) -> LineFile:
+        """Return a file at the position up to which an earlier run read it, maybe under another name."""
+        origin = str(path)
+        renamed = (name for name, mark in self._marks.items() if mark.inode == identity[1] and name in self._unseen)
+        before = next(renamed, origin)
+        if before != origin:
+            _logger.warning("%s is now called %s; it is read on", before, path.name)
+        elif (mark := self._marks.get(origin)) is not None and find_marked(self._folder, mark) not in (None, path):
+            before = ""  # the file that had this name has another one now
+        position = self._unseen.pop(before, 0)
+        mark = self._marks.pop(before, None)
+        return LineFile(self._target(path), origin, limit=self._limit, position=position, mark=mark)
 
     def _matching(self) -> Iterator[tuple[Identity, Path, int]]:
         for entry in self._entries():

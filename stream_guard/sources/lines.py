@@ -13,6 +13,7 @@ from typing import Final
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.marks import FileMark, find_marked, is_marked, make_mark
 from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
 from stream_guard.sources.splitting import CHUNK, LineSplitter
 
@@ -26,8 +27,19 @@ _logger = logging.getLogger(__name__)
 class LineFile:
     """One file of lines, and the position up to which it was read."""
 
-    def __init__(self, path: Path, origin: str, *, limit: int, position: int = 0, follow_links: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        origin: str,
+        *,
+        limit: int,
+        position: int = 0,
+        mark: FileMark | None = None,
+        follow_links: bool = False,
+    ) -> None:
         self.path = path
+        self._mark = mark  # of the file that an earlier run read to the position
+        self._marked_at = position
         self.lines = LineSplitter(origin, limit)
         self.lines.restart(position, 0)
         self.packed = is_packed(path.name)
@@ -35,6 +47,26 @@ class LineFile:
         self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
         self._raw: FileIO | None = None
         self._stream: FileIO | Packed | None = None
+
+    def mark(self) -> FileMark | None:
+        """Return the mark for the present position; None before the first line."""
+        position = self.lines.position
+        if position == 0:
+            return None
+        if self._mark is None or self._marked_at != position:
+            try:
+                self._renew_mark()
+            except OSError:
+                return None  # it is gone; there is nothing to recognise
+        return self._mark
+
+    def _renew_mark(self) -> None:
+        self._marked_at = self.lines.position
+        if self._raw is not None:
+            self._mark = make_mark(self._raw.fileno(), self._marked_at, packed=self.packed)
+            return
+        with FileIO(os.open(self.path, self._flags), "rb") as raw:
+            self._mark = make_mark(raw.fileno(), self._marked_at, packed=self.packed)
 
     def read(self, until: int | None = None) -> Iterator[Record]:
         """Yield the records up to the present end of the file, or to the chunk that reaches ``until``."""
@@ -76,6 +108,14 @@ class LineFile:
             return "has other content than before"
         return None
 
+    def _what_was_replaced(self) -> str | None:
+        """Return that the file just opened is another one than an earlier run read; None when it is the same."""
+        mark, self._mark = self._mark, None
+        if mark is None or self._raw is None or self._marked_at != self.lines.position:
+            return None
+        same = is_marked(self._raw.fileno(), self._marked_at, mark, packed=self.packed)
+        return None if same else "was replaced while nobody read it"
+
     def start_over(self, why: str) -> None:
         """Start at the beginning of the file that has the name now, and log why."""
         _logger.warning("%s %s; it is read from its beginning", self.path, why)
@@ -85,6 +125,8 @@ class LineFile:
     def close(self) -> None:
         """Close the file; ``read`` opens it again."""
         if self._raw is not None:
+            if self.lines.position > 0:
+                self._renew_mark()
             self._raw.close()
         self._raw = self._stream = None
 
@@ -101,7 +143,7 @@ class LineFile:
         if self._uncounted:
             self._uncounted = False
             self.lines.restart(position, lines)
-        changed = "became shorter" if passed < offset else self.what_changed()
+        changed = "became shorter" if passed < offset else self.what_changed() or self._what_was_replaced()
         if not self.packed:
             raw.seek(offset)
         if changed:
@@ -128,9 +170,20 @@ class FileSource:
     that is replaced or emptied is read to its end, and then the new one from its beginning.
     """
 
-    def __init__(self, path: Path, *, follow: bool, limit: int, positions: Mapping[str, int], stop: Flag) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        follow: bool,
+        limit: int,
+        positions: Mapping[str, int],
+        stop: Flag,
+        marks: Mapping[str, FileMark] | None = None,
+    ) -> None:
         origin = str(path)
-        self._file = LineFile(path, origin, limit=limit, position=positions.get(origin, 0), follow_links=True)
+        position, mark = positions.get(origin, 0), (marks or {}).get(origin)
+        self._file = LineFile(path, origin, limit=limit, position=position, mark=mark, follow_links=True)
+        self._tail: LineFile | None = None  # of the file that had the name when an earlier run read it
         if follow and self._file.packed:
             raise SourceError(
                 f"{path}: a packed file cannot be followed, its end does not grow; read it without following"
@@ -138,9 +191,16 @@ class FileSource:
         self._follow = follow
         self._stop = stop
         self._file.open()
+        if mark is not None and position > 0 and self._file.lines.position == 0:
+            self._tail = _open_tail(path, limit, position, mark)
 
     def __iter__(self) -> Iterator[Record | None]:
         file = self._file
+        if self._tail is not None:
+            yield from self._tail.read()
+            yield from self._tail.lines.last()
+            self._tail.close()
+            self._tail = None
         while True:
             yield from file.read()
             if not self._follow:
@@ -160,8 +220,29 @@ class FileSource:
 
     def positions(self) -> Mapping[str, int]:
         """Where the next record starts, by file."""
-        return {self._file.lines.origin: self._file.lines.position}
+        return {self._file.lines.origin: (self._tail or self._file).lines.position}
+
+    def marks(self) -> Mapping[str, FileMark]:
+        """How the file is recognised after a stop."""
+        mark = (self._tail or self._file).mark()
+        return {} if mark is None else {self._file.lines.origin: mark}
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        if self._tail is not None:
+            self._tail.close()
+
+
+def _open_tail(path: Path, limit: int, position: int, mark: FileMark) -> LineFile | None:
+    """Return the rest of the file that an earlier run read, under the name that it has now; None when it is gone."""
+    moved = find_marked(path.parent, mark)
+    if moved is not None and moved != path:
+        tail = LineFile(moved, str(moved), limit=limit, position=position, mark=mark)
+        tail.open()
+        if tail.lines.position == position:
+            _logger.warning("%s is now called %s; its rest is read first", path, moved.name)
+            return tail
+        tail.close()
+    _logger.warning("%s was replaced; what was written to the earlier file after the last stop is not read", path)
+    return None
