@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import (
     Conversation,
@@ -41,6 +43,7 @@ class AnthropicDecoder(JsonDecoder):
             extra = {"stop_reason": message.get("stop_reason"), "usage": message.get("usage")}
             blocks = answer_blocks(message.get("content"), strict_keys=self.strict_keys)
             conversation.turn(["assistant", blocks], blocks, extra=extra)
+            add_answer_results(conversation, message.get("content"))
         elif role == "user":
             add_user(conversation, message.get("content"))
         elif role != "system":
@@ -67,6 +70,24 @@ def answer_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
         elif block.get("type") in ("tool_use", "server_tool_use", "mcp_tool_use"):
             blocks.append(tool_use(block.get("id"), block.get("name"), block.get("input"), strict_keys=strict_keys))
     return blocks
+
+
+def add_answer_results(conversation: Conversation, content: Json, **header: Any) -> None:
+    """Add the results in an answer: those of tools that ran at the provider, or of an MCP server connected to it."""
+    event_id = header.pop("event_id", "")
+    for number, block in enumerate(blocks_in(content)):
+        kind = block.get("type")
+        if isinstance(kind, str) and kind.endswith("_tool_result"):
+            result = block.get("content")
+            failed = isinstance(result, dict) and str(result.get("type")).endswith("_error")
+            conversation.result(
+                block,
+                identifier(block.get("tool_use_id")),
+                text_of(result) or msgspec.json.encode(result).decode(),
+                status="error" if failed or block.get("is_error") is True else "ok",
+                event_id=f"{event_id}/{number}" if event_id else "",
+                **header,
+            )
 
 
 def add_user(

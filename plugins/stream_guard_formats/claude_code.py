@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stream_guard import Event, Json, JsonDecoder, Record
-from stream_guard_formats.anthropic_messages import add_user, answer_blocks
+from stream_guard_formats.anthropic_messages import add_answer_results, add_user, answer_blocks
 from stream_guard_formats.conversation import Conversation, ResultStatus, label
 from stream_guard_formats.reading import as_object, object_at, seconds, text_at
 
@@ -68,8 +68,18 @@ class ClaudeCodeDecoder(JsonDecoder):
         self, conversation: Conversation, message: dict[str, Json], record: Record, header: dict[str, Any]
     ) -> None:
         content = answer_blocks(message.get("content"), strict_keys=self.strict_keys)
-        if not content:
-            return
+        if content:
+            self._add_content(conversation, content, message, record, header)
+        add_answer_results(conversation, message.get("content"), **header)
+
+    def _add_content(
+        self,
+        conversation: Conversation,
+        content: list[Json],
+        message: dict[str, Json],
+        record: Record,
+        header: dict[str, Any],
+    ) -> None:
         key = (conversation.session_id, text_at(message, "id") or header["event_id"])
         place = (record.origin, record.position)
         is_first = self._first_lines.setdefault(key, place) == place

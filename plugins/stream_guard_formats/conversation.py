@@ -6,7 +6,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from stream_guard import DecodeError, Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage, parse_arguments
+from stream_guard import (
+    DecodeError,
+    Event,
+    GateDecision,
+    Json,
+    SessionEnd,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+    parse_arguments,
+)
 from stream_guard_formats.reading import digest, excerpt
 from stream_guard_formats.usage import read_usage
 
@@ -15,6 +26,7 @@ MAX_ID: Final = 512
 _MAX_LABEL: Final = 200
 
 ResultStatus = Literal["ok", "error", "blocked"]
+GateAction = Literal["allow", "pause", "block", "terminate_session"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -72,6 +84,13 @@ class Conversation:
         self.events.append(
             ToolResult(**self._header("r", made_from, header), call_id=call_id, tool=tool, status=status, output=output)
         )
+
+    def decision(
+        self, made_from: Json, action: GateAction, call_id: str, tool: str, rule_ids: tuple[str, ...], **header: Any
+    ) -> None:
+        """Add what another guard, or a person, answered to an attempt."""
+        fields = self._header("d", made_from, header)
+        self.events.append(GateDecision(**fields, action=action, call_id=call_id, tool=tool, rule_ids=rule_ids))
 
     def end(self, time: float | None = None) -> None:
         """Add the end of the session. Only sources that mark the end of a session call this."""

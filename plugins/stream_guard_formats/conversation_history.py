@@ -6,10 +6,14 @@ from typing import Final
 
 import msgspec
 
+from stream_guard import Json
 from stream_guard_formats.reading import digest
 
 # Messages of one conversation that are recognised when they are sent again; the oldest are dropped.
 _MAX_MESSAGES: Final = 4096
+# What was retrieved and is kept for the answers that follow.
+_MAX_CHUNKS: Final = 100
+_MAX_CHUNK_BYTES: Final = 1 << 16
 
 
 class AnnouncedCall(msgspec.Struct, array_like=True):
@@ -28,6 +32,7 @@ class ConversationHistory(msgspec.Struct, array_like=True):
     calls: dict[str, bool] = {}  # ids of calls that were announced
     open: list[AnnouncedCall] = []
     turns: dict[str, int] = {}  # by run
+    retrieved: list[Json] = []  # chunks that were retrieved since a user wrote last
 
     def add_message(self, key: str) -> None:
         """Count a message that becomes an event."""
@@ -37,6 +42,12 @@ class ConversationHistory(msgspec.Struct, array_like=True):
     def count_of(self, key: str) -> int:
         """Return how often a message became an event."""
         return self.messages.get(_digest(key), 0)
+
+    def add_chunks(self, chunks: list[Json]) -> None:
+        """Add what was retrieved for the next answers; the oldest is dropped where it becomes too much."""
+        self.retrieved = (self.retrieved + chunks)[-_MAX_CHUNKS:]
+        while self.retrieved and len(msgspec.json.encode(self.retrieved)) > _MAX_CHUNK_BYTES:
+            del self.retrieved[0]
 
     def trim(self) -> None:
         """Drop the oldest entries of each table that is too large."""

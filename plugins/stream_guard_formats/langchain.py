@@ -32,8 +32,8 @@ class LangChainDecoder(JsonDecoder):
         opened = open_chat(data, "a LangChain transcript", ("values",))
         thread = text_at(object_at(object_at(opened.data, "config"), "configurable"), "thread_id")
         conversation = Conversation(thread or find_session(opened.data, record.value))
-        for message in opened.messages:
-            self._add(conversation, *unwrap(message))
+        for role, message in join_chunks([unwrap(message) for message in opened.messages]):
+            self._add(conversation, role, message)
         return conversation.events
 
     def _add(self, conversation: Conversation, role: str, message: dict[str, Json]) -> None:
@@ -79,6 +79,53 @@ class LangChainDecoder(JsonDecoder):
             named = object_at(message, "additional_kwargs") | {"content": None}
             blocks += blocks_of(named, strict_keys=self.strict_keys)
         return blocks
+
+
+def join_chunks(messages: list[tuple[str, dict[str, Json]]]) -> list[tuple[str, dict[str, Json]]]:
+    """Return the messages, with the chunks of one answer as one. Chunks of an answer share its id."""
+    joined: list[tuple[str, dict[str, Json]]] = []
+    for role, message in messages:
+        before = joined[-1][1] if joined else {}
+        is_chunk = role == "assistant" and message.get("id") and before.get("id") == message["id"]
+        if not is_chunk or joined[-1][0] != role:
+            joined.append((role, message))
+            continue
+        # Later chunks go on with the text and the arguments, and the last ones tell usage and finish reason.
+        merged = before | {name: value for name, value in message.items() if value}
+        merged["content"] = _join_content(before.get("content"), message.get("content"))
+        pieces = [*objects_in(before, "tool_call_chunks", "chunks"), *objects_in(message, "tool_call_chunks", "chunks")]
+        if pieces:
+            merged["tool_call_chunks"], merged["tool_calls"] = pieces, _join_calls(pieces)
+            merged["invalid_tool_calls"] = []
+        for name in ("usage_metadata", "response_metadata"):
+            merged[name] = _add_numbers(object_at(before, name), object_at(message, name))
+        joined[-1] = role, merged
+    return joined
+
+
+def _join_content(one: Json, other: Json) -> Json:
+    if isinstance(one, str) and isinstance(other, str):
+        return one + other
+    texts = [text_of(part) if isinstance(part, list) else part for part in (one, other)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _join_calls(pieces: list[dict[str, Json]]) -> list[Json]:
+    calls: dict[Json, dict[str, Json]] = {}
+    for piece in pieces:
+        call = calls.setdefault(str(piece.get("index")), {"id": None, "name": None, "args": ""})
+        call["id"], call["name"] = call["id"] or piece.get("id"), call["name"] or piece.get("name")
+        call["args"] += piece["args"] if isinstance(piece.get("args"), str) else ""
+    return list(calls.values())
+
+
+def _add_numbers(one: dict[str, Json], other: dict[str, Json]) -> dict[str, Json]:
+    """Return both objects as one; numbers that both have are added up."""
+    total = one | other
+    for name in one.keys() & other.keys():
+        if type(one[name]) is int and type(other[name]) is int:
+            total[name] = one[name] + other[name]
+    return total
 
 
 def unwrap(message: dict[str, Json]) -> tuple[str, dict[str, Json]]:

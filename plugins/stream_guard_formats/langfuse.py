@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
+from stream_guard_formats.raw_spans import Span
 from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
-from stream_guard_formats.spans import Span, SpanReader
+from stream_guard_formats.spans import SpanReader
 
 _SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent"}
 # What instrumentations put in front of a tool's name when they name its span.

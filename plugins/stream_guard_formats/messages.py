@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from stream_guard import Json, parse_json
 from stream_guard_formats.conversation import identifier, text_of, tool_use
 from stream_guard_formats.reading import object_at, text_at
@@ -22,6 +24,8 @@ _ROLES: Final = {
 # Fields of objects that only wrap messages.
 _WRAPPERS: Final = ("messages", "choices", "candidates", "output", "contents", "prompt")
 _MAX_DEPTH: Final = 6
+# Parts of an answer that the model does not say: what it thinks, and what the provider keeps of a long conversation.
+_UNSAID: Final = ("thinking", "reasoning", "redacted_thinking", "compaction")
 
 
 class CallResult(NamedTuple):
@@ -155,20 +159,36 @@ def _read_part(
     part: dict[str, Json], calls: list[dict[str, Json]], results: list[CallResult], texts: list[str]
 ) -> None:
     kind = part.get("type")
-    if kind in ("tool_call", "tool_use", "tool-call"):
-        args = part.get("arguments", part.get("input", part.get("args")))
+    if kind in ("tool_call", "tool_use", "tool-call", "server_tool_call", "server_tool_use", "mcp_tool_use"):
+        args = part.get("arguments", part.get("input", part.get("args", part.get("server_tool_call"))))
         calls.append(_call_block(part.get("id", part.get("toolCallId")), part.get("name", part.get("toolName")), args))
     elif call := object_at(part, "function_call") or object_at(part, "functionCall"):
         calls.append(_call_block(call.get("id"), call.get("name"), call.get("args")))
-    elif kind in ("tool_call_response", "tool_result", "tool-result"):
+    elif use := object_at(part, "toolUse"):  # Bedrock
+        calls.append(_call_block(use.get("toolUseId"), use.get("name"), use.get("input")))
+    elif kind in ("tool_call_response", "server_tool_call_response", "tool_result", "tool-result", "mcp_tool_result"):
         call_id = part.get("id", part.get("tool_use_id", part.get("toolCallId")))
         output = part.get("response", part.get("result", part.get("content", part.get("output"))))
-        results.append(CallResult(identifier(call_id), "", text_of(output), part.get("is_error") is True))
+        if kind == "server_tool_call_response":
+            output = part.get("server_tool_call_response", output)
+        failed = part.get("is_error") is True or part.get("isError") is True
+        results.append(CallResult(identifier(call_id), "", _output_text(output), failed))
+    elif outcome := object_at(part, "toolResult"):
+        failed = outcome.get("status") == "error"
+        results.append(
+            CallResult(identifier(outcome.get("toolUseId")), "", _output_text(outcome.get("content")), failed)
+        )
     elif answer := object_at(part, "function_response") or object_at(part, "functionResponse"):
-        output = text_of(answer.get("response"))
+        output = _output_text(answer.get("response"))
         results.append(CallResult(identifier(answer.get("id")), text_at(answer, "name"), output, failed=False))
-    elif kind not in ("thinking", "reasoning"):
+    elif kind not in _UNSAID:
         texts.append(text_of([part]))
+
+
+def _output_text(output: Json) -> str:
+    """Return a result as text: its own text, or JSON where it has none."""
+    text = text_of(output)
+    return text if text or not output else msgspec.json.encode(output).decode()
 
 
 def _call_block(call_id: Json, name: Json, arguments: Json) -> dict[str, Json]:

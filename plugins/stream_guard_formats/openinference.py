@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.conventions import RawSpan, read_span, session_of
+from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, derived_session
+from stream_guard_formats.raw_spans import RawSpan
 from stream_guard_formats.reading import object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import SpanReader
 

@@ -8,13 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.conventions import RawSpan
 from stream_guard_formats.conversation import MAX_ID
+from stream_guard_formats.log_records import AgentLog, is_about_agents, log_name, logged_spans, trace_of_log
 from stream_guard_formats.otlp_decoder import OtlpDecoder
-from stream_guard_formats.otlp_sessions import GEN_AI, GenAiLog, logged_spans
+from stream_guard_formats.raw_spans import RawSpan, SpanKind
 from stream_guard_formats.reading import as_object, number_at, object_at, objects_in, text_at
 
 _LATEST: Final = 253_402_300_800.0
+_KINDS: Final[dict[str, SpanKind]] = {
+    "2": "server",
+    "SPAN_KIND_SERVER": "server",
+    "3": "client",
+    "SPAN_KIND_CLIENT": "client",
+}
 
 
 class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
@@ -27,7 +33,7 @@ class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
         traces, logs = object_at(export, "traces") or export, object_at(export, "logs") or export
         if "resourceSpans" not in traces and "resourceLogs" not in logs:
             raise DecodeError('the export has neither "resourceSpans" nor "resourceLogs"; metrics have no events')
-        logged = list(logged_spans(_gen_ai_logs(logs)))
+        logged = list(logged_spans(_agent_logs(logs)))
         return self._sessions.read(list(_spans(traces)), logged, _service(traces) or _service(logs))
 
 
@@ -47,7 +53,7 @@ def _spans(data: dict[str, Json]) -> Iterator[RawSpan]:
 
 
 def _raw_span(span: dict[str, Json]) -> RawSpan:
-    status = object_at(span, "status").get("code")
+    status = object_at(span, "status")
     events = objects_in(span, "events", "events")
     return RawSpan(
         trace_id=_id(span, "traceId", 16),
@@ -57,22 +63,26 @@ def _raw_span(span: dict[str, Json]) -> RawSpan:
         start=nanoseconds(span.get("startTimeUnixNano")),
         end=nanoseconds(span.get("endTimeUnixNano")),
         attributes=attributes_of(span),
-        failed=status in (2, "STATUS_CODE_ERROR"),
+        failed=status.get("code") in (2, "STATUS_CODE_ERROR"),
         events=tuple((text_at(event, "name"), attributes_of(event)) for event in events),
+        kind=_KINDS.get(str(span.get("kind")), ""),
+        status_message=text_at(status, "message")[:1000],
     )
 
 
-def _gen_ai_logs(data: dict[str, Json]) -> Iterator[GenAiLog]:
+def _agent_logs(data: dict[str, Json]) -> Iterator[AgentLog]:
     for resource in objects_in(data, "resourceLogs", "resources"):
         for scope in objects_in(resource, "scopeLogs", "scopes"):
             for log in objects_in(scope, "logRecords", "log records"):
                 attributes = attributes_of(log)
-                name = text_at(log, "eventName") or text_at(attributes, "event.name")
-                if name.startswith(GEN_AI):
-                    body = value_of(log.get("body"))
+                body = value_of(log.get("body"))
+                name = log_name(text_at(log, "eventName"), body, attributes)
+                if is_about_agents(name):
                     fields = attributes | (body if isinstance(body, dict) else {})
                     time = nanoseconds(log.get("timeUnixNano")) or nanoseconds(log.get("observedTimeUnixNano"))
-                    yield GenAiLog(_id(log, "traceId", 16), _id(log, "spanId", 8), name, fields, time)
+                    in_session = bool(trace_of_log("", fields))
+                    trace_id = trace_of_log(_id(log, "traceId", 16, needed=not in_session), fields)
+                    yield AgentLog(trace_id, _id(log, "spanId", 8, needed=not in_session), name, fields, time)
 
 
 def attributes_of(holder: dict[str, Json]) -> dict[str, Json]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError as BrokenMessage
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from stream_guard import DecodeError, Event, Json, Record
-from stream_guard_formats.conventions import RawSpan
+from stream_guard_formats.log_records import AgentLog, is_about_agents, log_name, logged_spans, trace_of_log
 from stream_guard_formats.otlp import nanoseconds
 from stream_guard_formats.otlp_decoder import OtlpDecoder
-from stream_guard_formats.otlp_sessions import GEN_AI, GenAiLog, logged_spans
+from stream_guard_formats.raw_spans import RawSpan, SpanKind
 from stream_guard_formats.reading import text_at
 
 _MAX_DEPTH = 50
+_KINDS: Final[dict[int, SpanKind]] = {2: "server", 3: "client"}
 
 
 class OtlpProtoDecoder(OtlpDecoder):
@@ -40,8 +41,8 @@ class OtlpProtoDecoder(OtlpDecoder):
                 "a span or a log record has no trace id of 16 bytes or no span id of 8; without them it belongs to "
                 "nothing"
             )
-        about_models = [_gen_ai_log(log) for log in _log_records(logs) if _is_gen_ai(log)]
-        return self._sessions.read((), list(logged_spans(about_models)), _service(logs.resource_logs))
+        about_agents = [_agent_log(log) for log in _log_records(logs) if is_about_agents(_name(log))]
+        return self._sessions.read((), list(logged_spans(about_agents)), _service(logs.resource_logs))
 
 
 def _parse(kind: Any, value: bytes) -> tuple[Any, str]:
@@ -79,28 +80,32 @@ def _raw_span(span: Any) -> RawSpan:
         attributes=_attributes(span.attributes),
         failed=span.status.code == 2,
         events=tuple((event.name, _attributes(event.attributes)) for event in span.events),
+        kind=_KINDS.get(span.kind, ""),
+        status_message=span.status.message[:1000],
     )
 
 
 def _is_whole(log: Any) -> bool:
-    """Whether a log record has a time and, if it is about a call to a model, the ids of its span."""
-    return bool(log.time_unix_nano or log.observed_time_unix_nano) and (_has_ids(log) or not _is_gen_ai(log))
-
-
-def _is_gen_ai(log: Any) -> bool:
-    return _name(log).startswith(GEN_AI)
+    """Whether a log record has a time and, if it is about an agent, the ids of its span or a session."""
+    if not (log.time_unix_nano or log.observed_time_unix_nano):
+        return False
+    return _has_ids(log) or not is_about_agents(_name(log)) or bool(trace_of_log("", _fields(log)))
 
 
 def _name(log: Any) -> str:
-    in_attributes = (pair.value.string_value for pair in log.attributes if pair.key == "event.name")
-    return str(log.event_name or next(in_attributes, ""))
+    in_attributes = {pair.key: pair.value.string_value for pair in log.attributes if pair.key == "event.name"}
+    return log_name(log.event_name, log.body.string_value, in_attributes)
 
 
-def _gen_ai_log(log: Any) -> GenAiLog:
+def _fields(log: Any) -> dict[str, Json]:
     body = _value(log.body, 0)
-    fields = _attributes(log.attributes) | (body if isinstance(body, dict) else {})
+    return _attributes(log.attributes) | (body if isinstance(body, dict) else {})
+
+
+def _agent_log(log: Any) -> AgentLog:
+    fields = _fields(log)
     time = nanoseconds(log.time_unix_nano) or nanoseconds(log.observed_time_unix_nano)
-    return GenAiLog(log.trace_id.hex(), log.span_id.hex(), _name(log), fields, time)
+    return AgentLog(trace_of_log(log.trace_id.hex(), fields), log.span_id.hex(), _name(log), fields, time)
 
 
 def _attributes(pairs: Iterable[Any], depth: int = 0) -> dict[str, Json]:

@@ -6,28 +6,16 @@ Log records may hold the content of a span. They are joined with it here.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from stream_guard import Event, Json
-from stream_guard_formats.conventions import RawSpan, messages_in_events, read_span, session_of, sort_of
+from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, label
-from stream_guard_formats.reading import text_at
+from stream_guard_formats.raw_spans import RawSpan
 from stream_guard_formats.spans import SpanReader
 
-GEN_AI: Final = "gen_ai."  # how the names of log records about calls to a model begin
 _MAX_REMEMBERED: Final = 10_000
-_DETAILS: Final = "gen_ai.client.inference.operation.details"
-
-
-class GenAiLog(NamedTuple):
-    """A log record about a call to a model."""
-
-    trace_id: str
-    span_id: str
-    name: str
-    fields: dict[str, Json]  # its attributes, and its body if that is an object
-    time: float | None
 
 
 class OtlpSessions:
@@ -85,37 +73,6 @@ def has_content(raw: RawSpan) -> bool:
     """Whether a span has inputs or outputs."""
     span = read_span(raw)
     return span.inputs is not None or span.outputs is not None
-
-
-def logged_spans(logs: Iterable[GenAiLog]) -> Iterator[RawSpan]:
-    """Yield one span for each call to a model that the log records describe."""
-    by_span: dict[tuple[str, str], list[GenAiLog]] = {}
-    for log in logs:
-        by_span.setdefault((log.trace_id, log.span_id), []).append(log)
-    for (trace_id, span_id), its_logs in by_span.items():
-        yield from _logged_span(trace_id, span_id, its_logs)
-
-
-def _logged_span(trace_id: str, span_id: str, logs: Sequence[GenAiLog]) -> Iterator[RawSpan]:
-    """Yield the span that log records describe, unless they hold no messages of a call to a model."""
-    attributes = next((log.fields for log in logs if log.name == _DETAILS), None)
-    if attributes is None:
-        inputs, outputs = messages_in_events((log.name, log.fields) for log in logs)
-        attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": inputs,
-            "gen_ai.output.messages": outputs,
-        }
-        for log in logs:
-            shared = [name for name in log.fields if name.startswith(GEN_AI) or name == "session.id"]
-            attributes |= {name: log.fields[name] for name in shared}
-        if reason := next((text_at(log.fields, "finish_reason") for log in logs if log.name == "gen_ai.choice"), ""):
-            attributes["gen_ai.response.finish_reasons"] = [reason]
-    has_messages = any(attributes.get(name) for name in ("gen_ai.input.messages", "gen_ai.output.messages"))
-    times = [log.time for log in logs if log.time is not None]
-    start, end = (min(times), max(times)) if times else (None, None)
-    if has_messages and sort_of(attributes) == "llm":
-        yield RawSpan(trace_id, span_id, "", "", start, end, attributes)
 
 
 def _remember(table: OrderedDict[str, Json], key: str, value: Json) -> None:

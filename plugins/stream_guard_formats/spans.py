@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
 from stream_guard import Event, Json
-from stream_guard_formats.conversation import Conversation, label, text_block, text_of
+from stream_guard_formats.call_views import MergedCall, args_digest, lacks_ancestor, merge_views, same_tool
+from stream_guard_formats.conversation import Conversation, ResultStatus, label, text_block, text_of
 from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory
 from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
-from stream_guard_formats.reading import digest
+from stream_guard_formats.raw_spans import Span
+from stream_guard_formats.span_tree import SpanTree
 
 # A trace may announce any number of calls and answer none of them.
 _MAX_OPEN_CALLS: Final = 256
-_MAX_AGENT_DEPTH: Final = 100
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Span(NamedTuple):
-    """A span with its attributes interpreted."""
-
-    span_id: str
-    parent_id: str = ""
-    sort: Literal["llm", "tool", "agent", "other"] = "other"
-    name: str = ""  # of the tool or the agent
-    start: float | None = None
-    end: float | None = None
-    inputs: Json = None  # messages, or a tool's arguments
-    outputs: Json = None  # messages, or a tool's result
-    call_id: str = ""
-    failed: bool = False
-    model: str = ""
-    usage: Json = None
-    stop_reason: str = ""
 
 
 class SpanReader:
@@ -44,10 +27,11 @@ class SpanReader:
 
     Every call to a model sends the whole history again. A message becomes an event when it is met for the first time.
     Results are recognised by the id of their call, texts by how often they occurred, and answers also by their place.
-    A call to a model may have two spans, one around the other. Only the inner one becomes events.
+    A call to a model may have two spans, one around the other. Only the inner one becomes events. The spans of one tool
+    call become one call.
 
     ``history`` holds what earlier spans of the conversation became, and is updated. ``known`` are spans of the same
-    trace that were read before; they only give the agents around new spans.
+    trace that were read before; they only give what is around new spans.
     """
 
     def __init__(
@@ -56,33 +40,55 @@ class SpanReader:
         self._conversation = conversation
         self._history = history or ConversationHistory()
         conversation.count_ids(self._history.ids)
-        self._spans: dict[str, Span] = {span.span_id: span for span in known}
-        self._calling_agents: set[str] = set()  # agents that call a model themselves; others only group them
+        self._tree = SpanTree(known)
         self._messages: dict[str, tuple[list[Message], list[Message]]] = {}  # by model span: inputs and outputs
         self._outputs: dict[str, str] = {}  # results that were sent to a model, by call id
         self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
 
+    def lacks_views(self, spans: Sequence[Span]) -> bool:
+        """Whether a later record probably tells more of what the spans are about.
+
+        So it is for a call to a model without content, which log records may hold; for a request whose history has more
+        answers than are known; and for a span of MCP when the span around it was not sent yet.
+        """
+        self._prepare(spans)
+        before = sum(self._history.turns.values())
+        for span in sorted(spans, key=_place):
+            if span.sort == "llm" and not span.failed and not span.identity:
+                inputs, outputs = self._messages[span.span_id]
+                if not inputs and not outputs and not span.told:
+                    return True
+                if sum(message.role == "assistant" for message in inputs) > before:
+                    return True
+                before += 1
+            elif span.sort == "tool" and span.protocol and lacks_ancestor(span, self._tree.spans):
+                return True
+        return False
+
     def read(self, spans: Sequence[Span]) -> list[Event]:
         """Return the events of the spans, sorted by time. An event without a time stays behind the one before it."""
-        self._spans |= {span.span_id: span for span in spans}
-        model_calls = [span for span in self._spans.values() if span.sort == "llm"]
-        self._calling_agents = {agents[0].span_id for span in model_calls if (agents := self._agents_around(span))}
-        parents = {span.parent_id for span in model_calls}
+        if not self._messages:
+            self._prepare(spans)
+        calls = {call.span.span_id: call for call in merge_views(self._tree.spans, spans)}
+        for span in sorted([*spans, *(call.span for call in calls.values() if call.span not in spans)], key=_place):
+            if span.sort == "tool":
+                if (call := calls.pop(span.span_id, None)) is not None:
+                    self._add_tool_call(call)
+            elif self._tree.is_model_call(span):
+                self._add_model_call(span)
+            else:
+                self._add_other(span)
+        self._history.trim()
+        return _by_time(self._conversation.events)
+
+    def _prepare(self, spans: Sequence[Span]) -> None:
+        self._tree.add(spans)
         for span in spans:
-            if span.sort == "llm":
+            if span.sort == "llm" or span.remote:
                 inputs, outputs = self._read_inputs(span.inputs), read_messages(span.outputs, "assistant")
                 self._messages[span.span_id] = inputs, outputs
                 results = [result for message in inputs for result in message.results]
                 self._outputs |= {result.call_id: result.output for result in results if result.call_id}
-        for span in sorted(spans, key=_place):
-            if span.sort == "llm" and span.span_id not in parents:
-                self._add_model_call(span)
-            elif span.sort == "tool":
-                self._add_tool_call(span)
-            elif isinstance(span.outputs, str | dict | list) and _may_hold_result(span.outputs):
-                self._add_announced_results(span)
-        self._history.trim()
-        return _by_time(self._conversation.events)
 
     def _read_inputs(self, inputs: Json) -> list[Message]:
         """Return the messages that went to the model. A message that was sent before is not parsed again."""
@@ -98,13 +104,36 @@ class SpanReader:
             messages += parsed
         return messages
 
+    def _add_other(self, span: Span) -> None:
+        if span.sort in ("retrieval", "memory"):
+            self._add_store(span)
+        elif span.sort == "verdict":
+            self._add_verdict(span, span)
+        elif span.sort == "prompt":
+            self._add_prompt(span)
+        elif isinstance(span.outputs, str | dict | list) and _may_hold_result(span.outputs):
+            self._add_announced_results(span)
+
     def _add_model_call(self, span: Span) -> None:
+        if span.identity and self._is_told(f"m{span.identity}"):
+            return
+        span = self._tree.with_outcome(span)
         inputs, outputs = self._messages[span.span_id]
-        self._add_messages(inputs, self._header(span, span.start))
+        if not inputs and not outputs:
+            inputs, outputs = self._content_around(span)
+        header = self._header(span, span.start)
+        self._add_messages(inputs, header)
         answers = [message for message in outputs if message.role == "assistant"]
         content: list[Json] = [text_block(message.text) for message in answers if message.text]
         content += [call for message in answers for call in message.calls]
-        extra: dict[str, Json] = {"stop_reason": span.stop_reason or None, "usage": span.usage}
+        if span.told:
+            self._add_late_content(content, outputs, header)
+            return
+        extra = dict(span.response)
+        extra["stop_reason"] = span.stop_reason or ("error" if span.failed and not content else None)
+        extra["usage"] = span.usage
+        if span.failed and span.error:
+            extra["error"] = span.error
         if span.start is not None and span.end is not None:
             extra["latency_ms"] = (span.end - span.start) * 1000
         header = self._header(span, span.start)
@@ -112,8 +141,26 @@ class SpanReader:
             header["labels"] = {**self._conversation.labels, "model": label(span.model)}
         # A span without any messages comes from a source that is configured not to capture them.
         header["captured"] = bool(inputs or outputs)
-        key = _turn_key(content) if content else f"t{span.span_id}"
+        request = dict(span.request)
+        if self._history.retrieved:
+            request["retrieved"] = list(self._history.retrieved)
+        if request:
+            header["request"] = request
+        key = _turn_key(content) if content else f"t{span.identity or span.span_id}"
         self._add_turn(key, content, extra, header)
+        self._add_messages([message for message in outputs if message.results], header, results_only=True)
+
+    def _content_around(self, span: Span) -> tuple[list[Message], list[Message]]:
+        """Return the messages of the span around this one, where that is the same call."""
+        around = self._tree.model_call_around(span)
+        return self._messages.get(around.span_id, ([], [])) if around is not None else ([], [])
+
+    def _add_late_content(self, content: list[Json], outputs: Sequence[Message], header: dict[str, Any]) -> None:
+        """Add the calls and the results of a turn that was told without its content."""
+        for block in content:
+            if block["type"] == "tool_use":
+                self._announce([block])
+                self._conversation.call(["late", block["id"]], block, **header)
         self._add_messages([message for message in outputs if message.results], header, results_only=True)
 
     def _add_turn(self, key: str, content: list[Json], extra: dict[str, Json], header: dict[str, Any]) -> None:
@@ -122,13 +169,17 @@ class SpanReader:
         run = header.get("run_id", "")
         history.turns[run] = history.turns.get(run, 0) + 1
         self._conversation.turn(key, content, extra=extra, **header)
-        calls = [block for block in content if block["type"] == "tool_use"]
-        history.open += [AnnouncedCall(block["id"], block["name"], _args_digest(block["input"])) for block in calls]
+        self._announce([block for block in content if block["type"] == "tool_use"])
+
+    def _announce(self, calls: Sequence[dict[str, Json]]) -> None:
+        history = self._history
+        history.open += [AnnouncedCall(block["id"], block["name"], args_digest(block["input"])) for block in calls]
         del history.open[:-_MAX_OPEN_CALLS]
         history.calls |= {block["id"]: True for block in calls}
 
     def _add_messages(self, messages: Sequence[Message], header: dict[str, Any], *, results_only: bool = False) -> None:
         """Add the messages, or only the results in them, that did not become events before."""
+        header = {name: value for name, value in header.items() if name != "request"}
         met: Counter[str] = Counter()
         turns = 0
         for message in messages:
@@ -151,6 +202,7 @@ class SpanReader:
             if message.role == "user":
                 self._history.add_message(key)
                 if not header.get("run_id"):  # a sub-agent's parent writes in the user's role: no person spoke
+                    self._history.retrieved.clear()
                     self._conversation.user(key, message.text, **header)
             else:
                 self._add_turn(key, content, {}, dict(header))
@@ -183,58 +235,119 @@ class SpanReader:
         call_id = result.call_id or (call.call_id if call else "")
         self._conversation.result(key, call_id, result.output, status=status, tool=result.tool, **header)
 
-    def _add_tool_call(self, span: Span) -> None:
+    def _add_tool_call(self, merged: MergedCall) -> None:
+        span = merged.span
+        if merged.told or (span.identity and self._is_told(f"v{span.identity}")):
+            return
         args = unpack(span.inputs)
         call = self._announced_call(span, args)
         call_id = span.call_id or (call.call_id if call else span.span_id)
+        tool = call.tool if call is not None and same_tool(call.tool, span.name) else span.name
+        block = {"id": call_id, "name": tool, "input": {} if args is None else args}
+        captured = span.inputs is not None
         if call is None:
-            block = {"id": call_id, "name": span.name, "input": {} if args is None else args}
-            header = self._header(span, span.start) | {"captured": span.inputs is not None}
-            self._conversation.call([span.span_id], block, **header)
+            self._conversation.call([span.span_id], block, **self._header(span, span.start) | {"captured": captured})
         elif call in self._history.open:
             self._history.open.remove(call)
-        key = f"r{call_id or span.name}"
+        for view in merged.inner if call is None else ():
+            # The session counts what is merged: to it, another view is the same attempt, reported again.
+            self._conversation.call([view.span_id], block, **self._header(view, view.start) | {"captured": captured})
+        if span.verdict is not None and span.verdict.action != "allow":
+            self._add_verdict(span, span._replace(call_id=call_id, name=tool))
+        self._add_outcome(span, call_id, tool)
+
+    def _add_outcome(self, span: Span, call_id: str, tool: str) -> None:
+        key = f"r{call_id or tool}"
         self._history.add_message(key)
         output, failed = _tool_output(span.outputs)
         captured = span.outputs is not None
         if not captured and call_id in self._outputs:  # the span leaves the result out, the next model call has it
             output, captured = self._outputs[call_id], True
+        elif not captured and span.error and span.inputs is not None:  # content is captured, and there was none
+            output, captured = span.error, True
         header = self._header(span, span.end) | {"captured": captured}
         if span.start is not None and span.end is not None:
             header["latency_ms"] = (span.end - span.start) * 1000
-        status: Literal["ok", "error"] = "error" if failed or span.failed else "ok"
-        self._conversation.result(key, call_id, output, status=status, tool=span.name, **header)
+        status: ResultStatus = "error" if failed or span.failed else "ok"
+        if status == "error" and span.verdict is not None and span.verdict.action == "block":
+            status = "blocked"
+        self._conversation.result(key, call_id, output, status=status, tool=tool, **header)
 
     def _announced_call(self, span: Span, args: Json) -> AnnouncedCall | None:
         """Return the open call of a tool's span: by its id, else by its tool, best with equal arguments."""
         waiting = self._history.open
         if span.call_id:
-            return next((call for call in reversed(waiting) if call.call_id == span.call_id), None)
-        candidates = [call for call in waiting if call.tool == span.name]
-        digest_of_args = _args_digest(args) if len(candidates) > 1 else ""
+            same_id = [call for call in waiting if call.call_id == span.call_id]
+            if same_id:
+                return same_id[-1]
+            candidates = [call for call in waiting if not call.call_id and same_tool(call.tool, span.name)]
+        else:
+            candidates = [call for call in waiting if same_tool(call.tool, span.name)]
+        digest_of_args = args_digest(args) if len(candidates) > 1 else ""
         equal = (call for call in candidates if call.args == digest_of_args)
         return next(equal, candidates[0] if candidates else None)
 
-    def _agents_around(self, span: Span) -> list[Span]:
-        """Return the agents around a span, the nearest first."""
-        agents: list[Span] = []
-        above, passed = self._spans.get(span.parent_id), {span.span_id}
-        while above is not None and above.span_id not in passed and len(passed) < _MAX_AGENT_DEPTH:
-            passed.add(above.span_id)
-            if above.sort == "agent":
-                agents.append(above)
-            above = self._spans.get(above.parent_id)
-        return agents
+    def _add_store(self, span: Span) -> None:
+        """Add a retrieval, or what was done with a memory, as a call of a tool that is called like it."""
+        block = {"id": span.span_id, "name": span.name, "input": span.inputs or {}}
+        header = self._header(span, span.start) | {"captured": span.inputs is not None}
+        self._conversation.call([span.span_id], block, **header)
+        header = self._header(span, span.end) | {"captured": span.outputs is not None}
+        status: ResultStatus = "error" if span.failed else "ok"
+        self._conversation.result(
+            f"r{span.span_id}", span.span_id, span.outputs, status=status, tool=span.name, **header
+        )
+        if span.sort == "retrieval" and isinstance(span.outputs, list):
+            self._history.add_chunks(span.outputs)
+
+    def _add_verdict(self, span: Span, target: Span) -> None:
+        """Add what a guard, a person or an evaluator said, as a decision about the call it is about."""
+        verdict = span.verdict
+        if verdict is None:
+            return
+        around = target if target.sort == "tool" else self._tree.tool_around(span)
+        call_id = verdict.call_id or (around.call_id or around.span_id if around is not None else "")
+        tool = verdict.tool or (around.name if around is not None else "")
+        header = self._header(span, span.start)
+        if call_id and self._is_told("\n".join(("d", call_id, verdict.action, *verdict.rule_ids))):
+            return
+        if tool and verdict.action != "allow" and call_id not in self._history.calls and target.sort != "tool":
+            # What is held back may never run: nothing else tells of the attempt.
+            block = {"id": call_id, "name": tool, "input": {}}
+            self._announce([block])
+            self._conversation.call(["held back", call_id], block, **header | {"captured": False})
+        if verdict.labels:
+            header["labels"] = {**self._conversation.labels, **verdict.labels}
+        self._conversation.decision([span.span_id, "d"], verdict.action, call_id, tool, verdict.rule_ids, **header)
+
+    def _add_prompt(self, span: Span) -> None:
+        """Add what a person wrote. Spans and log records both tell it, and each of them as often as it was written."""
+        text = span.inputs if isinstance(span.inputs, str) else ""
+        channel = f"p{'log' if span.end is None else 'span'} {text}"
+        self._history.add_message(channel)
+        key = f"u{text}"
+        if self._history.count_of(channel) > self._history.count_of(key):
+            self._history.add_message(key)
+            header = self._header(span, span.start) | {"captured": span.inputs is not None}
+            self._conversation.user(key, text, **header)
+
+    def _is_told(self, key: str) -> bool:
+        """Whether a view of this was told before; from now on it is."""
+        told = self._history.count_of(key) > 0
+        self._history.add_message(key)
+        return told
 
     def _header(self, span: Span, time: float | None) -> dict[str, Any]:
         """Return the time and the agent of a span's events. An agent inside another has a run of its own."""
-        agents = [agent for agent in self._agents_around(span) if agent.span_id in self._calling_agents]
+        agents = self._tree.agents_around(span)
         header: dict[str, Any] = {"time": time}
-        if agents:
-            header["agent"] = agents[0].name[:200]
+        if agents or span.agent:
+            header["agent"] = agents[0].agent[:200] if agents else span.agent
         if len(agents) > 1:
             header["run_id"] = agents[0].span_id
-            header["agent_path"] = tuple(agent.name[:200] for agent in reversed(agents[1:]))
+            header["agent_path"] = tuple(agent.agent[:200] for agent in reversed(agents[1:]))
+        if span.run_id:
+            header |= {"run_id": span.run_id, "agent": header.get("agent") or "sub-agent"}
         return header
 
 
@@ -253,10 +366,6 @@ def _tool_output(outputs: Json) -> tuple[Json, bool]:
     if isinstance(output, dict) and isinstance(output.get("content"), list):
         return text_of(output["content"]), output.get("isError") is True
     return output if isinstance(output, str) else outputs, False
-
-
-def _args_digest(args: Json) -> str:
-    return digest(msgspec.json.encode(args, order="sorted"))
 
 
 def _turn_key(content: list[Json]) -> str:

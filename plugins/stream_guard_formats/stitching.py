@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from stream_guard import Event, Memory
-from stream_guard_formats.conventions import RawSpan, read_span, session_of
+from stream_guard_formats.call_views import args_digest
+from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, check_session_id
 from stream_guard_formats.conversation_history import ConversationHistory
 from stream_guard_formats.otlp_sessions import has_content, join_logs, labels_of
-from stream_guard_formats.spans import Span, SpanReader
+from stream_guard_formats.raw_spans import RawSpan, Span
+from stream_guard_formats.spans import SpanReader
 
 # Names of rows: the clock, and a letter in front of a trace's or a conversation's id.
 _CLOCK: Final = "now"
@@ -27,6 +29,8 @@ _MAX_ROWS: Final = 20_000
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 1 << 20
 _MAX_READ: Final = 2_000
+# Seconds of event time that spans of a known session wait for the other views of what they are about.
+_SETTLE: Final = 5.0
 
 
 class _ReadSpan(msgspec.Struct, array_like=True):
@@ -36,6 +40,14 @@ class _ReadSpan(msgspec.Struct, array_like=True):
     sort: str
     name: str
     has_content: bool  # it had inputs or outputs
+    start: float | None = None
+    end: float | None = None
+    call_id: str = ""
+    args: str = ""  # a digest
+    failed: bool = False
+    protocol: str = ""
+    identity: str = ""
+    agent: str = ""
 
 
 class _TraceRow(msgspec.Struct, array_like=True):
@@ -64,6 +76,9 @@ class Stitcher:
     - A span of the trace names the conversation. The conversation is the session.
     - The root span of the trace is there. It ends last, so the trace names no conversation, and is a session itself.
     - The clock of the spans has advanced by ``wait`` seconds. The trace is a session itself.
+
+    Then they wait up to 5 more seconds where a later record probably tells more of the same: the content of a call to a
+    model, an answer in its history, or the span around a span of MCP.
 
     The session of a trace does not change afterwards. Waiting spans, histories and the clock are rows of ``memory``:
     a process that is restarted continues where it stopped.
@@ -119,14 +134,17 @@ class Stitcher:
         if not trace.session_id:
             names = (session_of(raw.attributes) for raw in (*trace.spans, *trace.logged))
             trace.session_id = next((name for name in names if name), "")
-        has_root = any(not raw.parent_id for raw in spans)
-        if trace.session_id or has_root or len(trace.spans) + len(trace.logged) > _MAX_WAITING:
+        if any(not raw.parent_id for raw in spans):
+            trace.session_id = trace.session_id or trace_id
+        if len(trace.spans) + len(trace.logged) > _MAX_WAITING:
             return self._read_trace(trace_id, trace)
+        if trace.session_id and (events := self._read_if_complete(trace_id, trace)) is not None:
+            return events
         if trace.due is None and (trace.spans or trace.logged):
             times = (raw.end or raw.start for raw in (*trace.spans, *trace.logged))
             first = next((time for time in times if time is not None), self._clock)
             if first > -inf:
-                trace.due = first + self._wait
+                trace.due = first + (min(self._wait, _SETTLE) if trace.session_id else self._wait)
                 heappush(self._due, (trace.due, trace_id))
         blob = _encode_trace(trace)
         if len(blob) > _MAX_WAITING_BYTES:
@@ -149,22 +167,33 @@ class Stitcher:
                     events += self._read_trace(name[1:], trace)
         return events
 
+    def _read_if_complete(self, trace_id: str, trace: _TraceRow) -> list[Event] | None:
+        """Return the events of the spans that wait, or None where a later record probably tells more of them."""
+        spans, history, reader = self._open_trace(trace)
+        if reader.lacks_views(spans):
+            return None
+        return self._close_trace(trace_id, trace, spans, history, reader)
+
     def _read_trace(self, trace_id: str, trace: _TraceRow) -> list[Event]:
         """Return the events of the spans that wait in a trace. Its session does not change any more."""
         trace.session_id = trace.session_id or trace_id
+        return self._close_trace(trace_id, trace, *self._open_trace(trace))
+
+    def _open_trace(self, trace: _TraceRow) -> tuple[list[Span], ConversationHistory, SpanReader]:
         new = [raw for raw in join_logs(trace.spans, trace.logged) if _is_new(raw, trace)]
-        spans = [read_span(raw) for raw in new]
-        known = [
-            Span(span_id, parent_id=span.parent_id, sort=span.sort, name=span.name)  # type: ignore[arg-type]  # as stored
-            for span_id, span in trace.read.items()
-        ]
+        spans = [read_span(raw)._replace(told=raw.span_id in trace.read) for raw in new]
+        known = [_known_span(span_id, span) for span_id, span in trace.read.items()]
         blob = self._memory.get(_CONVERSATION + trace.session_id)
         history = ConversationHistory() if blob is None else _decode_history(blob)
         conversation = Conversation(trace.session_id, labels=labels_of(trace.service))
-        events = SpanReader(conversation, history, known).read(spans)
+        return spans, history, SpanReader(conversation, history, known)
+
+    def _close_trace(
+        self, trace_id: str, trace: _TraceRow, spans: list[Span], history: ConversationHistory, reader: SpanReader
+    ) -> list[Event]:
+        events = reader.read(spans)
         for span in spans:
-            filled = span.inputs is not None or span.outputs is not None
-            trace.read[span.span_id] = _ReadSpan(span.parent_id, span.sort, span.name[:200], has_content=filled)
+            trace.read[span.span_id] = _remembered(span)
         for span_id in list(trace.read)[: max(0, len(trace.read) - _MAX_READ)]:
             del trace.read[span_id]
         trace.spans, trace.logged, trace.due = [], [], None
@@ -193,6 +222,33 @@ class Stitcher:
         used = self._used[sort]
         used[sort + name] = None
         used.move_to_end(sort + name)
+
+
+def _known_span(span_id: str, span: _ReadSpan) -> Span:
+    return Span(
+        span_id,
+        parent_id=span.parent_id,
+        sort=span.sort,  # type: ignore[arg-type]  # as it was stored
+        name=span.name,
+        start=span.start,
+        end=span.end,
+        call_id=span.call_id,
+        args_digest=span.args,
+        failed=span.failed,
+        protocol=span.protocol,  # type: ignore[arg-type]  # as it was stored
+        identity=span.identity,
+        agent=span.agent or span.name,
+        told=True,
+    )
+
+
+def _remembered(span: Span) -> _ReadSpan:
+    filled = span.inputs is not None or span.outputs is not None
+    found = _ReadSpan(span.parent_id, span.sort, span.name[:200], filled, failed=span.failed, agent=span.agent)
+    if span.sort == "tool":
+        found.start, found.end, found.protocol = span.start, span.end, span.protocol
+        found.call_id, found.args, found.identity = span.call_id, args_digest(span.inputs), span.identity
+    return found
 
 
 def _by_trace(spans: Iterable[RawSpan], logged: Iterable[RawSpan]) -> dict[str, tuple[list[RawSpan], list[RawSpan]]]:

@@ -274,7 +274,7 @@ def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, parse
 def opens_part(turn: Turn, *, after_answer: bool) -> bool:
     """Whether the turn's request begins a user-initiated part of the session."""
     request = turn.request
-    if request is None or not turn.captured:
+    if request is None or "messages" not in request or not turn.captured:
         return False  # without the request or its messages this cannot be known
     if after_answer:
         return True

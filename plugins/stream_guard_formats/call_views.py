@@ -1,0 +1,169 @@
+"""Which spans of a trace are views of one tool call: the agent's span, an MCP client's, an MCP server's, a callback's.
+
+Views of a call stand inside each other: the agent's span around the client's, and that one around the server's. A span
+inside another is a view of the same call if the tool and the arguments are the same. Two spans that follow each other
+are two calls, also inside a third: something tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from stream_guard import Json
+from stream_guard_formats.messages import unpack
+from stream_guard_formats.raw_spans import Span
+from stream_guard_formats.reading import digest
+
+_MAX_DEPTH: Final = 100
+# What frameworks put between the name of a server and the name of its tool.
+_SEPARATORS: Final = ("__", ".", "/", ":")
+
+
+class MergedCall(NamedTuple):
+    """One tool call: the outermost of its views, completed by the others."""
+
+    span: Span
+    inner: tuple[Span, ...] = ()  # the other views, outermost first
+    told: bool = False  # a view of it became events before
+
+
+def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCall]:
+    """Return the tool calls that new spans are views of. ``spans`` are all spans of the trace that are known."""
+    tools = [span for span in spans.values() if span.sort == "tool"]
+    outer = {tool.span_id: found for tool in tools if (found := _find_outer(tool, spans, tools)) is not None}
+    repeated = _detach_repeated(outer, spans)
+    groups: dict[str, list[Span]] = {}
+    for tool in sorted(tools, key=lambda one: (one.start or 0.0, -(one.end or 0.0), one.span_id)):
+        groups.setdefault(_head(tool.span_id, outer), []).append(tool)
+    outcomes = {span.parent_id: span for span in spans.values() if span.sort == "outcome"}
+    wanted = {span.span_id for span in new if span.sort == "tool"}
+    merged: list[MergedCall] = []
+    for head, views in groups.items():
+        if any(view.span_id in wanted for view in views):
+            views.sort(key=lambda view: view.span_id != head)
+            told = any(view.told for view in views)
+            span = _complete(views, outcomes, repeated=head in repeated)
+            merged.append(MergedCall(span, tuple(views[1:]), told))
+    return merged
+
+
+def lacks_ancestor(span: Span, spans: Mapping[str, Span]) -> bool:
+    """Whether a span around this one is not known yet, so that a later record may tell of which call it is a view."""
+    above: Span | None = span
+    for _ in range(_MAX_DEPTH):
+        if above is None:
+            return True
+        if not above.parent_id or above.sort in ("agent", "llm") or (above.sort == "tool" and not above.protocol):
+            return False
+        above = spans.get(above.parent_id)
+    return False
+
+
+def same_tool(one: str, other: str) -> bool:
+    """Whether two names are one tool's; a framework may put the name of the server in front."""
+    if one == other:
+        return True
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    return bool(shorter) and longer.endswith(tuple(separator + shorter for separator in _SEPARATORS))
+
+
+def args_digest(args: Json) -> str:
+    """Return a digest that is the same for equal arguments, in any order of keys; empty where there are none."""
+    return "" if args is None else digest(msgspec.json.encode(unpack(args), order="sorted"))
+
+
+def _find_outer(tool: Span, spans: Mapping[str, Span], tools: Sequence[Span]) -> str | None:
+    """Return the id of the span that is the next view of the same call, outwards."""
+    above, passed = spans.get(tool.parent_id), {tool.span_id}
+    while above is not None and above.span_id not in passed and len(passed) < _MAX_DEPTH:
+        if above.sort == "tool":
+            return above.span_id if _is_same_call(above, tool) else None
+        if above.sort in ("agent", "llm"):
+            return None
+        passed.add(above.span_id)
+        above = spans.get(above.parent_id)
+    if len(tools) < 2:
+        return None
+    # No way up: a span around this one was not sent, or the views are siblings. Ids tell, then time and arguments.
+    around = [other for other in tools if _is_around(other, tool)]
+    same = [other for other in around if _has_same_id(other, tool)]
+    if not same and tool.protocol and above is None and tool.parent_id:
+        args = _digest_of(tool)
+        same = [other for other in around if args and _digest_of(other) == args and same_tool(other.name, tool.name)]
+    return min(same, key=_length).span_id if same else None
+
+
+def _is_same_call(outer: Span, inner: Span) -> bool:
+    one, other = _digest_of(outer), _digest_of(inner)
+    if one and other and one != other:
+        return False
+    return same_tool(outer.name, inner.name) or bool(inner.protocol and one and one == other)
+
+
+def _is_around(outer: Span, inner: Span) -> bool:
+    """Whether a span began before another and ended after it. Of two at the same time, the one with the lower id is."""
+    if outer.span_id == inner.span_id or None in (outer.start, outer.end, inner.start, inner.end):
+        return False
+    one, other = (outer.start or 0.0, -(outer.end or 0.0)), (inner.start or 0.0, -(inner.end or 0.0))
+    return one[0] <= other[0] and one[1] <= other[1] and (one != other or outer.span_id < inner.span_id)
+
+
+def _has_same_id(one: Span, other: Span) -> bool:
+    if one.identity and other.identity:
+        return one.identity == other.identity
+    return bool(one.call_id) and one.call_id == other.call_id and same_tool(one.name, other.name)
+
+
+def _length(span: Span) -> float:
+    return (span.end or 0.0) - (span.start or 0.0)
+
+
+def _digest_of(span: Span) -> str:
+    return span.args_digest or args_digest(span.inputs)
+
+
+def _detach_repeated(outer: dict[str, str], spans: Mapping[str, Span]) -> set[str]:
+    """Take later tries out of the views of a call, and return the calls that had some.
+
+    Inside one span, a view that begins after another has ended is a second call.
+    """
+    inner: dict[str, list[Span]] = {}
+    for span_id, outer_id in outer.items():
+        inner.setdefault(outer_id, []).append(spans[span_id])
+    repeated: set[str] = set()
+    for outer_id, views in inner.items():
+        views.sort(key=lambda view: (view.start or 0.0, view.span_id))
+        for view in views[1:]:
+            if views[0].end is not None and view.start is not None and view.start >= views[0].end:
+                del outer[view.span_id]
+                repeated.add(outer_id)
+    return repeated
+
+
+def _head(span_id: str, outer: Mapping[str, str]) -> str:
+    for _ in range(_MAX_DEPTH):
+        if span_id not in outer:
+            break
+        span_id = outer[span_id]
+    return span_id
+
+
+def _complete(views: Sequence[Span], outcomes: Mapping[str, Span], *, repeated: bool) -> Span:
+    """Return the outermost view, with what only the others have. Around several tries, it tells the last outcome."""
+    telling = views[1:] if repeated and len(views) > 1 else views
+    ends = [outcomes[view.span_id] for view in views if view.span_id in outcomes]
+    head = views[0]
+    return head._replace(
+        inputs=next((view.inputs for view in views if view.inputs is not None), None),
+        outputs=next((view.outputs for view in telling if view.outputs is not None), None),
+        call_id=next((view.call_id for view in views if view.call_id), ""),
+        failed=any(view.failed for view in (*telling, *ends)),
+        error=next((view.error for view in (*telling, *ends) if view.error), ""),
+        agent=next((view.agent for view in views if view.agent), ""),
+        end=telling[0].end,
+        verdict=next((view.verdict for view in views if view.verdict is not None), None),
+        identity=next((view.identity for view in views if view.identity), ""),
+    )

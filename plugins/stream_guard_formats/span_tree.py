@@ -1,0 +1,72 @@
+"""The spans of a trace by what stands around them: which agent's a span is, and which spans are one call to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from stream_guard_formats.raw_spans import Span
+
+_MAX_DEPTH: Final = 100
+
+
+class SpanTree:
+    """The spans of a trace that are known. A span whose parent is not known stands alone."""
+
+    def __init__(self, known: Sequence[Span]) -> None:
+        self.spans: dict[str, Span] = {span.span_id: span for span in known}
+        self._told = {span.span_id for span in known}
+        self._outcomes: dict[str, Span] = {}  # what came of a span, by its id
+        self._calling_agents: set[str] = set()  # agents that call a model themselves; others only group them
+        self._around_model_calls: set[str] = set()  # spans with a call to a model inside
+
+    def add(self, spans: Sequence[Span]) -> None:
+        """Add spans of the trace."""
+        self.spans |= {span.span_id: span for span in spans}
+        self._outcomes = {span.parent_id: span for span in self.spans.values() if span.sort == "outcome"}
+        for span in [span for span in self.spans.values() if span.sort == "llm"]:
+            above = [one.span_id for one in self._above(span)]
+            self._around_model_calls.update(above)
+            nearest = next((one for one in self._above(span) if one.sort == "agent"), None)
+            if nearest is not None:
+                self._calling_agents.add(nearest.span_id)
+
+    def is_model_call(self, span: Span) -> bool:
+        """Whether a span is a call to a model and no span inside it, or told before around it, is the same call."""
+        if span.sort != "llm" and not span.remote:
+            return False
+        if span.span_id in self._around_model_calls:
+            return False
+        around = self.model_call_around(span)
+        return around is None or around.span_id not in self._told
+
+    def model_call_around(self, span: Span) -> Span | None:
+        """Return the span around this one that is a call to a model too: the same call, seen from outside."""
+        for above in self._above(span):
+            if above.sort == "llm":
+                return above
+            if above.sort in ("agent", "tool"):
+                return None
+        return None
+
+    def with_outcome(self, span: Span) -> Span:
+        """Return the span, failed if a span inside it says that it did."""
+        outcome = self._outcomes.get(span.span_id)
+        if outcome is None or not outcome.failed:
+            return span
+        return span._replace(failed=True, error=span.error or outcome.error)
+
+    def tool_around(self, span: Span) -> Span | None:
+        """Return the tool call that a span is part of."""
+        return next((above for above in self._above(span) if above.sort == "tool"), None)
+
+    def agents_around(self, span: Span) -> list[Span]:
+        """Return the agents around a span that call a model themselves, the nearest first."""
+        return [above for above in self._above(span) if above.span_id in self._calling_agents]
+
+    def _above(self, span: Span) -> Iterator[Span]:
+        above, passed = self.spans.get(span.parent_id), {span.span_id}
+        while above is not None and above.span_id not in passed and len(passed) < _MAX_DEPTH:
+            passed.add(above.span_id)
+            yield above
+            above = self.spans.get(above.parent_id)
