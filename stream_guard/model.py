@@ -94,6 +94,7 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     call_id: str = ""
     args: Json = None  # an object; a string where the model wrote something that is not JSON
     parse_error: bool = False  # the arguments were not JSON
+    contested: str = ""  # why common readers differ on what the arguments are; empty: they agree
     attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
 
 
@@ -152,6 +153,7 @@ class Unsure(msgspec.Struct, frozen=True, gc=False):
 
     why: Literal["type_mismatch", "unevaluable"]
     lacks: str = "something that it needs"  # what was missing, in a few words that are the same at every event
+    followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -192,6 +194,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.severity.word} {self.rule_id}: {self.detail}"
 
 
+class RuleCoverage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Which rules an answer to an attempt rests on, by their ids."""
+
+    checked: tuple[str, ...] = ()
+    unevaluable: tuple[str, ...] = ()  # they could not judge; `on_unevaluable` says what that means
+    not_applicable: tuple[str, ...] = ()  # their kind, tools or agent leave attempts like this one out
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one attempt: the strictest action, and everything that matched.
 
@@ -206,6 +216,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checked: bool = True  # False: the tool is not on its agent's list, so the rules of agents did not run
     session_ended: bool = False  # every later attempt of the session will be refused
     followup: tuple[Finding, ...] = ()  # found too, but nothing an inline gate may act on
+    rule_ids: tuple[str, ...] = ()  # every rule that matched, failed or could not judge, acted on or not
+    rules: RuleCoverage = RuleCoverage()
+
+    @property
+    def judged(self) -> bool:
+        """Whether every rule that applies could judge the attempt."""
+        return self.checked and not self.rules.unevaluable
 
     def __str__(self) -> str:
         return f"{self.action.word}: {self.reason}" if self.reason else self.action.word

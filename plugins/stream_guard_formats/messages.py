@@ -192,4 +192,4 @@ def _output_text(output: Json) -> str:
 
 
 def _call_block(call_id: Json, name: Json, arguments: Json) -> dict[str, Json]:
-    return tool_use(call_id, name, arguments, strict_keys=False)
+    return tool_use(call_id, name, arguments, strict_keys=True)

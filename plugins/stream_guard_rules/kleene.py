@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import isnan
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
@@ -135,31 +135,27 @@ def _name_matches(regex: sg.Regex) -> Test:
     return matches
 
 
-def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
-    """Return a function that finds an argument; most paths have one step and take a quicker way."""
+def _at(path: str, answer: Callable[[Any, Notes], bool | None]) -> Test:
+    """Return the test of the value at a path; ``answer`` gets ``MISSING`` too.
+
+    Arguments that were not captured, are left out, or are a text that is not JSON, are unknown.
+    """
     find = sg.Path(f"tool.args.{path}").find
-    if "." in path:
-        return find
-    missing = sg.MISSING
+    single, missing = "." not in path, sg.MISSING
 
-    def first(call: sg.ToolCall) -> Any:
+    def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
         args = call.args
-        return args.get(path, missing) if type(args) is dict else find(call)
+        if not call.captured or args is None or type(args) is str:
+            notes.append("unevaluable")
+            return None
+        # Most paths have one step.
+        return answer(args.get(path, missing) if single and type(args) is dict else find(call), notes)
 
-    return first
+    return holds
 
 
 def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
-    """Return the test of the value at a path; ``answer`` gets ``MISSING`` too."""
-    find = _finder(path)
-
-    def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured or call.args is None:
-            notes.append("unevaluable")
-            return None
-        return answer(find(call))
-
-    return holds
+    return _at(path, lambda value, _notes: answer(value))
 
 
 def _answer(name: str, written: Any) -> Callable[[Any], bool]:
@@ -175,49 +171,43 @@ def _answer(name: str, written: Any) -> Callable[[Any], bool]:
 
 
 def _matches(written: Matching) -> Test:
-    find, occurs_in = _finder(written.path), written.pattern.occurs_in
-
-    def matches(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured or call.args is None:
-            notes.append("unevaluable")
-            return None
-        value = find(call)
-        return type(value) is str and occurs_in(value)
-
-    return matches
+    occurs_in = written.pattern.occurs_in
+    return _ask(written.path, lambda value: type(value) is str and occurs_in(value))
 
 
 def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bool) -> Test:
-    find, wanted = _finder(written.path), written.value
+    wanted = written.value
 
-    def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
-        if not call.captured or call.args is None:
-            notes.append("unevaluable")
-            return None
-        value = find(call)
-        if type(value) is int or type(value) is float:
+    def compare(value: Any, notes: Notes) -> bool | None:
+        if type(value) is int or (type(value) is float and not isnan(value)):
             return holds(value, wanted)
         if value is sg.MISSING:
             return False
-        number = _number(value) if coerce else None
-        if number is None:
-            notes.append("type_mismatch")
-            return False
-        return holds(number, wanted)
+        if type(value) is float or (coerce and type(value) is str):
+            return _compare_read(holds, value, wanted, notes)
+        notes.append("type_mismatch")
+        return False
 
-    return compare
+    return _at(written.path, compare)
 
 
-def _number(value: sg.Json) -> int | float | None:
-    """Return the number that a text reads as, an int where possible; None when it is no number."""
-    if not isinstance(value, str) or len(value) > 400:  # Python refuses to read very long integers
+def _compare_read(holds: Callable[[Any, Any], bool], value: float | str, wanted: float, notes: Notes) -> bool | None:
+    """Compare what is to be read as a number. NaN, and a text that is no number, are unknown."""
+    number = _number(value)
+    if number is None:
+        notes.append("unevaluable")
         return None
+    return holds(number, wanted)
+
+
+def _number(value: float | str) -> int | float | None:
+    """Return the number that Python reads, an int where possible; None when it is none."""
     for read in (int, float):
         try:
             number = read(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # a text of thousands of digits is no int to Python, but a float
             continue
-        return number if isfinite(number) else None
+        return None if isinstance(number, float) and isnan(number) else number
     return None
 
 

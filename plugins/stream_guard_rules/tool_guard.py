@@ -136,9 +136,13 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         answer = self._test(call, numbers, notes)
         if answer:
             return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
-        if notes:
-            return _unsure(notes)
-        return sg.Unsure("unevaluable", "a time") if answer is None and None in numbers else None
+        if answer is None and "unevaluable" in notes:
+            return sg.Unsure("unevaluable", "arguments", followup=self._hangs_on_window(call, numbers))
+        if notes and "type_mismatch" in notes:
+            return sg.Unsure("type_mismatch")
+        # Inline a window is unknown by design: only where the gate is to count it does an unknown one stop.
+        unknown = answer is None and None in numbers
+        return sg.Unsure("unevaluable", "a time", followup=self._deferred) if unknown else None
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
         """Count attempts outside the gate: a session's count spans all of them."""
@@ -149,11 +153,15 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         """Whether a match depends on a window, which an inline gate does not know."""
         if not self._deferred:
             return False
-        seen_inline = [
-            None if counter.scope == "window" else number
-            for counter, number in zip(self._counters, numbers, strict=True)
-        ]
-        return not self._test(call, seen_inline, [])
+        return not self._test(call, self._windows_as(None, numbers), [])
+
+    def _hangs_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
+        """Whether an attempt with unknown arguments could match by a window only."""
+        return self._deferred and self._test(call, self._windows_as(0, numbers), []) is False
+
+    def _windows_as(self, number: int | None, numbers: Numbers) -> Numbers:
+        pairs = zip(self._counters, numbers, strict=True)
+        return [number if counter.scope == "window" else counted for counter, counted in pairs]
 
     def _count(self, call: sg.ToolCall, state: ToolGuardState) -> Numbers:
         """Count the attempt in every counter that it belongs to; return the counts."""
@@ -205,10 +213,6 @@ class _ReachableTools:
         nothing_known: Numbers = [None] * len(self._counted)
         bare = sg.ToolCall(session_id="", tool=tool, captured=False)
         return tool in self._counted or self._test(bare, nothing_known, []) is not False
-
-
-def _unsure(notes: Sequence[str]) -> sg.Unsure:
-    return sg.Unsure("type_mismatch") if notes[0] == "type_mismatch" else sg.Unsure("unevaluable", "arguments")
 
 
 def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int]:

@@ -10,7 +10,7 @@ import msgspec
 import xxhash
 
 from stream_guard.engine.key_state import Address
-from stream_guard.language.conditions import Leaf
+from stream_guard.language.conditions import Leaf, Unknown
 from stream_guard.language.paths import MISSING, Path
 from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json, Scope
@@ -20,6 +20,7 @@ from stream_guard.rule import NoState, Rule, State, Verdict, Where
 
 Handler: TypeAlias = Callable[[Any, Any], Verdict]
 Gate: TypeAlias = Callable[[Event, Set[int]], bool]
+GateJudge: TypeAlias = Callable[[Event, Set[int], Unknown], bool | None]
 
 NO_STATE: Final = NoState()
 
@@ -41,7 +42,9 @@ class BoundRule:
         "default",
         "end",
         "gate",
+        "gate_leaves",
         "gate_text",
+        "judge_gate",
         "key",
         "may_open",
         "needs_clock",
@@ -51,6 +54,7 @@ class BoundRule:
         "only_gated",
         "part_scoped",
         "plain",
+        "reads_content",
         "rule",
         "spec",
         "stateless",
@@ -69,6 +73,8 @@ class BoundRule:
         self.tag = fingerprint(spec)
         self.gate = _gate(spec, agents)
         self.may_open = _may_open(spec, agents)
+        self.judge_gate = _gate_judge(spec, agents)
+        self.gate_leaves = tuple(_gate_leaves(spec))
         sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
         sources += [spec.agent] if spec.agent else []
         self.gate_text = msgspec.json.encode(sources, order="sorted").decode()
@@ -78,7 +84,8 @@ class BoundRule:
         self.part_scoped = spec.scope is Scope.SESSION
         needs = rule.needs()
         # Gate and key count too: a gate over missing content would never open, and everything would pass.
-        self.needs_content = "content" in needs or any(path.reads_content for path in _paths_read(spec))
+        self.reads_content = "content" in needs
+        self.needs_content = self.reads_content or any(path.reads_content for path in _paths_read(spec))
         self.needs_clock = "clock" in needs
         self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
         for pattern in rule.texts():
@@ -133,14 +140,18 @@ def fingerprint(spec: RuleSpec) -> int:
 
 def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
     """Return the leaves over the turn or the user's message. The engine remembers whether they held."""
-    conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
-    return [leaf for condition in conditions for leaf in condition.leaves if leaf.path.when != "event"]
+    return [leaf for leaf in _gate_leaves(spec) if leaf.path.when != "event"]
+
+
+def _gate_leaves(spec: RuleSpec) -> Iterator[Leaf]:
+    for condition in (spec.when, spec.unless):
+        if condition is not None:
+            yield from condition.leaves
 
 
 def _paths_read(spec: RuleSpec) -> list[Path]:
     """Return the paths that the rule's key and gate read."""
-    conditions = [condition for condition in (spec.when, spec.unless) if condition is not None]
-    paths = [leaf.path for condition in conditions for leaf in condition.leaves]
+    paths = [leaf.path for leaf in _gate_leaves(spec)]
     return paths + [key_path(part) for part in spec.key if part != "session"]
 
 
@@ -174,6 +185,22 @@ def _always(_event: Event) -> bool:
 
 def _never(_event: Event, _memory: Set[int]) -> bool:
     return False
+
+
+def _gate_judge(spec: RuleSpec, agents: Agents) -> GateJudge:
+    """Return the gate as a test with three answers, for events that leave something out."""
+    governs = agents.judges(spec.agent) if spec.agent else None
+
+    def judge(event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
+        answers = [governs(event)] if governs is not None else []
+        if spec.when is not None:
+            answers.append(spec.when.judge(event, memory, unknown))
+        if spec.unless is not None:
+            exempt = spec.unless.judge(event, memory, unknown)
+            answers.append(None if exempt is None else not exempt)
+        return False if False in answers else None if None in answers else True
+
+    return judge
 
 
 def _ungated(spec: RuleSpec, agents: Agents) -> Handler:

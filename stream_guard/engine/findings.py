@@ -7,7 +7,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.key_state import Address, KeyState
-from stream_guard.model import Event, Finding, Hit, Severity, ToolCall
+from stream_guard.model import Action, Event, Finding, Hit, Severity, ToolCall
+
+CONTESTED_CALL: Final = "stream_guard_contested_call"
 
 LOOKALIKE: Final = "stream_guard_lookalike"
 """The id of findings about names in disguise, in the place of a rule's."""
@@ -99,6 +101,28 @@ def lookalike_finding(call: ToolCall, judged: str) -> Finding:
         time=call.time,
         detail=f"a tool's name only looks like {judged}; it was judged as {judged}",
         evidence={"written": call.tool[:200].encode("ascii", "backslashreplace").decode(), "judged_as": judged},
+        run_id=call.run_id,
+        agent=call.agent,
+        labels=call.labels,
+        attempt=call.attempt,
+    )
+
+
+def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None) -> Finding:
+    """Return the finding that common readers differ on the arguments of a call; it is of no rule."""
+    return Finding(
+        alert_id=digest(CONTESTED_CALL, key_state.id, "", call.event_id, "event"),
+        rule_id=CONTESTED_CALL,
+        slot=CONTESTED_CALL,
+        kind=CONTESTED_CALL,
+        severity=Severity.ERROR,
+        session_id=call.session_id,
+        event_id=call.event_id,
+        index=None if call.index < 0 else call.index,
+        time=call.time,
+        detail=f"readers differ on the arguments of a call of {call.tool}: {call.contested}"[:300],
+        evidence={"tool": call.tool},
+        then=then,
         run_id=call.run_id,
         agent=call.agent,
         labels=call.labels,

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, lacks_key, remembered_leaves
 from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
+from stream_guard.engine.gaps import (
+    NO_CLOCK,
+    NO_CONTENT,
+    NO_FIELD,
+    NO_KEY,
+    NO_TEXT,
+    NOT_ALL_JUDGED,
+    UNKNOWN_AGENT,
+    UNREADABLE,
+    Standing,
+    enter,
+    is_unreadable,
+    may_have_missed,
+)
 from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.names import ToolNames
+from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -22,24 +37,16 @@ from stream_guard.model import (
     Hit,
     SessionEnd,
     Settled,
+    ToolCall,
     Turn,
     Unsure,
     UserMessage,
 )
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.rule import Mode, State
+from stream_guard.rule import Mode, State, Verdict
 
 Findings: TypeAlias = list[Finding]
-
-# What an event lacked for a rule that could not judge it.
-_NO_CONTENT: Final = "content"
-_NO_TIME: Final = "a time"
-_NO_TEXT: Final = "the arguments or the output that it looks into"
-_NO_TURN: Final = "a turn that its condition could read"
-_NO_FIELD: Final = "a field that its condition reads"
-_NO_KEY: Final = "a value for its key"
-_NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is open"
 
 
 class Engine:
@@ -63,9 +70,10 @@ class Engine:
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self.names = ToolNames(policy)
         self._failed: set[int] = set()
-        # Rules that raised, and rules whose cooldown held a finding back, since the caller last cleared the sets.
-        self.raised: set[int] = set()
-        self.cooling: set[int] = set()
+        self._agents = frozenset(name for name, _ in policy.agents.items())
+        # What rules have against the tool call they were shown last; the tracker clears it before each call.
+        self.objections: list[Objection] = []
+        self._most_objections = 4 * len(self.bounds) + 4
 
     @property
     def judges_parts(self) -> bool:
@@ -100,8 +108,12 @@ class Engine:
         self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings
     ) -> None:
         """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
-        if (plan.needs_content and (not event.captured or lacks_content(event))) or (
-            plan.needs_clock and event.time is None
+        if (
+            (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
+            or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
+            or (plan.needs_clock and event.time is None)
+            or (plan.owned and event.agent not in self._agents and self.policy.agents.named(event.agent) is None)
+            or (plan.needs_turn and key_state.turns == 0)
         ):
             self._run_all(plan, event, key_state, memory, out)
             return
@@ -117,12 +129,9 @@ class Engine:
                     opened += (group,)
             else:
                 chosen += group.outside
-                if group.unevaluable and key_state.turns == 0:
-                    for bound in group.unevaluable:
-                        self._count_unevaluable(bound, key_state, _NO_TURN)
                 for bound, may_open in group.may_open:
                     if may_open(event, memory):
-                        self._count_unevaluable(bound, key_state, _NO_FIELD)
+                        self._count_unevaluable(bound, key_state, event, NO_FIELD)
         for handle, bound in light:
             try:
                 hit = handle(event, NO_STATE)
@@ -163,7 +172,7 @@ class Engine:
                 self._run(bound, handle, event, key_state, memory, out)
 
     def _run_all(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
-        """Run a plan over an event without content or without time; ``_run`` checks what each rule needs."""
+        """Run a plan over an event that leaves something out; ``_run`` checks what each rule needs."""
         for bound, handle in plan.entries:
             self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
@@ -185,8 +194,9 @@ class Engine:
         entered = self._enter(bound, handle, event, key_state, memory)
         if entered is None:
             return
-        handle, address, inside = entered
-        if not text_found and not self._has_text(bound, event, key_state):
+        handle, address, inside, doubt = entered
+        if not text_found and not _has_text(bound, event):
+            self._take_silence(bound, event, key_state, asked=inside)
             return
         state = self._state(bound, address, key_state)
         saved = msgspec.msgpack.encode(state) if bound.suspect else b""
@@ -199,57 +209,92 @@ class Engine:
             return
         if bound.timer is not None:
             self._set_timer(bound, address, state, key_state)
-        if not isinstance(hit, Hit):
-            self._take_silence(bound, hit, event, key_state)
-            hit = None
+        hit = self._settle(bound, hit, event, key_state, doubt, asked=inside)
         if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, key_state):
             return
         if hit is not None:
             self._report(bound, hit, event, key_state, address, out)
 
-    def _take_silence(
-        self, bound: BoundRule, answer: Unsure | Settled | None, event: Event, key_state: KeyState
-    ) -> None:
-        """Count an answer that is no hit where it proves nothing."""
-        if isinstance(answer, Unsure):
-            self._count_unsure(bound, answer, key_state)
-        elif bound.needs_content and lacks_content(event):
-            self._count_unevaluable(bound, key_state, _NO_CONTENT)
+    def _settle(
+        self, bound: BoundRule, verdict: Verdict, event: Event, key_state: KeyState, doubt: str, *, asked: bool
+    ) -> Hit | None:
+        """Return the hit of a verdict, if it is one that stands; count what could not be judged."""
+        if isinstance(verdict, Unsure):
+            self._count_unsure(bound, verdict, key_state, event)
+            return None
+        if isinstance(verdict, Hit):
+            if not doubt:
+                return verdict
+            self._count_unevaluable(bound, key_state, event, doubt)  # it fires, if the rule applies
+        elif verdict is None:
+            self._take_silence(bound, event, key_state, asked=asked)
+        return None
+
+    def _take_silence(self, bound: BoundRule, event: Event, key_state: KeyState, *, asked: bool) -> None:
+        """Count a rule that found nothing where that proves nothing."""
+        if bound.needs_content and lacks_content(event):
+            self._count_unevaluable(bound, key_state, event, NO_CONTENT)
+        elif bound.texts and lacks_text(event):
+            self._count_unevaluable(bound, key_state, event, NO_TEXT)
+        elif asked and may_have_missed(bound, event):
+            self._count_unevaluable(bound, key_state, event, UNREADABLE)
 
     def _enter(
         self, bound: BoundRule, handle: Handler, event: Event, key_state: KeyState, memory: Set[int]
-    ) -> tuple[Handler, Address, bool] | None:
-        """Return the handler, the address of its state, and whether the gate is open; None when nothing is to run."""
-        if (bound.needs_content and not event.captured) or (bound.needs_clock and event.time is None):
-            lacks = _NO_CONTENT if bound.needs_content and not event.captured else _NO_TIME
-            self._count_unevaluable(bound, key_state, lacks)
+    ) -> tuple[Handler, Address, bool, str] | None:
+        """Return the handler, the address of its state, whether the gate is open, and why that is in doubt.
+
+        None when nothing is to run.
+        """
+        if self._lacks_something(bound, event, key_state):
+            entry = enter(bound, event, key_state.turns, memory)
+            doubt = self._doubt(bound, entry, event, key_state)
+        else:
+            entry, doubt = Standing(bound.gate is None or bound.gate(event, memory)), ""
+            if not entry.inside and bound.may_open is not None and bound.may_open(event, memory):
+                self._count_unevaluable(bound, key_state, event, NO_FIELD)
+        if entry.blind:
             return None
-        inside = bound.gate is None or bound.gate(event, memory)
-        if not inside:
-            if bound.needs_turn and key_state.turns == 0:
-                self._count_unevaluable(bound, key_state, _NO_TURN)  # without one, a gate over turns never opens
-            elif bound.may_open is not None and bound.may_open(event, memory):
-                self._count_unevaluable(bound, key_state, _NO_FIELD)
+        inside = entry.inside
+        if not inside and not doubt:
             if bound.ungated is None:
                 return None
             handle = bound.ungated
         address = bound.number if bound.key is None else bound.key(event)
         if address is None:
             if lacks_key(bound.spec.key, event):
-                self._count_unevaluable(bound, key_state, _NO_KEY)
+                self._count_unevaluable(bound, key_state, event, NO_KEY)
+            elif inside and bound.needs_content and (not event.captured or is_unreadable(event)):
+                self._count_unevaluable(bound, key_state, event, entry.lacks or UNREADABLE)
             return None
         if inside and bound.gate is not None and bound.end is not None:
             key_state.awaiting_end[address] = None
-        return handle, address, inside
+        return handle, address, bool(inside), doubt
 
-    def _has_text(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
-        """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
-        waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
-        if waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting):
-            return True
-        if lacks_text(event):
-            self._count_unevaluable(bound, key_state, _NO_TEXT)
-        return False
+    def _doubt(self, bound: BoundRule, entry: Standing, event: Event, key_state: KeyState) -> str:
+        """Count a judgement that cannot be made. Return why a rule is asked although its gate is unknown.
+
+        That is a rule that looks at this event alone: if it does not fire, the gate does not matter.
+        """
+        if entry.blind:
+            # Outside the gate it could not fire, but it could have been satisfied.
+            if entry.inside is not False or bound.ungated is not None:
+                about = None if entry.inside is False else event
+                self._count_unevaluable(bound, key_state, about, entry.lacks)
+        elif entry.inside is None:
+            if bound.stateless and bound.key is None:
+                return entry.lacks
+            self._count_unevaluable(bound, key_state, event, entry.lacks)
+        return ""
+
+    def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
+        """Whether the event leaves something out that the rule or its gate may need."""
+        return (
+            (bound.needs_content and (not event.captured or is_unreadable(event)))
+            or (bound.needs_clock and event.time is None)
+            or (bound.needs_turn and key_state.turns == 0)
+            or (bound.spec.agent != "" and self.policy.agents.named(event.agent) is None)
+        )
 
     def _state(self, bound: BoundRule, address: Address, key_state: KeyState) -> State:
         if bound.stateless:
@@ -281,18 +326,30 @@ class Engine:
         plan = group.index.plan(event)
         if plan is not None and lacks_key(group.key, event):
             for bound, _ in plan.entries:
-                self._count_unevaluable(bound, key_state, _NO_KEY)
+                self._count_unevaluable(bound, key_state, event, NO_KEY)
 
-    def _count_unevaluable(self, bound: BoundRule, key_state: KeyState, lacks: str) -> None:
+    def _count_unevaluable(self, bound: BoundRule, key_state: KeyState, event: Event | None, lacks: str) -> None:
+        """Count a judgement that could not be made; without an event, it is about none in particular."""
+        if lacks == UNKNOWN_AGENT and not isinstance(event, ToolCall):
+            return
         self.counts.unevaluable[bound.number] += 1
         self.counts.lacking[bound.spec.id, lacks] += 1
-        key_state.unevaluable.add(bound.number)
+        # Any agent can write what nobody can read, or take another name: that does not excuse what it owes.
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT):
+            key_state.unevaluable.add(bound.number)
+        self._object(event, bound, UNEVALUABLE, lacks)
 
-    def _count_unsure(self, bound: BoundRule, unsure: Unsure, key_state: KeyState) -> None:
+    def _count_unsure(self, bound: BoundRule, unsure: Unsure, key_state: KeyState, event: Event | None) -> None:
         if unsure.why == "type_mismatch":
             self.counts.type_mismatches += 1
         else:
-            self._count_unevaluable(bound, key_state, unsure.lacks)
+            lacks = UNREADABLE if event is not None and is_unreadable(event) else unsure.lacks
+            self._count_unevaluable(bound, key_state, None if unsure.followup else event, lacks)
+
+    def _object(self, event: Event | None, bound: BoundRule, cause: str, text: str) -> None:
+        """Note what a rule has against a tool call. Calls that no tracker shows are not asked about: they are few."""
+        if isinstance(event, ToolCall) and len(self.objections) < self._most_objections:
+            self.objections.append(Objection(bound.number, cause, text[:MOST_TEXT]))
 
     def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, key_state: KeyState) -> bool:
         """Whether the rule has hit without a break for as long as its `for` asks."""
@@ -300,7 +357,7 @@ class Engine:
             key_state.holds.pop(address, None)
             return False
         if event.time is None:
-            self._count_unevaluable(bound, key_state, _NO_TIME)
+            self._count_unevaluable(bound, key_state, event, NO_CLOCK)
             return False
         since = key_state.holds.setdefault(address, event.time)
         return event.time - since >= (bound.spec.hold or 0.0)
@@ -380,8 +437,8 @@ class Engine:
         if hit is None:
             return
         if bound.number in key_state.unevaluable:
-            # What is missing may have been in an unreadable event.
-            self._count_unevaluable(bound, key_state, _NOT_ALL_JUDGED)
+            # What is missing may have been in an event that could not be judged.
+            self._count_unevaluable(bound, key_state, None, NOT_ALL_JUDGED)
         else:
             self._report(bound, hit, None, key_state, address, out, at="end", time=end.time)
 
@@ -411,7 +468,7 @@ class Engine:
             key_state.asleep |= bound.bit
             return
         if isinstance(hit, Unsure):
-            self._count_unsure(bound, hit, key_state)
+            self._count_unsure(bound, hit, key_state, event)
             return
         self.counts.hits[bound.number] += 1
         time = event.time if event is not None else time
@@ -422,10 +479,12 @@ class Engine:
                 key_state.cooldowns[address] = (last, suppressed + 1)
                 self.counts.suppressed += 1
                 if not hit.followup:
-                    self.cooling.add(bound.number)
+                    self._object(event, bound, HELD, hit.detail)
                 return
             key_state.cooldowns[address] = (time, 0)
         self.counts.findings[bound.number] += 1
+        if not hit.followup:
+            self._object(event, bound, HIT, hit.detail)
         out.append(make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed))
 
     def _fail(
@@ -433,13 +492,19 @@ class Engine:
     ) -> None:
         """Count an exception of a rule, and report the first one of each rule."""
         self.counts.rule_errors[bound.number] += 1
-        self.raised.add(bound.number)
+        self._object(event, bound, FAILED, "")
         if not bound.suspect:
             bound.mark_suspect()
             self._arrange()
         if bound.number not in self._failed:
             self._failed.add(bound.number)
             out.append(error_finding(bound, error, event, key_state))
+
+
+def _has_text(bound: BoundRule, event: Event) -> bool:
+    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
+    waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
+    return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)
 
 
 def _number(address: Address) -> int:

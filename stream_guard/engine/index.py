@@ -35,9 +35,9 @@ Ready: TypeAlias = tuple[int, Handler, Callable[[], State], BoundRule]
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("ends", "gate", "inside", "may_open", "outside", "rest", "stateless", "unevaluable")
+    __slots__ = ("ends", "gate", "inside", "may_open", "outside", "rest", "stateless")
 
-    def __init__(self, gate: Gate, entries: Sequence[Entry], *, of_turns: bool) -> None:
+    def __init__(self, gate: Gate, entries: Sequence[Entry]) -> None:
         self.gate = gate
         simple = [(bound, handle) for bound, handle in entries if bound.only_gated]
         self.stateless = tuple((handle, bound) for bound, handle in simple if bound.stateless)
@@ -50,8 +50,6 @@ class GateGroup:
         self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
         self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
         self.may_open = tuple((bound, bound.may_open) for bound, _ in entries if bound.may_open is not None)
-        # While no turn was ever seen, a gate over turns can never open.
-        self.unevaluable = () if of_turns else tuple(bound for bound, _ in simple if bound.needs_turn)
 
 
 def _ready(entry: Entry) -> Ready:
@@ -59,14 +57,14 @@ def _ready(entry: Entry) -> Ready:
     return bound.number, handle, bound.rule.state_type, bound
 
 
-def _groups(entries: Sequence[Entry], *, of_turns: bool) -> Iterator[GateGroup]:
+def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
     grouped: dict[str, list[Entry]] = {}
     for bound, handle in entries:
         grouped.setdefault(bound.gate_text, []).append((bound, handle))
     for group in grouped.values():
         gate = group[0][0].gate
         if gate is not None:
-            yield GateGroup(gate, group, of_turns=of_turns)
+            yield GateGroup(gate, group)
 
 
 class Plan:
@@ -76,6 +74,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_of_tools",
         "_of_turns",
         "awake",
         "entries",
@@ -84,12 +83,22 @@ class Plan:
         "mask",
         "needs_clock",
         "needs_content",
+        "needs_turn",
+        "owned",
         "plain",
+        "reads_args",
         "stateless",
         "texts",
     )
 
-    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None = None, *, of_turns: bool = False) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        texts: TextIndex | None = None,
+        *,
+        of_turns: bool = False,
+        of_tools: bool = False,
+    ) -> None:
         self.entries = tuple(entries)
         self.stateless: tuple[tuple[Handler, BoundRule], ...] = tuple(
             (handle, bound) for bound, handle in entries if bound.plain and bound.stateless
@@ -97,25 +106,34 @@ class Plan:
         self.plain = tuple(_ready(entry) for entry in entries if entry[0].plain and not entry[0].stateless)
         complex_ = [entry for entry in entries if not entry[0].plain]
         behind = [entry for entry in complex_ if _waits_for_gate(entry[0], of_turns=of_turns)]
-        self.gated = tuple(_groups(behind, of_turns=of_turns))
+        self.gated = tuple(_groups(behind))
         self.full = tuple(entry for entry in complex_ if entry not in behind)
         self.texts = texts
-        rules = [bound for bound, _ in (*entries, *(texts.entries if texts else ()))]
+        rules = self.rules
         self.needs_clock = any(bound.needs_clock for bound in rules)
         self.needs_content = any(bound.needs_content for bound in rules)
+        self.reads_args = of_tools and self.needs_content
+        # Before the first turn, a gate over turns is unknown; so is the gate of an agent's rule to an unknown agent.
+        self.needs_turn = not of_turns and any(bound.needs_turn for bound in rules)
+        self.owned = any(bound.spec.agent for bound in rules)
         self.mask = 0
         for bound, _ in entries:
             if (bound.plain or bound.only_gated) and not bound.stateless:
                 self.mask |= bound.bit
         self.awake: dict[int, Plan] = {}
-        self._of_turns = of_turns
+        self._of_turns, self._of_tools = of_turns, of_tools
+
+    @property
+    def rules(self) -> list[BoundRule]:
+        """The rules of the plan, those that wait for a text too."""
+        return [bound for bound, _ in (*self.entries, *(self.texts.entries if self.texts else ()))]
 
     def without(self, asleep: int) -> Plan:
         """Return the plan of the rules that are not asleep."""
         if len(self.awake) >= _VARIANTS:
             self.awake.clear()
         entries = [(bound, handle) for bound, handle in self.entries if not bound.bit & asleep]
-        plan = self.awake[asleep] = Plan(entries, self.texts, of_turns=self._of_turns)
+        plan = self.awake[asleep] = Plan(entries, self.texts, of_turns=self._of_turns, of_tools=self._of_tools)
         return plan
 
 
@@ -141,7 +159,7 @@ class PlansByTool(dict[str, Plan | None]):
         entries = [
             (bound, handle) for pattern, bound, handle in self._entries if pattern is None or pattern.matches(tool)
         ]
-        plan = self[tool] = Plan(entries, self._texts) if entries or self._texts else None
+        plan = self[tool] = Plan(entries, self._texts, of_tools=True) if entries or self._texts else None
         return plan
 
 

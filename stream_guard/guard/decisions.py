@@ -1,13 +1,16 @@
-"""From findings to a decision: the strictest action wins, and the decision lists every match."""
+"""From objections to a decision: the strictest action wins, and the decision lists every match."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, Literal
 
-from stream_guard.model import Action, Decision, Finding, GateDecision, ToolCall
-from stream_guard.policy.spec import Policy
+from stream_guard.engine import Engine
+from stream_guard.engine.objections import CONTESTED, FAILED, HELD, UNEVALUABLE, Objection
+from stream_guard.guard.coverage import Coverage
+from stream_guard.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
+from stream_guard.policy.spec import Policy, RuleSpec
 
 _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
     Action.ALLOW: "allow",
@@ -22,53 +25,81 @@ _FAILED: Final = "the rule could not judge"
 class Decider:
     """Makes decisions under one policy."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, engine: Engine | None = None) -> None:
         self._policy = policy
+        self._coverage = Coverage(policy, engine or Engine(policy, mode="inline"))
         agents = policy.agents
         self._place = {
             spec.slot: (agents.effective_order(spec.agent), number) for number, spec in enumerate(policy.rules)
         }
-        # Most attempts match no rule; they share these answers.
-        self._fine = tuple(
-            Decision(action=Action.ALLOW, policy_version=policy.version, checked=checked) for checked in (False, True)
-        )
 
     def in_order(self, found: Iterable[Finding]) -> list[Finding]:
         """Return findings in the order of the effective list: the policy's rules, the root's, down to the agent's."""
         return sorted(found, key=lambda finding: self._place.get(finding.slot, (0, 0)))
 
-    def decide(
-        self, attempt: ToolCall, found: Sequence[Finding], raised: Collection[int], cooling: Collection[int]
-    ) -> Decision:
-        """Return the decision on an attempt, from its findings, the rules that raised, and those in their cooldown."""
-        agents = self._policy.agents
-        checked = not agents or agents.lists(attempt)
-        if not found and not raised and not cooling:
-            return self._fine[checked]
-        rules = self._policy.rules
+    def decide(self, attempt: ToolCall, found: Sequence[Finding], objections: Sequence[Objection]) -> Decision:
+        """Return the decision on an attempt, from what rules have against it; findings are listed with it."""
+        plain = self._coverage.of(attempt)
+        if not found and not objections:
+            return plain
         if len(found) > 1:
             found = self.in_order(found)
         acted_on = [finding for finding in found if _is_about(attempt, finding)]
-        asked = [(finding.then, finding.reason or finding.detail) for finding in acted_on if not finding.shadow]
-        # A cooldown keeps alerts back, never the gate open.
-        asked += [
-            (rules[number].then, rules[number].reason or _LIMIT) for number in cooling if not rules[number].shadow
-        ]
-        # A gate that cannot judge stays shut where the rule says so (ADR 0007).
-        asked += [(rules[number].then, _FAILED) for number in raised if rules[number].on_error == "closed"]
-        actions = [(action, reason) for action, reason in asked if action is not None]
-        action, reason = max(actions, key=itemgetter(0), default=(Action.ALLOW, ""))
+        asked = [wanted for objection in objections if (wanted := self._wanted(objection)) is not None]
+        action, reason = max(asked, key=itemgetter(0), default=(Action.ALLOW, ""))
         return Decision(
             action=action,
             findings=tuple(acted_on),
             reason=reason,
             policy_version=self._policy.version,
-            checked=checked,
+            checked=plain.checked,
             session_ended=action is Action.TERMINATE_SESSION,
             followup=tuple(finding for finding in found if finding not in acted_on)
             if len(acted_on) < len(found)
             else (),
+            rule_ids=self._rule_ids(acted_on, objections),
+            rules=self._rules(plain.rules, objections),
         )
+
+    def fails_open(self, objections: Sequence[Objection]) -> bool:
+        """Whether a rule raised: an attempt that goes through all the same is counted."""
+        return any(objection.cause == FAILED for objection in objections)
+
+    def _wanted(self, objection: Objection) -> tuple[Action, str] | None:
+        """Return the action that an objection asks for, and the reason; None when it asks for none."""
+        if objection.cause == CONTESTED:
+            return (Action.BLOCK, f"readers differ on the arguments: {objection.text}") if self._policy.stops else None
+        spec = self._policy.rules[objection.rule]
+        if spec.shadow or spec.then is None:
+            return None
+        if objection.cause == UNEVALUABLE:
+            return _unevaluable(spec, objection.text)
+        if objection.cause == FAILED:
+            # A gate that cannot judge stays shut where the rule says so (ADR 0007).
+            return (spec.then, _FAILED) if spec.on_error == "closed" else None
+        # A cooldown keeps alerts back, never the gate open.
+        return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else objection.text)
+
+    def _rule_ids(self, found: Iterable[Finding], objections: Iterable[Objection]) -> tuple[str, ...]:
+        objecting = (self._policy.rules[one.rule].id for one in objections if one.cause != CONTESTED)
+        return tuple(dict.fromkeys([*(finding.rule_id for finding in found), *objecting]))
+
+    def _rules(self, asked: RuleCoverage, objections: Sequence[Objection]) -> RuleCoverage:
+        unsure = {self._policy.rules[one.rule].id for one in objections if one.cause == UNEVALUABLE}
+        if not unsure:
+            return asked
+        return RuleCoverage(
+            checked=tuple(name for name in asked.checked if name not in unsure),
+            unevaluable=tuple(sorted(unsure)),
+            not_applicable=tuple(name for name in asked.not_applicable if name not in unsure),
+        )
+
+
+def _unevaluable(spec: RuleSpec, lacks: str) -> tuple[Action, str] | None:
+    """Return what a rule asks for that could not judge: it stops the attempt, but never ends a session on a doubt."""
+    if spec.then is None or spec.then is Action.ALLOW or spec.on_unevaluable == "allow":
+        return None
+    return min(spec.then, Action.BLOCK), f"rule {spec.id} could not judge without {lacks}"
 
 
 def _is_about(attempt: ToolCall, finding: Finding) -> bool:
@@ -78,7 +109,7 @@ def _is_about(attempt: ToolCall, finding: Finding) -> bool:
     return finding.attempt == attempt.attempt or finding.kind == "rule_error"
 
 
-def decision_event(attempt: ToolCall, action: Action, rule_ids: list[str]) -> GateDecision:
+def decision_event(attempt: ToolCall, action: Action, rule_ids: Iterable[str]) -> GateDecision:
     """Return the event of a decision; the same decision on the same attempt has the same id."""
     return GateDecision(
         session_id=attempt.session_id,

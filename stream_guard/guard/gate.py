@@ -23,7 +23,8 @@ from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Action, Alert, Event, Json, ToolCall, ToolResult
+from stream_guard.language.arguments import read_attempt
+from stream_guard.model import Action, Alert, Event, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 
 PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller that may run it has no gate
@@ -41,6 +42,13 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: str = ""
     alerts: tuple[Alert, ...] = ()
     review: Review | None = None
+    checked: bool = True  # False: the tool is not on its agent's list, or the policy does not know the agent
+    rules: RuleCoverage = RuleCoverage()
+
+    @property
+    def judged(self) -> bool:
+        """Whether every rule that applies could judge the attempt."""
+        return self.checked and not self.rules.unevaluable
 
     def __str__(self) -> str:
         return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
@@ -52,6 +60,8 @@ class _Remembered(msgspec.Struct, frozen=True):
     action: Action
     reason: str
     rule_ids: tuple[str, ...]
+    checked: bool = True
+    rules: RuleCoverage = RuleCoverage()
 
 
 class Gate:
@@ -85,8 +95,8 @@ class Gate:
     def check(self, attempt: ToolCall) -> Ruling:
         """Decide on a tool call before it runs.
 
-        The same attempt (the same call id, or event id, with the same tool and arguments) gets the same answer,
-        until its result is observed; only its review may have been answered meanwhile.
+        The same attempt (the same ids, tool and arguments, under the same policy) gets the same answer, until its
+        result is observed; only its review may have been answered, or its session ended, meanwhile.
         """
         if attempt.tool == PROBE:
             return Ruling(action=Action.BLOCK, reason="the gate is there: a probe is always blocked")
@@ -111,13 +121,20 @@ class Gate:
         return alerts
 
     def _rule(self, attempt: ToolCall) -> Ruling:
-        key = _attempt_key(attempt)
-        known = self._remembered(key)
+        told, attempt = attempt, msgspec.structs.replace(attempt)
+        read_attempt(attempt)
+        key = self._key(attempt)
+        ended = self._ended(attempt.session_id)
+        known = self._remembered(key) if ended is None else None
         if known is not None:
-            return self._repeat(attempt, known)
-        # Judged before, when the history could not be written: the guard would not judge it twice.
-        ruling, rules = self._unsettled.get(key) or self._judge(attempt)
-        if ruling.action is not Action.ALLOW or rules:
+            return self._repeat(attempt, key, known)
+        # Judged before, when the history could not be written: its findings are not lost.
+        ruling, rules = self._unsettled.get(key) or self._judge(told, attempt)
+        if ended is not None:
+            reason = f"the session was ended: {ended.reason}"
+            ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
+        # Every answer but the plain one, an allow that all rules agree to, is in the audit.
+        if ruling.action is not Action.ALLOW or rules or not ruling.judged:
             if key:
                 self._unsettled[key] = (ruling, rules)
                 while len(self._unsettled) > _UNSETTLED:
@@ -127,27 +144,30 @@ class Gate:
         self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
-    def _judge(self, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
-        """Return the ruling on a new attempt, and the ids of the rules that matched, those in shadow mode too."""
-        self._emit(attempt)
+    def _judge(self, told: ToolCall, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
+        """Return the ruling on an attempt, and the ids of the rules that have something against it, shadow ones too."""
+        self._emit(told)  # as it came: whoever reads it reads the arguments again
         decision = self.guard.check(attempt)
-        action, reason = decision.action, decision.reason
-        ended = self._ended(attempt.session_id)
-        if ended is not None:
-            action, reason = Action.TERMINATE_SESSION, f"the session was ended: {ended.reason}"
         later = alerts_of(decision.followup, self.policy.version)
         if later:
             with self.database.transaction() as statements:
                 self._record(statements, later, follow_up=True)
         alerts = tuple(alerts_of(decision.findings, self.policy.version))
-        rules = tuple(dict.fromkeys(finding.rule_id for finding in decision.findings))
-        return Ruling(action=action, reason=reason, policy_version=self.policy.version, alerts=alerts), rules
+        ruling = Ruling(
+            action=decision.action,
+            reason=decision.reason,
+            policy_version=self.policy.version,
+            alerts=alerts,
+            checked=decision.checked,
+            rules=decision.rules,
+        )
+        return ruling, decision.rule_ids
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
-            remembered = _Remembered(ruling.action, ruling.reason, rules)
+            remembered = _Remembered(ruling.action, ruling.reason, rules, ruling.checked, ruling.rules)
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)
             if ruling.action is Action.TERMINATE_SESSION:
@@ -166,11 +186,19 @@ class Gate:
             audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, rules))
         return ruling
 
-    def _repeat(self, attempt: ToolCall, known: _Remembered) -> Ruling:
+    def _repeat(self, attempt: ToolCall, key: str, known: _Remembered) -> Ruling:
         """Answer an attempt that was answered before."""
-        version = self.policy.version
-        ruling = Ruling(action=known.action, reason=known.reason, policy_version=version)
+        ruling = Ruling(
+            action=known.action,
+            reason=known.reason,
+            policy_version=self.policy.version,
+            checked=known.checked,
+            rules=known.rules,
+        )
         if known.action is not Action.PAUSE:
+            if known.action is Action.ALLOW:
+                with self.database.transaction() as statements:
+                    audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, known.rule_ids))
             return ruling
         with self.database.transaction() as statements:
             answered = self._ask(statements, attempt, known, ruling)
@@ -178,8 +206,8 @@ class Gate:
                 return answered
             audit.append(statements, "decision", self._clock(), _audited(attempt, answered, known.rule_ids))
             # Final: from now on the attempt has this answer, whatever happens to the review.
-            settled = _Remembered(answered.action, answered.reason, known.rule_ids)
-            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), _attempt_key(attempt))
+            settled = msgspec.structs.replace(known, action=answered.action, reason=answered.reason)
+            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), key)
         self._publish(attempt, answered, guard_knows=False)
         return answered
 
@@ -211,6 +239,14 @@ class Gate:
         rows = self.database.read("SELECT body FROM sg_ended WHERE session = ?", digest_of(session_id))
         return from_text(rows[0][0], _Remembered) if rows else None
 
+    def _key(self, attempt: ToolCall) -> str:
+        """Return the identity of a question: everything its answer hangs on; empty when the source gives it no id."""
+        event_id = "" if attempt.event_id[:1] == "~" else attempt.event_id  # derived ids are not the caller's
+        if not attempt.call_id and not event_id:
+            return ""
+        asked = [attempt.session_id, attempt.call_id, event_id, attempt.tool, digest_of(attempt.args)]
+        return digest_of([*asked, attempt.contested, self.policy.version])
+
     def _forget(self, result: ToolResult) -> None:
         """Drop the ruling of a call that has its result: the next call under the same id is another attempt."""
         call = digest_of([result.session_id, result.call_id])
@@ -221,26 +257,6 @@ class Gate:
 
 def _nowhere(event: Event) -> None:
     """Drop the event."""
-
-
-def _attempt_key(attempt: ToolCall) -> str:
-    """Return the identity of an attempt; empty when the source gives it no id."""
-    if attempt.call_id:
-        return digest_of([attempt.session_id, "call", attempt.call_id, attempt.tool, _coarse(attempt.args)])
-    if attempt.event_id and attempt.event_id[0] != "~":
-        return digest_of([attempt.session_id, "event", attempt.event_id])
-    return ""
-
-
-def _coarse(value: Json) -> Json:
-    """Return the value as Python compares it, with true as 1: no coarser than the tracker merges attempts by."""
-    if isinstance(value, dict):
-        return {key: _coarse(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_coarse(item) for item in value]
-    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
-        return int(value)
-    return value
 
 
 def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:

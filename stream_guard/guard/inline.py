@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from stream_guard.guard.decisions import Decider, decision_event
-from stream_guard.language.paths import json_equal
-from stream_guard.model import Action, Decision, Event, Finding, Json, ToolCall, Turn
+from stream_guard.language.arguments import read_attempt
+from stream_guard.model import Action, Decision, Event, Finding, ToolCall
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.sessions.ended import CommittingStore, EndedSessions
+from stream_guard.sessions.stored import OpenCall
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
-_ANNOUNCED: Final = 4096  # attempts with findings that wait for their call
-_REFUSALS: Final = 4096  # refused attempts whose call may be asked about again
-_ANSWERS: Final = 256  # attempts that may be asked about again under the id of their event
+_LISTED: Final = 4096  # attempts whose findings are listed again when they are asked about again
 _SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
-
-
-class _Answer(NamedTuple):
-    """A decision that was given under the id of an event, and the attempt it was about."""
-
-    tool: str
-    args: Json
-    decision: Decision
 
 
 class Guard:
@@ -52,14 +44,13 @@ class Guard:
         self._is_kept = store is not None
         self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
         self._engine = self._table.engine
-        self._decider = Decider(policy)
+        self._decider = Decider(policy, self._engine)
         self._ended = EndedSessions(self._store, self.counts)
         self._policy = policy
         self._lock = Lock()
         self._unsaved = 0
-        self._announced: dict[tuple[str, int], list[Finding]] = {}  # what was found at a turn's tool-use blocks
-        self._refusals: dict[tuple[str, int], Decision] = {}  # by the number of the attempt
-        self._answers: dict[tuple[str, str], _Answer] = {}  # by the id of the event
+        # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
+        self._listed: dict[tuple[str, int], list[Finding]] = {}
 
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
@@ -109,41 +100,53 @@ class Guard:
 
     def _decide(self, attempt: ToolCall) -> tuple[Decision, bool]:
         """Return the decision, and whether it ends a session that was open."""
-        engine, counts = self._engine, self.counts
-        engine.raised.clear()
-        engine.cooling.clear()
-        key = (attempt.session_id, attempt.event_id)
-        duplicates, merged = counts.duplicate_events, counts.merged_calls
         found = list[Finding]()
-        self._table.feed_now(attempt, found)
-        if counts.duplicate_events > duplicates:
-            known = self._answers.get(key)
-            if known is not None and known.tool == attempt.tool and json_equal(known.args, attempt.args):
-                return self._unless_ended(attempt, known.decision), False
-            # Another attempt under an id that was used before is judged as an attempt of its own.
-            attempt = replace(attempt, event_id="")
-            self._table.feed_now(attempt, found)
+        attempt, call, is_repeat = self._count(attempt, found)
         self._tidy()
-        if counts.merged_calls > merged:
-            refusal = self._refusals.get((attempt.session_id, attempt.attempt))
-            if refusal is not None:
-                return refusal, False
-        found += self._announced.pop((attempt.session_id, attempt.attempt), [])
-        decision = self._decider.decide(attempt, found, engine.raised, engine.cooling)
-        if engine.raised and decision.action is Action.ALLOW:
-            counts.fail_open += 1
+        if is_repeat:
+            found += self._listed.get((attempt.session_id, attempt.attempt), ())
+        elif found:
+            self._list(found)
+        objections = () if call is None or call.objections is None else call.objections
+        decision = self._decider.decide(attempt, found, objections)
+        if decision.action is Action.ALLOW and objections and self._decider.fails_open(objections):
+            self.counts.fail_open += 1
         is_new_end = decision.session_ended and self._ended.reason(attempt.session_id) is None
         if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)
         else:
             decision = self._unless_ended(attempt, decision)
-        if decision.action is not Action.ALLOW:
-            self._refuse(attempt, decision)
-        if key[1]:
-            self._answers[key] = _Answer(attempt.tool, attempt.args, decision)
-            if len(self._answers) > _ANSWERS:
-                del self._answers[next(iter(self._answers))]
+        if decision.action is not Action.ALLOW and (call is None or not call.refused):
+            self._refuse(attempt, call, decision)
         return decision, is_new_end
+
+    def _count(self, attempt: ToolCall, found: list[Finding]) -> tuple[ToolCall, OpenCall | None, bool]:
+        """Fold an attempt into its session; return it, the open call that it is, and whether it was counted before.
+
+        An attempt that was counted before is not counted again: what rules have against it is kept with the open
+        call. Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
+        """
+        table, merged = self._table, self.counts.merged_calls
+        force_setattr(attempt, "attempt", -1)
+        if type(attempt.args) is not dict:
+            read_attempt(attempt)
+        table.feed_now(attempt, found)
+        call = table.open_call(attempt)
+        is_repeat = self.counts.merged_calls > merged
+        if call is None and attempt.attempt < 0:
+            call = table.call_of_event(attempt)
+            if call is not None:
+                force_setattr(attempt, "attempt", call.attempt)
+                is_repeat = True
+        elif call is not None and call.objections is None:
+            table.forget_call(attempt)
+        if call is None or call.objections is None:
+            attempt = replace(attempt, event_id="", attempt=-1)
+            merged = self.counts.merged_calls
+            table.feed_now(attempt, found)
+            call = table.open_call(attempt)
+            is_repeat = self.counts.merged_calls > merged
+        return attempt, call, is_repeat
 
     def _unless_ended(self, attempt: ToolCall, decision: Decision) -> Decision:
         """Return the decision, or a refusal when the session was ended before."""
@@ -153,25 +156,27 @@ class Guard:
         reason = f"the session was ended: {ended}"
         return replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
 
-    def _refuse(self, attempt: ToolCall, decision: Decision) -> None:
-        """Remember the refusal, and fold it into the rules' states: a blocked confirmation confirms nothing."""
-        self._refusals[attempt.session_id, attempt.attempt] = decision
-        while len(self._refusals) > _REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
-        rules = [finding.rule_id for finding in decision.findings]
-        self._table.feed_now(decision_event(attempt, decision.action, rules), [])
+    def _refuse(self, attempt: ToolCall, call: OpenCall | None, decision: Decision) -> None:
+        """Fold the refusal into the rules' states: a blocked confirmation confirms nothing."""
+        if call is not None:
+            call.refused = True
+        self._table.feed_now(decision_event(attempt, decision.action, decision.rule_ids), [])
 
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
         self._table.feed(event, found)
-        if isinstance(event, Turn):
-            for finding in found:
-                if finding.attempt >= 0:
-                    self._announced.setdefault((finding.session_id, finding.attempt), []).append(finding)
-            while len(self._announced) > _ANNOUNCED:
-                del self._announced[next(iter(self._announced))]
+        self._list(found)
         self._tidy()
         return found
+
+    def _list(self, found: Iterable[Finding]) -> None:
+        fresh: dict[tuple[str, int], list[Finding]] = {}
+        for finding in found:
+            if finding.attempt >= 0:
+                fresh.setdefault((finding.session_id, finding.attempt), []).append(finding)
+        self._listed |= fresh  # a session that is renewed numbers its attempts anew
+        while len(self._listed) > _LISTED:
+            del self._listed[next(iter(self._listed))]
 
     def _tidy(self) -> None:
         """Every so many events, commit the sessions and move those that are too many out of memory."""

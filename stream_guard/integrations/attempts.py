@@ -11,7 +11,7 @@ import msgspec
 
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import PROBE, Gate, Ruling
-from stream_guard.language.arguments import parse_arguments
+from stream_guard.language.arguments import mend_text
 from stream_guard.model import Action, Json, ToolCall, ToolResult
 
 _logger = logging.getLogger(__name__)
@@ -25,9 +25,6 @@ class Attempt:
     """One tool call on its way through the gate."""
 
     def __init__(self, gate: Gate, session_id: str, tool: str, args: Json, call_id: str, agent: str = "") -> None:
-        parse_error = False
-        if isinstance(args, str):
-            args, parse_error = parse_arguments(args)
         self._gate = gate
         self._call = ToolCall(
             session_id=session_id,
@@ -35,10 +32,9 @@ class Attempt:
             event_id=uuid4().hex,
             time=time.time(),
             tool=tool,
-            args=args,
+            args=mend_text(args),
             call_id=call_id,
             agent=agent,
-            parse_error=parse_error,
         )
 
     def check(self) -> Ruling:

@@ -1,17 +1,40 @@
-"""Tool arguments that arrive as text: JSON written by a model, sometimes JSON in JSON, sometimes broken."""
+"""Tool arguments that arrive as text: JSON written by a model, sometimes JSON in JSON, sometimes broken.
+
+The reading of the executor counts. So a text is read as Python's ``json`` reads it: the last of two equal keys wins,
+NaN and Infinity are numbers. Where common readers take something else from the same text, the arguments are contested.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import re
+import unicodedata
+from typing import Final, NamedTuple
 
 import jiter
 import msgspec
+from msgspec.structs import force_setattr
 
-from stream_guard.model import Json
+from stream_guard.language.paths import json_equal
+from stream_guard.model import Json, ToolCall
 
 MAX_NESTING: Final = 200  # what the strict parser allows; rules and stores recurse no deeper
 
+_SHOWN: Final = 40  # characters of a key in a reason
+# Integers that readers with 64 bits hold.
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+_LONG_NUMBER: Final = re.compile(r"\d{19}")
+_ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _decode = msgspec.json.Decoder().decode
+
+
+class Arguments(NamedTuple):
+    """What a text of arguments says."""
+
+    value: Json  # the text itself where it cannot be read
+    unreadable: bool = False
+    contested: str = ""  # why common readers differ on it; empty: they agree
 
 
 def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
@@ -24,18 +47,150 @@ def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
     return _decode(value)
 
 
-def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]:
-    """Return the arguments a model wrote as text, and whether they could not be read.
+def read_arguments(text: str) -> Arguments:
+    """Return what the tool will get from a text; a text without anything in it is a call without arguments.
 
     Text that is not JSON, even after decoding it twice, is returned as it is: an attempt with broken arguments is
     still an attempt, and a rule may look at them.
     """
+    if not text.strip():
+        return Arguments({})
     value: Json = text
+    contested = ""
     try:
         for _ in range(2):
-            value = parse_json(value.encode(), strict_keys=strict_keys)
+            value, why = _read(value)
+            contested = contested or why
             if not isinstance(value, str):
-                return value, False
+                return Arguments(value, contested=contested)
+    except _TooDeepError as error:
+        return Arguments(text, unreadable=True, contested=str(error))
     except (ValueError, RecursionError):
         pass
-    return text, True
+    return Arguments(text, unreadable=True, contested=contested)
+
+
+def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]:
+    """Return the arguments a model wrote as text, and whether they could not be read.
+
+    Contested text is returned as it is, and judged when it is read again; unless ``strict_keys`` is off, which trusts
+    the source.
+    """
+    value, unreadable, contested = read_arguments(text)
+    return (text, True) if contested and strict_keys else (value, unreadable)
+
+
+def read_call(call: ToolCall) -> None:
+    """Read the arguments of a call where they are still text."""
+    if type(call.args) is str:
+        value, unreadable, contested = read_arguments(call.args)
+        force_setattr(call, "args", value)
+        force_setattr(call, "parse_error", unreadable)
+        if contested:
+            force_setattr(call, "contested", contested)
+
+
+def read_attempt(attempt: ToolCall) -> None:
+    """Read the arguments of an attempt that is asked about: whoever asks and gives none has none to give."""
+    read_call(attempt)
+    if attempt.args is None and attempt.captured:
+        force_setattr(attempt, "args", {})
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a text begins like JSON, so that a lenient reader may take arguments from it."""
+    return text.lstrip()[:1] in ("{", "[", '"')
+
+
+class _TooDeepError(ValueError):
+    """The text is JSON, and nested deeper than some readers go."""
+
+
+def _read(text: str) -> tuple[Json, str]:
+    """Return the value of a JSON text, and why common readers differ on it; ValueError when it is not JSON."""
+    try:
+        value = parse_json(text.encode())
+    except ValueError:
+        return _read_closely(text)
+    # Keys that look alike are not ASCII, and numbers that do not fit have many digits.
+    if (text.isascii() and "\\u" not in text) and _LONG_NUMBER.search(text) is None:
+        return value, ""
+    return _read_closely(text)
+
+
+def _read_closely(text: str) -> tuple[Json, str]:
+    reader = _Reader()
+    value = json.loads(text, object_pairs_hook=reader.take_object, parse_int=reader.take_integer)
+    if _nesting(value) > MAX_NESTING:
+        raise _TooDeepError(f"they are nested deeper than {MAX_NESTING} levels")
+    if not text.isascii() or _ESCAPED_SURROGATE.search(text) is not None:
+        value = mend_text(value)
+    return value, reader.contested
+
+
+class _Reader:
+    """Reads objects and integers as Python does, and notes where others do not."""
+
+    def __init__(self) -> None:
+        self.contested = ""
+
+    def take_object(self, pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        """Return the object; the last of equal keys wins."""
+        found: dict[str, Json] = {}
+        for key, value in pairs:
+            # Given twice alike, every reader takes the same.
+            if key in found and not json_equal(found[key], value):
+                self._note(f"the key {_show(key)} is given twice")
+            found[key] = value
+        if any(not key.isascii() for key in found):
+            self._compare_folded(found)
+        return found
+
+    def take_integer(self, digits: str) -> int | float:
+        """Return the number; one that 64 bits do not hold as a float, as other readers take it."""
+        number = int(digits)
+        if _LEAST <= number <= _MOST:
+            return number
+        self._note("a number has more digits than 64 bits hold")
+        return float(digits)
+
+    def _compare_folded(self, found: dict[str, Json]) -> None:
+        folded: dict[str, str] = {}
+        for key in found:
+            other = folded.setdefault(fold_key(key), key)
+            if other != key:
+                self._note(f"the keys {_show(other)} and {_show(key)} are the same after normalisation")
+
+    def _note(self, why: str) -> None:
+        self.contested = self.contested or why
+
+
+def fold_key(key: str) -> str:
+    """Return a key as readers that normalise compare it: NFKC, without characters that nobody sees."""
+    plain = unicodedata.normalize("NFKC", key)
+    return "".join(char for char in plain if unicodedata.category(char) != "Cf")
+
+
+def mend_text(value: Json) -> Json:
+    """Return the value with each half of a surrogate pair replaced: no store and no alert can hold one."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {mend_text(key): mend_text(item) for key, item in value.items()}
+    return [mend_text(item) for item in value] if isinstance(value, list) else value
+
+
+def _nesting(value: Json) -> int:
+    """Return how many objects and lists lie in one another; a loop, because recursion has a limit."""
+    levels = 0
+    layer = [value]
+    while layer := [item for item in layer if isinstance(item, dict | list)]:
+        levels += 1
+        layer = [inner for item in layer for inner in (item.values() if isinstance(item, dict) else item)]
+    return levels
+
+
+def _show(key: str) -> str:
+    return ascii(key[:_SHOWN])

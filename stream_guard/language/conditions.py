@@ -23,6 +23,7 @@ from stream_guard.model import Event, Json
 
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Holds: TypeAlias = Callable[[Event], bool]
+Unknown: TypeAlias = Callable[["Leaf"], bool]
 
 _UNKNOWN: Final = 1 << 32  # above every tag
 
@@ -88,18 +89,22 @@ class Condition:
     ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
     """
 
-    __slots__ = ("holds", "leaves", "may_hold", "source", "test")
+    __slots__ = ("_tree", "holds", "leaves", "may_hold", "source", "test")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
-        tree = _parse(source, self.leaves, "")
+        self._tree = tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
         unsure = any(leaf.lacks is not None for leaf in self.leaves)
         self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
         alone = _compile(tree, _ask_event_alone)
         # For triggers, which look at one turn.
         self.holds: Holds = self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())
+
+    def judge(self, event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
+        """Return whether it is true now; None where that hangs on leaves that are unknown (Kleene's third value)."""
+        return _judge(self._tree, lambda leaf: None if unknown(leaf) else leaf.test(event, memory))
 
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
@@ -209,6 +214,19 @@ def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
         return True
 
     return all_hold
+
+
+def _judge(tree: _Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
+    if isinstance(tree, Leaf):
+        return ask(tree)
+    group, children = tree
+    answers = [_judge(child, ask) for child in children]
+    if group == "not":
+        return None if answers[0] is None else not answers[0]
+    decisive = group == "any_of"  # one true decides any_of, one false decides all_of
+    if decisive in answers:
+        return decisive
+    return None if None in answers else not decisive
 
 
 def _ask_event_alone(leaf: Leaf) -> Test:

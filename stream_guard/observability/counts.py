@@ -28,6 +28,7 @@ class Counts:
     __slots__ = (
         "alerts",
         "closed",
+        "contested_calls",
         "dead_letters",
         "decode_errors",
         "duplicate_events",
@@ -78,6 +79,7 @@ class Counts:
         self.duplicate_events = 0  # dropped: the session had seen the event's id
         self.merged_calls = 0  # tool calls that a turn's tool-use block had already announced
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
+        self.contested_calls = 0  # tool calls on whose arguments common readers differ
         self.unpaired_results = 0  # results no open call was found for
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)

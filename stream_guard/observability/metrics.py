@@ -79,6 +79,8 @@ class Metrics(Collector):
         yield _total(
             "lookalike_names", "Attempts under a name that only looks like a known one", counts.lookalike_names
         )
+        contested = counts.contested_calls
+        yield _total("contested_calls", "Tool calls on whose arguments common readers differ", contested)
         yield _total("unpaired_results", "Tool results without an open call", counts.unpaired_results)
 
     def _sessions(self) -> Iterator[Metric]:

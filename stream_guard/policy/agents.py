@@ -84,6 +84,11 @@ class Agents:
 
         return governed
 
+    def judges(self, owner: str) -> Callable[[Event], bool | None]:
+        """Return the test that ``governs`` is, with None where the policy does not know the event's agent."""
+        governs = self.governs(owner)
+        return lambda event: governs(event) if self.named(event.agent) is not None else None
+
     def tools_below(self, owner: str) -> frozenset[str] | None:
         """Return the tools that the agent and those below it may try; None when one of them may try any."""
         lists = [agent.operations for name, agent in self._agents.items() if owner in self.lineage(name)]

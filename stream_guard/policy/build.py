@@ -147,6 +147,7 @@ class RuleBuilder:
             reason=form.reason,
             shadow=form.mode == "shadow",
             on_error=form.on_error or _on_error(then),
+            on_unevaluable=form.on_unevaluable or "stop",
             cooldown=form.cooldown,
             hold=form.hold,
             tags=tuple(form.tags),

@@ -54,6 +54,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
         "reason": rule.reason,
         "mode": "shadow" if rule.shadow else "",
         "on_error": "" if rule.on_error == ("closed" if closed else "open") else rule.on_error,
+        "on_unevaluable": "" if rule.on_unevaluable == "stop" else rule.on_unevaluable,
         "cooldown": rule.cooldown,
         "for": rule.hold,
         "tags": list(rule.tags),

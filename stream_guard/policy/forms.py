@@ -14,7 +14,7 @@ from stream_guard.language.paths import Path
 from stream_guard.model import Json, Severity
 from stream_guard.policy.agents import ExecutionMode
 from stream_guard.policy.paths import dead_end
-from stream_guard.policy.spec import DEFAULT_IDLE, OnError
+from stream_guard.policy.spec import DEFAULT_IDLE, OnError, OnUnevaluable
 from stream_guard.policy.wording import did_you_mean, show
 
 MAX_ID: Final = 200
@@ -168,6 +168,11 @@ class RuleForm(FormBase):
         default=None,
         description="what the inline gate does when the rule itself fails; closed where `then` is pause, block or "
         "terminate_session, else open",
+    )
+    on_unevaluable: OnUnevaluable | SkipJsonSchema[None] = Field(
+        default=None,
+        description="what the inline gate does about an attempt that the rule cannot judge: stop it where `then` "
+        "stops, which is the default, or allow it",
     )
     cooldown: Duration | SkipJsonSchema[None] = Field(
         default=None, description="after a finding, hold further ones back this long and count them"

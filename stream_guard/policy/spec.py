@@ -19,6 +19,7 @@ DEFAULT_IDLE: Final = 1800.0
 _VERSION_LENGTH: Final = 16  # digits of a policy's version
 
 OnError: TypeAlias = Literal["open", "closed"]
+OnUnevaluable: TypeAlias = Literal["stop", "allow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class RuleSpec:
     reason: str = ""
     shadow: bool = False
     on_error: OnError = "open"
+    on_unevaluable: OnUnevaluable = "stop"
     cooldown: float | None = None
     hold: float | None = None  # written `for`: it must hit without a break for this long
     tags: tuple[str, ...] = ()
@@ -50,6 +52,11 @@ class RuleSpec:
     def kind(self) -> str:
         """The name of the rule's kind."""
         return self.rule.kind
+
+    @property
+    def stops(self) -> bool:
+        """Whether an inline gate holds an attempt back when the rule fires."""
+        return not self.shadow and self.then is not None and self.then is not Action.ALLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,11 @@ class Policy:
     agents: Agents = field(default_factory=Agents)
     warnings: tuple[Problem, ...] = ()
     file: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether any rule holds attempts back; a policy that only watches never does."""
+        return any(rule.stops for rule in self.rules)
 
 
 def version_of(
@@ -109,6 +121,7 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         "for": rule.hold,
         "tags": list(rule.tags),
         **({"agent": rule.agent} if rule.agent else {}),
+        **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
     }
 
 

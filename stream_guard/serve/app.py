@@ -200,7 +200,9 @@ def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:
         "action": ruling.action.word,
         "reason": ruling.reason,
         "policy_version": ruling.policy_version,
-        "judged": judged,
+        "judged": judged and ruling.judged,
+        "checked": judged and ruling.checked,
+        "rules": ruling.rules,
         "alerts": ruling.alerts,
         "review": ruling.review,
     }

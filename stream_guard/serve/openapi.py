@@ -88,14 +88,18 @@ def _schemas() -> JsonObject:
     schemas["Events"] = _object(events={"type": "array", "maxItems": MAX_EVENTS, "items": items})
     refused = _object(number=number, reason={"type": "string"})
     schemas["Observed"] = _object(accepted=number, alerts=_list(_ref("Alert")), refused=_list(refused))
+    names = _list({"type": "string"})
     schemas["Ruling"] = _object(
         action={"enum": ["allow", "pause", "block", "terminate_session"]},
         reason={"type": "string"},
         policy_version={"type": "string"},
         judged={
             "type": "boolean",
-            "description": "false: there was no judgement, and the action is what on_error says",
+            "description": "false: there was no judgement, and the action is what on_error says; or some rule could "
+            "not judge the attempt, or the rules of agents were not asked",
         },
+        checked={"type": "boolean", "description": "false: the rules of the policy's agents were not asked"},
+        rules=_object(checked=names, unevaluable=names, not_applicable=names),
         alerts=_list(_ref("Alert")),
         review={"anyOf": [_ref("Review"), {"type": "null"}]},
     )

@@ -15,7 +15,7 @@ from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest
+from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 
@@ -119,6 +119,7 @@ def pack(session: Session, engine: Engine) -> bytes:
     calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
     for call in calls:
         if call.digest == 0:
+            call.exact = exact_digest(call.args)
             call.digest, call.args = args_digest(call.args), _excerpt(call.args, engine.arg_paths)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
@@ -148,22 +149,32 @@ def pack(session: Session, engine: Engine) -> bytes:
             [(*named(address), *mark) for address, mark in session.cooldowns.items()],
             [(*named(address), since) for address, since in session.holds.items()],
             session.buffer,
+            engine.policy.version,
         )
     )
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
     """Return the values at the paths as nested objects; an index into a list becomes a key."""
+    if isinstance(args, str):
+        return ""  # text that is not JSON: still to be told from arguments without a value
     excerpt: dict[str, Json] = {}
     for steps in paths:
         value = lookup(args, steps)
-        if value is MISSING or len(msgspec.json.encode(value)) > _EXCERPT_LIMIT:
+        if value is MISSING or not _can_be_kept(value):
             continue
         inner = excerpt
         for step in steps[:-1]:
             inner = inner.setdefault(step, {})
         inner[steps[-1]] = value
     return excerpt or None
+
+
+def _can_be_kept(value: Json) -> bool:
+    try:
+        return len(msgspec.msgpack.encode(value)) <= _EXCERPT_LIMIT
+    except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
+        return False
 
 
 def _digests(ids: set[str | int]) -> bytes:
@@ -191,6 +202,8 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
     session.explicit_part, session.buffer = row.explicit_part, row.buffer
     for call in row.open:
+        if row.policy_version != engine.policy.version:
+            call.objections = None
         session.add_open(call)
     session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
     session.recent, session.older, session.restored = set(array("Q", row.recent)), set(array("Q", row.older)), 2

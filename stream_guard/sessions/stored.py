@@ -6,11 +6,15 @@ module keeps no annotations (docs/adr/0015).
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 import xxhash
 
+from stream_guard.engine.objections import Objection
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Event, Json
 
@@ -28,19 +32,41 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     in_event: bool  # a tool_call event reported it
     digest: int = 0  # of the arguments; 0 until it is needed
     args: Json = None  # complete in memory; a stored session keeps only what the policy reads
+    exact: bytes = b""  # of a stored session: the digest that no other arguments have
+    event_id: str = ""  # under which it was asked or told, if it was
+    refused: bool = False  # the rules were told that a gate refused it
+    # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
+    objections: tuple[Objection, ...] | None = None
 
     def same_call(self, tool: str, args: Json) -> bool:
         """Whether a call with this tool and these arguments is this attempt."""
         if tool != self.tool:
             return False
         if self.digest == 0:
+            if args is None or self.args is None:  # left out, as some sources leave out an empty object
+                return not args and not self.args
             return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
-        return self.digest == args_digest(args)
+        if not self.exact:  # stored by an earlier version
+            return self.digest == args_digest(args)
+        return self.exact == exact_digest(args)
 
 
 def args_digest(args: Json) -> int:
     """Return a number that is the same for equal arguments, in any order of keys; never 0."""
-    return xxhash.xxh3_64_intdigest(msgspec.json.encode(args, order="sorted")) or 1
+    return xxhash.xxh3_64_intdigest(_encoded(msgspec.json.encode, args)) or 1
+
+
+def exact_digest(args: Json) -> bytes:
+    """Return a digest that nobody can find other arguments for; msgpack tells NaN and Infinity from null."""
+    return blake2b(_encoded(msgspec.msgpack.encode, {} if args is None else args), digest_size=16).digest()
+
+
+def _encoded(encode: Callable[..., bytes], args: Json) -> bytes:
+    """Encode arguments, those too that an agent's process may hold and no store can."""
+    try:
+        return encode(args, order="sorted")
+    except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
+        return b"~" + json.dumps(args, sort_keys=True, default=repr).encode()
 
 
 class StoredSession(msgspec.Struct, array_like=True, gc=False):
@@ -70,3 +96,4 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     cooldowns: list[tuple[int, tuple[str, ...], float, int]]
     holds: list[tuple[int, tuple[str, ...], float]]
     buffer: list[tuple[float, int, Event]]
+    policy_version: str = ""  # under which the open calls were judged

@@ -20,13 +20,14 @@ from stream_guard.engine import Engine
 from stream_guard.engine.cross_session import MARK, CrossSessionRules
 from stream_guard.engine.fold import Findings
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, SessionEnd
+from stream_guard.model import Event, SessionEnd, ToolCall
 from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
@@ -137,6 +138,25 @@ class SessionTable:
         session = self._touched.get(event.session_id)
         if session is not None and session.buffer:
             self._release(session, inf, out)
+
+    def open_call(self, attempt: ToolCall) -> OpenCall | None:
+        """Return the open call that an attempt was counted as; None when it was dropped as a duplicate."""
+        session = self._touched.get(attempt.session_id)
+        calls = session.open.get(attempt.call_id, ()) if session is not None and attempt.attempt >= 0 else ()
+        return next((call for call in calls if call.attempt == attempt.attempt), None)
+
+    def call_of_event(self, attempt: ToolCall) -> OpenCall | None:
+        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
+        session = self._touched.get(attempt.session_id)
+        calls = session.open.get(attempt.call_id, ()) if session is not None else ()
+        same = [call for call in calls if call.event_id == attempt.event_id]
+        return next((call for call in same if call.same_call(attempt.tool, attempt.args)), None)
+
+    def forget_call(self, attempt: ToolCall) -> None:
+        """Forget the open call that an attempt was counted as, so that it is judged anew."""
+        session, call = self._touched.get(attempt.session_id), self.open_call(attempt)
+        if session is not None and call is not None:
+            session.drop_open(call)
 
     def _admit(self, event: Event, out: Findings) -> Session:
         """Load or create the session of an event, and evict another one beyond the limit."""

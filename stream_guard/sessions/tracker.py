@@ -13,12 +13,13 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import force_setattr, replace
 
 from stream_guard.engine import Engine
-from stream_guard.engine.findings import lookalike_finding
+from stream_guard.engine.findings import contested_finding, lookalike_finding
 from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
 from stream_guard.engine.names import SeenName, ToolNames
-from stream_guard.language.arguments import parse_arguments
-from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
+from stream_guard.language.arguments import Arguments, read_arguments, read_call
+from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
@@ -101,22 +102,23 @@ class Tracker:
         name = self._names[written]
         tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
-        parse_error = False
-        if type(args) is str:  # JSON in JSON, as some sources write it
-            args, parse_error = parse_arguments(args)
+        # JSON in JSON, as some sources write it
+        reading = read_arguments(args) if type(args) is str else Arguments(args)
         known = session.open.get(call_id)
-        if known is not None and _match_block(known, tool, args):
+        if known is not None and _match_block(known, tool, reading.value):
             self._counts.merged_calls += 1
             return
-        self._open_attempt(session, call_id, tool, args, in_block=True)
+        opened = self._open_attempt(session, call_id, tool, reading.value, in_block=True)
         plan = self._engine.local.calls[tool]
-        if plan is not None or self._show_across is not None or name is not None:
-            call = _call_of(turn, number, tool, call_id, args, parse_error)
-            self._show_call(plan, call, session, out)
+        if plan is not None or self._show_across is not None or name is not None or reading.contested:
+            call = _call_of(turn, number, tool, call_id, reading)
+            self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> None:
+        if type(call.args) is str:
+            read_call(call)
         name = self._names[call.tool]
         if name is None:
             self._count_call(call, session, out)
@@ -143,20 +145,34 @@ class Tracker:
             self._counts.merged_calls += 1
             return
         session.part_active = True
-        self._open_attempt(session, call.call_id, call.tool, call.args, in_block=False)
-        self._show_call(self._engine.local.calls[call.tool], call, session, out)
+        opened = self._open_attempt(session, call.call_id, call.tool, call.args, in_block=False)
+        opened.event_id = call.event_id
+        self._show_call(self._engine.local.calls[call.tool], call, opened, session, out)
 
-    def _open_attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> None:
+    def _open_attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> OpenCall:
         if session.open_count >= self._max_open_calls:
             session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
-        session.add_open(OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args))
+        opened = OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args)
+        opened.objections = ()
+        session.add_open(opened)
         session.attempts += 1
+        return opened
 
-    def _show_call(self, plan: Plan | None, call: ToolCall, session: Session, out: Findings) -> None:
+    def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
+        """Show a call to the rules, and keep what they have against it while it is open."""
         force_setattr(call, "index", session.turns - 1)
-        force_setattr(call, "attempt", session.attempts - 1)
+        force_setattr(call, "attempt", opened.attempt)
+        objections = self._engine.objections
+        if objections:
+            objections.clear()
         self._show(plan, call, session, out)
+        if call.contested:
+            self._counts.contested_calls += 1
+            out.append(contested_finding(call, session, Action.BLOCK if self._engine.policy.stops else None))
+            objections.append(Objection(NO_RULE, CONTESTED, call.contested[:MOST_TEXT]))
+        if objections:
+            opened.objections = tuple(objections)
 
     def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
         name = self._names[decision.tool]
@@ -252,7 +268,7 @@ def _name(block: dict[str, Json]) -> str:
     return name if type(name) is str else ""
 
 
-def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, parse_error: bool) -> ToolCall:
+def _call_of(turn: Turn, number: int, tool: str, call_id: str, reading: Arguments) -> ToolCall:
     return ToolCall(
         session_id=turn.session_id,
         event_id=f"{turn.event_id}/{number}",
@@ -266,8 +282,9 @@ def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, parse
         captured=turn.captured,
         tool=tool,
         call_id=call_id,
-        args=args,
-        parse_error=parse_error,
+        args=reading.value,
+        parse_error=reading.unreadable,
+        contested=reading.contested,
     )
 
 

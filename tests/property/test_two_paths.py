@@ -124,6 +124,7 @@ def test_both_paths_match_the_same_and_only_windows_are_left_to_the_second(polic
     followup = evaluate(attempts(drawn), policy)
     assert by_event(on_the_stream(policy, attempts(drawn))) == by_event(followup)
     guard = Guard(policy)
+    then = {spec.id: spec.then or Action.ALLOW for spec in policy.rules}
     ended: set[str] = set()
     acted_on: list[Finding] = []
     deferred: list[Finding] = []
@@ -131,9 +132,10 @@ def test_both_paths_match_the_same_and_only_windows_are_left_to_the_second(polic
         decision = guard.check(call)
         acted_on += decision.findings
         deferred += decision.followup
-        strictest = max(
-            (finding.then for finding in decision.findings if finding.then is not None), default=Action.ALLOW
-        )
+        asked = [finding.then for finding in decision.findings if finding.then is not None]
+        # A rule that could not judge stops the attempt; it never ends a session.
+        asked += [min(then[name], Action.BLOCK) for name in decision.rules.unevaluable]
+        strictest = max(asked, default=Action.ALLOW)
         wanted = Action.TERMINATE_SESSION if call.session_id in ended else strictest
         assert decision.action is wanted
         if decision.session_ended:

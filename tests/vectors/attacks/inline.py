@@ -103,10 +103,8 @@ class Inline:
         return told
 
     def _attempt(self, check: dict[str, Any]) -> sg.ToolCall:
-        """Return the call as an integration makes it: arguments that are text are read as every source reads them."""
+        """Return the call as an integration makes it: arguments that are text stay the text that the model wrote."""
         sent = plain_event(check)
-        if isinstance(sent.get("args"), str):
-            sent["args"], sent["parse_error"] = sg.parse_arguments(sent["args"])
         if "agent_path" in sent:
             sent["agent_path"] = tuple(sent["agent_path"])
         try:

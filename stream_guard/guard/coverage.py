@@ -1,0 +1,63 @@
+"""Which rules an attempt is judged by, before anything is known of its arguments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from stream_guard.engine import Engine
+from stream_guard.engine.bound import BoundRule
+from stream_guard.model import Action, Decision, RuleCoverage, ToolCall
+from stream_guard.policy.spec import Policy
+
+_KNOWN: Final = 4096  # answers kept; agents choose the names of tools and agents
+
+
+class Coverage:
+    """The answer to an attempt that no rule objects to: allow, with the rules that were asked.
+
+    A rule is asked when its kind looks at calls of the tool and its agent is the attempt's or above it. Its ``when``
+    is part of what it is asked.
+    """
+
+    def __init__(self, policy: Policy, engine: Engine) -> None:
+        self._policy = policy
+        self._engine = engine
+        self._answers: dict[tuple[str, str], Decision] = {}
+
+    def of(self, attempt: ToolCall) -> Decision:
+        """Return the answer; most attempts share one with others of their tool and agent."""
+        if attempt.agent_path:
+            return self._answer(attempt)
+        key = (attempt.tool, attempt.agent)
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= _KNOWN:
+                self._answers.clear()
+            known = self._answers[key] = self._answer(attempt)
+        return known
+
+    def _answer(self, attempt: ToolCall) -> Decision:
+        name = self._engine.names[attempt.tool]
+        if name is not None:
+            attempt = replace(attempt, tool=name.tool)
+        agents = self._policy.agents
+        asked = {bound.number for bound in self._asked(attempt)}
+        ids = [spec.id for spec in self._policy.rules]
+        return Decision(
+            action=Action.ALLOW,
+            policy_version=self._policy.version,
+            checked=not agents or agents.lists(attempt),
+            rules=RuleCoverage(
+                checked=tuple(name for number, name in enumerate(ids) if number in asked),
+                not_applicable=tuple(name for number, name in enumerate(ids) if number not in asked),
+            ),
+        )
+
+    def _asked(self, attempt: ToolCall) -> list[BoundRule]:
+        agents = self._policy.agents
+        plans = [self._engine.local.calls[attempt.tool]]
+        plans += [group.index.calls[attempt.tool] for group in self._engine.cross_session]
+        bounds = [bound for plan in plans if plan is not None for bound in plan.rules]
+        return [bound for bound in bounds if not bound.spec.agent or agents.governs(bound.spec.agent)(attempt)]
