@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -13,11 +13,14 @@ from stream_guard import Alert, Counts, DiffAxis, Event, Policy, RecordedTurn, R
 from stream_guard_diff.alignment import AlignedStep
 from stream_guard_diff.divergence import Divergence, align_sessions, ranked
 from stream_guard_diff.fingerprint import session_fingerprints
-from stream_guard_diff.gate import ChangeLevel, FailOn, level_named, level_of_finding
+from stream_guard_diff.gate import ChangeLevel, FailOn, PairBy, level_named, level_of_finding
 from stream_guard_diff.hotelling import Drift, hotelling
-from stream_guard_diff.regressions import find_regressions
+from stream_guard_diff.judging import NoiseReport, Thresholds
+from stream_guard_diff.pairing import TASK_LABEL, HowPaired, LeftOutSession, Pairing, pair_trails
+from stream_guard_diff.regressions import RuleChanges, compare_rules
 from stream_guard_diff.statistics import AxisReport, judge
-from stream_guard_diff.turns import recordings_of
+from stream_guard_diff.surfaces import measure_noise
+from stream_guard_diff.trails import SessionTrail, read_trails
 
 ENOUGH_SESSIONS: Final = 4  # on each side; under this, no way of dealing them out would be rare enough to mean anything
 DEALS: Final = 999
@@ -32,6 +35,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     candidate_turns: int
     divergences: int
     first: Divergence | None
+    paired_by: HowPaired | None = None  # None: it has no partner
+    task: str = ""  # what the two have in common
 
 
 class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,10 @@ class DiffReport(msgspec.Struct, frozen=True, kw_only=True):
     drift: DriftReport | None = None
     unevaluable: int = 0  # judgements of the policy that could not be made
     rule_errors: int = 0
+    noise: NoiseReport = NoiseReport()
+    left_out: tuple[LeftOutSession, ...] = ()
+    further_trials: tuple[str, ...] = ()  # sessions that only the measures count: their task has a pair already
+    samples: bool = False  # nothing could be paired: the sides are compared as two samples, and no turns are aligned
 
     @property
     def level(self) -> ChangeLevel:
@@ -85,6 +94,8 @@ class Timeline:
     candidate: Recording
     steps: Sequence[AlignedStep]
     divergences: Sequence[Divergence]
+    how: HowPaired | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,15 @@ class Diff:
     timelines: Sequence[Timeline]
 
 
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """How two recordings are compared, where it is not the usual way."""
+
+    pair_by: PairBy = PairBy.AUTO
+    task_label: str = TASK_LABEL
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+
 def diff(
     baseline: Iterable[Event],
     candidate: Iterable[Event],
@@ -102,26 +122,50 @@ def diff(
     axes: Mapping[str, type[DiffAxis]],
     policy: Policy | None = None,
     prices: Mapping[str, Mapping[str, float]] | None = None,
+    again: Sequence[Iterable[Event]] = (),
+    options: DiffOptions | None = None,
 ) -> Diff:
     """Compare two sets of recorded sessions.
 
-    Sessions that have the same id on both sides belong together; where no id is on both sides, the first
-    belongs to the first, the second to the second. ``axes`` are those of the registry.
+    Sessions belong together by their task, else by id, else by what the user asked; ``options`` may say otherwise.
+    ``again`` are further runs of the baseline: they show how much the agent differs from itself. ``axes`` are those of
+    the registry.
     """
-    events = list(baseline), list(candidate)
-    sides = recordings_of(events[0]), recordings_of(events[1])
-    pairs = pair_sessions(*sides)
-    timelines = [_timeline(old, new) for old, new in pairs]
-    compared = Sides(sessions=tuple(pairs), pairs=tuple(_paired_turns(timelines)), prices=prices or {})
+    options = options or DiffOptions()
+    runs = [list(run) for run in (baseline, *again)]
+    events = list(candidate)
+    by_run = [read_trails(run) for run in runs]
+    old, new = [trail for trails in by_run for trail in trails], read_trails(events)
+    pairing = pair_trails(old, new, by=options.pair_by, label=options.task_label)
+    timelines = _timelines(pairing, old, new)
+    sides = tuple((timeline.baseline, timeline.candidate) for timeline in timelines)
+    compared = Sides(sessions=sides, pairs=tuple(_paired_turns(timelines)), prices=prices or {})
     judged = [judge(axis(), axis().measure(compared)) for axis in axes.values()]
     counts = Counts()
-    changes = find_regressions(events, pairs, policy, counts)
-    version = policy.version if policy else ""
+    changes = compare_rules(runs, by_run, events, new, pairing, policy, counts)
+    report = _report(timelines, judged, changes, policy.version if policy else "")
+    places = _members(pairing)
+    report = msgspec.structs.replace(
+        report,
+        drift=_drift(([old[place].recording for place in places[0]], [new[place].recording for place in places[1]])),
+        unevaluable=sum(counts.unevaluable.values()),
+        rule_errors=sum(counts.rule_errors.values()),
+        noise=measure_noise(pairing, old, new, changes.broken, policy, options.thresholds),
+        left_out=_left_out(pairing, old, new),
+        further_trials=_further_trials(pairing, old, new),
+        samples=any(stratum.how == "samples" for stratum in pairing.strata),
+    )
+    return Diff(report, timelines)
+
+
+def _report(
+    timelines: Sequence[Timeline], judged: Sequence[AxisReport], changes: RuleChanges, version: str
+) -> DiffReport:
     regressions = tuple(make_alert(finding, version) for finding in changes.regressions)
     levels = [level_named(axis.severity) for axis in judged]
     levels += [level_of_finding(alert.severity) for alert in regressions]
     divergences = [divergence for timeline in timelines for divergence in timeline.divergences]
-    report = DiffReport(
+    return DiffReport(
         severity=max(levels, default=ChangeLevel.NONE).word,
         axes=tuple(sorted(judged, key=lambda axis: -level_named(axis.severity))),  # a reader begins at the top
         first_divergence=divergences[0] if divergences else None,
@@ -131,11 +175,47 @@ def diff(
         regressions=regressions,
         fixes=tuple(make_alert(finding, version) for finding in changes.fixes),
         policy_version=version,
-        drift=_drift(sides),
-        unevaluable=sum(counts.unevaluable.values()),
-        rule_errors=sum(counts.rule_errors.values()),
     )
-    return Diff(report, timelines)
+
+
+def _timelines(pairing: Pairing, old: Sequence[SessionTrail], new: Sequence[SessionTrail]) -> list[Timeline]:
+    """Align the sessions that belong together, in the baseline's order; one that is left out stands beside nothing."""
+    nothing = Recording(session_id="")
+    made = [
+        (first, _timeline(old[first].recording, new[second].recording, stratum.how, stratum.name))
+        for stratum in pairing.strata
+        for first, second in stratum.pairs
+    ]
+    made += [(place, _timeline(old[place].recording, nothing)) for side, place, _ in pairing.left_out if side == 0]
+    made.sort(key=lambda placed: placed[0])
+    only_new = [_timeline(nothing, new[place].recording) for side, place, _ in pairing.left_out if side == 1]
+    return [timeline for _, timeline in made] + only_new
+
+
+def _members(pairing: Pairing) -> tuple[list[int], list[int]]:
+    return (
+        [place for stratum in pairing.strata for place in stratum.baseline],
+        [place for stratum in pairing.strata for place in stratum.candidate],
+    )
+
+
+def _left_out(pairing: Pairing, old: Sequence[SessionTrail], new: Sequence[SessionTrail]) -> tuple[LeftOutSession, ...]:
+    return tuple(
+        LeftOutSession(
+            session_id=(new if side else old)[place].session_id, side="candidate" if side else "baseline", why=why
+        )
+        for side, place, why in pairing.left_out
+    )
+
+
+def _further_trials(pairing: Pairing, old: Sequence[SessionTrail], new: Sequence[SessionTrail]) -> tuple[str, ...]:
+    found: list[str] = []
+    for stratum in pairing.strata:
+        if stratum.how != "samples":
+            shown = {first for first, _ in stratum.pairs}, {second for _, second in stratum.pairs}
+            found += [old[place].session_id for place in stratum.baseline if place not in shown[0]]
+            found += [new[place].session_id for place in stratum.candidate if place not in shown[1]]
+    return tuple(found)
 
 
 def _paired_turns(timelines: Iterable[Timeline]) -> Iterator[tuple[RecordedTurn, RecordedTurn]]:
@@ -145,28 +225,11 @@ def _paired_turns(timelines: Iterable[Timeline]) -> Iterator[tuple[RecordedTurn,
                 yield timeline.baseline.turns[step.old], timeline.candidate.turns[step.new]
 
 
-def pair_sessions(old: Sequence[Recording], new: Sequence[Recording]) -> list[tuple[Recording, Recording]]:
-    """Return which sessions belong together; one without a partner is paired with an empty one."""
-    by_id = {recording.session_id: recording for recording in new}
-    shared = {recording.session_id for recording in old} & set(by_id)
-    nothing = Recording(session_id="")
-    if not shared:
-        longest = max(len(old), len(new))
-        return list(
-            zip(
-                [*old, *[nothing] * (longest - len(old))],
-                [*new, *[nothing] * (longest - len(new))],
-                strict=True,
-            )
-        )
-    kept = [(recording, by_id.get(recording.session_id, nothing)) for recording in old]
-    return kept + [(nothing, recording) for recording in new if recording.session_id not in shared]
-
-
-def _timeline(old: Recording, new: Recording) -> Timeline:
+def _timeline(old: Recording, new: Recording, how: HowPaired | None = None, task: str = "") -> Timeline:
     steps, divergences = align_sessions(old.turns, new.turns)
     name = new.session_id or old.session_id
-    return Timeline(old, new, steps, [msgspec.structs.replace(found, session_id=name) for found in divergences])
+    named = [msgspec.structs.replace(found, session_id=name) for found in divergences]
+    return Timeline(old, new, steps, named, how, task)
 
 
 def _session_report(timeline: Timeline) -> SessionReport:
@@ -177,6 +240,8 @@ def _session_report(timeline: Timeline) -> SessionReport:
         candidate_turns=len(timeline.candidate.turns),
         divergences=len(timeline.divergences),
         first=timeline.divergences[0] if timeline.divergences else None,
+        paired_by=timeline.how,
+        task=timeline.task,
     )
 
 

@@ -1,4 +1,4 @@
-"""How severe a change is, and from which severity on it must not merge."""
+"""What a user chooses: how sessions are paired, what the gate looks at, and from which severity on it fails."""
 
 from __future__ import annotations
 
@@ -30,6 +30,25 @@ class FailOn(StrEnum):
     def fails(self, level: ChangeLevel) -> bool:
         """Whether a change of this level is at or over the gate."""
         return self is not FailOn.NONE and level >= ChangeLevel[self.name]
+
+
+class GateOn(StrEnum):
+    """Which changes for the worse fail the gate, where they are more than noise."""
+
+    POLICY = "policy"
+    BEHAVIOUR = "behaviour"
+    ALL = "all"
+
+
+class PairBy(StrEnum):
+    """How sessions are paired."""
+
+    AUTO = "auto"  # by task, else by id, else by content, else as two samples
+    LABEL = "label"
+    ID = "id"
+    CONTENT = "content"
+    POSITION = "position"  # the first with the first; only when asked for
+    NONE = "none"  # not at all: two samples
 
 
 def level_named(word: str) -> ChangeLevel:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from stream_guard import Counts, Event, Finding, Policy, Recording, evaluate
+from stream_guard import Counts, Event, Finding, Policy, evaluate
+from stream_guard_diff.pairing import Pairing
+from stream_guard_diff.trails import SessionTrail
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,24 +19,70 @@ class PolicyChanges:
     fixes: tuple[Finding, ...] = ()
 
 
-def find_regressions(
-    events: Sequence[Iterable[Event]],
-    pairs: Sequence[tuple[Recording, Recording]],
+@dataclass(frozen=True, slots=True)
+class RuleChanges(PolicyChanges):
+    """The same, with the rules that each session breaks: one set a session, the baseline's first."""
+
+    broken: Sequence[Set[str]] = ()
+
+
+def compare_rules(  # both sides, each as events and as sessions, and what they are held to
+    runs: Sequence[Sequence[Event]],
+    by_run: Sequence[Sequence[SessionTrail]],
+    events: Sequence[Event],
+    new: Sequence[SessionTrail],
+    pairing: Pairing,
     policy: Policy | None,
     counts: Counts,
-) -> PolicyChanges:
-    """Hold both sides against the policy; rules in shadow mode do not count."""
+) -> RuleChanges:
+    """Hold both sides against the policy; rules in shadow mode do not count. ``runs`` are those of the baseline."""
     if policy is None:
-        return PolicyChanges()
-    grouped = []
-    for number, side in enumerate(events):
-        partners = {pair[number].session_id: place for place, pair in enumerate(pairs) if pair[number].session_id}
-        findings: defaultdict[Hashable, list[Finding]] = defaultdict(list)
-        for finding in evaluate(side, policy, counts=counts):
-            if not finding.shadow:
-                findings[partners.get(finding.session_id, finding.session_id)].append(finding)
-        grouped.append(findings)
-    return compare(*grouped)
+        return RuleChanges()
+    old_findings = [
+        found for run, trails in zip(runs, by_run, strict=True) for found in _by_session(run, trails, policy, counts)
+    ]
+    new_findings = _by_session(events, new, policy, counts)
+    changes = _match(pairing, old_findings, new_findings)
+    broken = [{finding.rule_id for finding in found} for found in (*old_findings, *new_findings)]
+    return RuleChanges(changes.regressions, changes.fixes, broken)
+
+
+def _by_session(
+    events: Iterable[Event], trails: Sequence[SessionTrail], policy: Policy, counts: Counts
+) -> list[list[Finding]]:
+    places = {trail.session_id: place for place, trail in enumerate(trails)}
+    found: list[list[Finding]] = [[] for _ in trails]
+    for finding in evaluate(events, policy, counts=counts):
+        if not finding.shadow and finding.session_id in places:
+            found[places[finding.session_id]].append(finding)
+    return found
+
+
+def _match(pairing: Pairing, old: Sequence[list[Finding]], new: Sequence[list[Finding]]) -> PolicyChanges:
+    """Match findings pair by pair, and what is left out against nothing; samples by how many sessions break a rule."""
+    sides: tuple[dict[Hashable, list[Finding]], dict[Hashable, list[Finding]]] = ({}, {})
+    regressions: list[Finding] = []
+    fixes: list[Finding] = []
+    for number, stratum in enumerate(pairing.strata):
+        for first, second in stratum.pairs:
+            sides[0][number, first, second], sides[1][number, first, second] = old[first], new[second]
+        if stratum.how == "samples":
+            before, after = [old[place] for place in stratum.baseline], [new[place] for place in stratum.candidate]
+            regressions += _broken_more(after, before)
+            fixes += _broken_more(before, after)
+    for side, place, _ in pairing.left_out:
+        sides[side]["left out", side, place] = (new if side else old)[place]
+    changes = compare(*sides)
+    return PolicyChanges(changes.regressions + tuple(regressions), changes.fixes + tuple(fixes))
+
+
+def _broken_more(here: Sequence[list[Finding]], there: Sequence[list[Finding]]) -> Iterator[Finding]:
+    """Yield the findings of rules that a larger share of the sessions breaks here than there."""
+    shares = [Counter(rule for found in side for rule in {one.slot for one in found}) for side in (here, there)]
+    for found in here:
+        for finding in found:
+            if shares[0][finding.slot] * len(there) > shares[1][finding.slot] * len(here):
+                yield finding
 
 
 def compare(

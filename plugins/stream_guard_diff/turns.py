@@ -1,4 +1,4 @@
-"""Events as recordings: sessions of turns with their text, their calls, and the tokens that calls are compared by."""
+"""Turns as they are compared: their text, their calls, and the tokens that calls are compared by."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
 
 import rfc8785
 
-from stream_guard import Event, Json, RecordedCall, RecordedTurn, Recording, ToolCall, ToolResult, Turn
+from stream_guard import Json, RecordedCall, RecordedTurn
 
 _REFUSING: Final = re.compile(
     r"\b(i (can(no|')t|can\u2019t|am unable to|am not able to|won't|will not|must decline)"
@@ -22,46 +20,6 @@ _REFUSING: Final = re.compile(
 _write: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 _LARGE: Final = re.compile(r"[0-9]{16}")  # beyond what a double holds, RFC 8785 has another opinion
 _HEAD: Final = 2000  # a refusal says so at once; the rest of a long answer is not searched
-
-
-@dataclass(slots=True)
-class _OpenSession:
-    """A session that is being read."""
-
-    turns: list[RecordedTurn] = field(default_factory=list)
-    announced: set[str] = field(default_factory=set)  # call ids of tool-use blocks; their attempts are not new calls
-    results: int = 0
-    failed: int = 0
-
-
-def recordings_of(events: Iterable[Event]) -> list[Recording]:
-    """Return the sessions of the events, in the order in which they began; they may be mixed."""
-    sessions: defaultdict[str, _OpenSession] = defaultdict(_OpenSession)
-    for event in events:
-        session = sessions[event.session_id]
-        if isinstance(event, Turn):
-            turn = read_turn(len(session.turns), event.request or {}, event.response)
-            session.announced |= _call_ids(event.response)
-            session.turns.append(turn)
-        elif isinstance(event, ToolCall):
-            _add_call(session, event)
-        elif isinstance(event, ToolResult):
-            session.results += 1
-            session.failed += event.status == "error"
-    return [
-        Recording(session_id=name, turns=tuple(session.turns), results=session.results, failed_results=session.failed)
-        for name, session in sessions.items()
-    ]
-
-
-def _add_call(session: _OpenSession, event: ToolCall) -> None:
-    """A call that no response announced is a turn of its own: sources that record only attempts have no others."""
-    if event.call_id and event.call_id in session.announced:
-        return
-    if not event.call_id and session.turns and any(call.tool == event.tool for call in session.turns[-1].calls):
-        return
-    call = read_call(event.tool, event.args)
-    session.turns.append(RecordedTurn(index=len(session.turns), request={}, response={}, calls=(call,)))
 
 
 def read_turn(index: int, request: Mapping[str, Json], response: Mapping[str, Json]) -> RecordedTurn:
@@ -95,7 +53,8 @@ def _read_content(content: Json) -> tuple[str, list[RecordedCall]]:
     return "\n".join(texts), calls
 
 
-def _call_ids(response: Mapping[str, Json]) -> set[str]:
+def call_ids(response: Mapping[str, Json]) -> set[str]:
+    """Return the ids of the calls that a response announces."""
     content = response.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     return {block["id"] for block in blocks if block.get("type") == "tool_use" and isinstance(block.get("id"), str)}

@@ -71,6 +71,18 @@ class SessionLimits(Section):
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
 
 
+class DiffSettings(Section):
+    """What ``diff`` takes for noise, and what for large."""
+
+    level: float = Field(
+        default=0.025, gt=0, lt=0.5, description="how often chance alone may fail the policy, and how often behaviour"
+    )
+    least: dict[str, float] = Field(
+        default={}, description="the least change that matters, as a share from 0 to 1, by axis or by rule"
+    )
+    task_label: str = Field(default="scenario", min_length=1, description="the label that names a session's task")
+
+
 class CommitSettings(Section):
     """How often a run commits its alerts and its progress; it also commits when the source is idle."""
 
@@ -257,6 +269,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     kafka: KafkaSettings = KafkaSettings()
     compliance: ComplianceSettings = ComplianceSettings()
+    diff: DiffSettings = DiffSettings()
     judge: JudgeSettings = JudgeSettings()
     api: ApiSettings = ApiSettings()
     history: HistorySettings = HistorySettings()

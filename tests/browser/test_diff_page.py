@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from stream_guard_diff import FailOn
+from stream_guard_diff.deciding import decide
 from stream_guard_diff.report import write_diff
 
 from stream_guard.reports import ReportForm
@@ -25,7 +26,9 @@ def write(folder: Path, text: str, tool: str) -> Path:
     old = session(turn("hello"), turn("the same", ("look", {"q": 1})), turn("done"), name=text[:100])
     new = session(turn("hello"), turn(text, (tool, {text[:50]: text})), turn("done"), name=text[:100])
     page = folder / "diff.html"
-    html = write_diff(compared(old, new), ReportForm.HTML, FailOn.SEVERE, candidate=text[:200])
+    found = compared(old, new)
+    answer = decide(found.report, fail_on=FailOn.SEVERE)
+    html = write_diff(found, ReportForm.HTML, answer, candidate=text[:200])
     page.write_text(html, encoding="utf-8")
     return page
 

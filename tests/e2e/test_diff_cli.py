@@ -27,7 +27,7 @@ def test_a_build_gets_its_answer_and_its_reasons(tmp_path: Path) -> None:
     assert same.returncode == 0, same.stderr
     changed = run("old.agentlog", "new.agentlog", "--report", "html=page.html", folder=tmp_path)
     assert changed.returncode == 1
-    assert "Must not merge: trajectory is severe" in changed.stdout
+    assert "Must not merge: trajectory is severe" in " ".join(changed.stdout.split())
     assert "delete_all" in (tmp_path / "page.html").read_text()
     assert run("old.agentlog", "new.agentlog", "--fail-on", "none", folder=tmp_path).returncode == 0
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from stream_guard import Policy
 from stream_guard.reports import ReportForm
 from stream_guard_diff.comparison import Diff
-from stream_guard_diff.gate import FailOn
+from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.report.machines import to_github, to_json, to_junit, to_sarif
+from stream_guard_diff.report.markdown import to_markdown
 from stream_guard_diff.report.page import to_html
-from stream_guard_diff.report.readable import to_markdown, to_table
+from stream_guard_diff.report.table import to_table
 
 __all__ = ["write_diff"]
 
@@ -16,7 +17,7 @@ __all__ = ["write_diff"]
 def write_diff(
     diff: Diff,
     form: ReportForm,
-    fail_on: FailOn,
+    answer: GateAnswer,
     *,
     policy: Policy | None = None,
     baseline: str = "baseline",
@@ -25,12 +26,12 @@ def write_diff(
     """Return the diff in the given form; ``policy`` gives rules their place in SARIF and annotations."""
     report = diff.report
     forms = {
-        ReportForm.TABLE: lambda: to_table(report, fail_on),
-        ReportForm.JSON: lambda: to_json(report, fail_on),
-        ReportForm.MARKDOWN: lambda: to_markdown(report, fail_on),
-        ReportForm.JUNIT: lambda: to_junit(report, fail_on),
-        ReportForm.SARIF: lambda: to_sarif(report, policy),
-        ReportForm.GITHUB: lambda: to_github(report, policy),
-        ReportForm.HTML: lambda: to_html(diff, fail_on, baseline=baseline, candidate=candidate),
+        ReportForm.TABLE: lambda: to_table(report, answer),
+        ReportForm.JSON: lambda: to_json(report, answer),
+        ReportForm.MARKDOWN: lambda: to_markdown(report, answer),
+        ReportForm.JUNIT: lambda: to_junit(report, answer),
+        ReportForm.SARIF: lambda: to_sarif(report, answer, policy),
+        ReportForm.GITHUB: lambda: to_github(report, answer, policy),
+        ReportForm.HTML: lambda: to_html(diff, answer, baseline=baseline, candidate=candidate),
     }
     return forms[form]()

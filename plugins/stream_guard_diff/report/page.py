@@ -10,9 +10,9 @@ from typing import Final
 from stream_guard import RecordedTurn, redact
 from stream_guard.reports import load_template, visible
 from stream_guard_diff.comparison import Diff, Timeline
+from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.divergence import Divergence
-from stream_guard_diff.gate import FailOn
-from stream_guard_diff.report.summary import change, drift_sentence, sureness, verdict
+from stream_guard_diff.report.summary import change, drift_sentence, sureness
 
 MAX_ROWS: Final = 200  # of one session that are shown; what is left out is counted
 MAX_SESSIONS: Final = 40
@@ -53,7 +53,7 @@ class SessionPage:
     left_out: int
 
 
-def to_html(diff: Diff, fail_on: FailOn, *, baseline: str = "baseline", candidate: str = "candidate") -> str:
+def to_html(diff: Diff, answer: GateAnswer, *, baseline: str = "baseline", candidate: str = "candidate") -> str:
     """Return the page; ``baseline`` and ``candidate`` are the names of the sides in it."""
     report = diff.report
     pages = session_pages(diff.timelines)
@@ -63,9 +63,7 @@ def to_html(diff: Diff, fail_on: FailOn, *, baseline: str = "baseline", candidat
         pages=pages,
         hidden=sum(bool(timeline.divergences) for timeline in diff.timelines) - len(pages),
         alike=sum(not timeline.divergences for timeline in diff.timelines),
-        tripped=report.trips(fail_on),
-        gated=fail_on is not FailOn.NONE,
-        verdict=verdict(report, fail_on),
+        answer=answer,
         drift=drift_sentence(report),
         baseline=visible(baseline),
         candidate=visible(candidate),

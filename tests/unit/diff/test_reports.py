@@ -7,6 +7,7 @@ import json
 import pytest
 from junitparser import JUnitXml
 from stream_guard_diff import FailOn
+from stream_guard_diff.deciding import decide
 from stream_guard_diff.report import write_diff
 
 from stream_guard.policy.load import load_policy
@@ -29,7 +30,9 @@ def written(form: ReportForm) -> str:
     secret = {HOSTILE: HOSTILE, "password": "hunter2"}
     middle = turn(HOSTILE, ("delete_all", secret), (HOSTILE, secret))
     new = session(turn("hello"), middle, turn("done"))
-    return write_diff(compared(old, new, policy), form, FailOn.SEVERE, policy=policy, candidate=HOSTILE)
+    found = compared(old, new, policy)
+    answer = decide(found.report, fail_on=FailOn.SEVERE)
+    return write_diff(found, form, answer, policy=policy, candidate=HOSTILE)
 
 
 @pytest.mark.parametrize("form", ReportForm)

@@ -1,0 +1,307 @@
+"""Whether what changed is more than noise, large enough to matter, and for the worse; and what could have been seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from math import ceil, exp, expm1, log
+from statistics import NormalDist
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_guard import redact_text
+from stream_guard_diff.effects import Effects, far_columns, fill_missing, measure_effects
+from stream_guard_diff.measured import LEAST_RATIO, LEAST_SHARE, LEVEL, MEASURED
+from stream_guard_diff.measures import ItemTable, SessionItem
+from stream_guard_diff.noise import Corrected, Deals, correct, deal, differences, novelty
+from stream_guard_diff.pairing import Stratum
+
+MOST_CHANGES: Final = 5  # of one axis that a report names
+MOST_SESSIONS: Final = 5  # that a change names to show it
+POWER: Final = 0.8  # how likely a change must be seen, to be called detectable
+WANTED: Final = 0.10  # the change for which a report says how many sessions would show it
+
+Direction = Literal["worse", "better", "changed"]
+
+
+class ItemChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that sessions do more or less than before, by more than chance explains."""
+
+    says: str
+    among: str
+    scale: Literal["share", "ratio"]
+    before: float
+    after: float
+    effect: float  # of a share, the difference; of an amount, the change as a share of what it was
+    low: float  # of the 95 % interval of the effect
+    high: float
+    chance: float  # corrected: how often chance alone would show as much, anywhere
+    direction: Direction
+    large: bool  # at least the least effect that matters
+    sessions: tuple[str, ...] = ()  # of the candidate, those that show it best
+
+
+class MeasuredAxis(msgspec.Struct, frozen=True, kw_only=True):
+    """What one axis says about all sessions."""
+
+    name: str
+    title: str
+    chance: float
+    verdict: Literal["noise", "small", "worse", "better", "changed"]
+    blocks: bool
+    changes: tuple[ItemChange, ...] = ()
+    least: float  # the least effect that matters
+    new_in: int | None = (
+        None  # sessions of the candidate that must do something new, for it to be seen; None: all are too few
+    )
+    detectable: float | None = None  # the smallest change of something usual that would be seen, most likely
+    sessions_needed: int | None = None  # on each side, to see a change of a tenth of the sessions
+    because: str = ""  # the improvement that explains the change, which then does not block
+
+
+class NoiseReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured against chance; where nothing could be, why not."""
+
+    level: float = LEVEL
+    baseline: int = 0  # sessions that were compared
+    candidate: int = 0
+    strata: int = 0
+    policy: tuple[MeasuredAxis, ...] = ()
+    behaviour: tuple[MeasuredAxis, ...] = ()
+    not_measured: str = ""
+
+    @property
+    def axes(self) -> tuple[MeasuredAxis, ...]:
+        """All axes, the policy first."""
+        return self.policy + self.behaviour
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The least effects that matter, by axis or rule, where they are not the usual ones."""
+
+    least: Mapping[str, float] = field(default_factory=dict)
+    level: float = LEVEL
+
+    def of(self, item: SessionItem) -> float:
+        """Return the least effect of an item."""
+        usual = LEAST_RATIO if item.scale == "ratio" else LEAST_SHARE
+        return self.least.get(item.rule, self.least.get(item.axis, usual))
+
+    def forbids(self, item: SessionItem) -> bool:
+        """Whether any increase blocks, by chance or not: the user said that none is small enough."""
+        return bool(item.worse) and self.least.get(item.rule or item.axis) == 0
+
+    def names(self, item: SessionItem) -> bool:
+        """Whether the user named the item's rule or axis, and so wants it to block."""
+        return item.rule in self.least or item.axis in self.least
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """Items that are corrected together, with everything that judging them needs."""
+
+    strata: Sequence[Stratum]
+    items: Sequence[SessionItem]
+    values: NDArray[np.float64]
+    first_candidate: int
+    names: Sequence[str]  # of the candidate's sessions
+    thresholds: Thresholds
+
+
+def judge_surface(
+    strata: Sequence[Stratum],
+    table: ItemTable,
+    first_candidate: int,
+    names: Sequence[str],
+    thresholds: Thresholds,
+) -> tuple[MeasuredAxis, ...]:
+    """Return what each axis of a table says; the candidate's sessions are the rows from ``first_candidate`` on."""
+    if not table.items:
+        return ()
+    items, values = far_columns(
+        table.items, fill_missing(table.matrix(), strata, first_candidate), strata, first_candidate
+    )
+    deals = deal(strata, len(values), first_candidate)
+    news = [_novel(item, sets, deals) for item, sets in table.novelties]
+    items += [item for item, _, _ in news]
+    values = np.column_stack([values, *(column for _, column, _ in news)])
+    surface = _Surface(strata, items, values, first_candidate, names, thresholds)
+    found = np.column_stack([differences(deals, values[:, : -len(news) or None]), *(counts for _, _, counts in news)])
+    worse = _correct(surface, found)
+    axes = [_axis(surface, name, found, worse, deals) for name in dict.fromkeys(item.axis for item in items)]
+    if any(axis.blocks for axis in axes):
+        axes = _explain(surface, axes)
+    return tuple(sorted(axes, key=_weight))
+
+
+def _novel(
+    item: SessionItem, sets: Sequence[Set[str]], deals: Deals
+) -> tuple[SessionItem, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the item about the thing that is new, in which sessions it is, and how often things are new by chance."""
+    counts, thing = novelty(deals, sets)
+    column = np.array([float(bool(thing) and thing in found) for found in sets])
+    return item._replace(says=item.says.format(redact_text(thing) if thing else "nothing")), column, counts
+
+
+def _weight(axis: MeasuredAxis) -> tuple[bool, int, float]:
+    order = ("worse", "changed", "better", "small", "noise")
+    return (not axis.blocks, order.index(axis.verdict), axis.chance)
+
+
+def _correct(surface: _Surface, found: NDArray[np.float64]) -> tuple[Corrected, Corrected | None]:
+    """Correct what got worse, or only changed; and by itself what got better, which never blocks."""
+    groups = [item.axis for item in surface.items]
+    shares = {name: MEASURED[name].share if name in MEASURED else 1.0 for name in groups}
+    directed = np.array([item.worse for item in surface.items]) == 1
+    level = surface.thresholds.level
+    worse = correct(np.where(directed, found, np.abs(found)), groups, shares, level)
+    if not directed.any():
+        return worse, None
+    columns = np.flatnonzero(directed)
+    return worse, correct(-found[:, columns], [groups[column] for column in columns], shares, level)
+
+
+def _axis(
+    surface: _Surface,
+    name: str,
+    found: NDArray[np.float64],
+    corrected: tuple[Corrected, Corrected | None],
+    deals: Deals,
+) -> MeasuredAxis:
+    worse, better = corrected
+    level = surface.thresholds.level
+    columns = [column for column, item in enumerate(surface.items) if item.axis == name]
+    forbidden = [c for c in columns if surface.thresholds.forbids(surface.items[c]) and found[0, c] > 0]
+    real = sorted({column for column in columns if worse.items[column] <= level} | set(forbidden))
+    chances = worse.items
+    if not real and better is not None:
+        directed = [column for column, item in enumerate(surface.items) if item.worse]
+        chances = np.ones(len(surface.items))
+        chances[directed] = better.items
+        real = [column for column in columns if chances[column] <= level]
+    effects = measure_effects(surface.values, surface.strata, surface.first_candidate, real)
+    changes = [_change(surface, column, effects, chances[column]) for column in real]
+    changes.sort(key=lambda change: (change.chance, -abs(change.effect)))
+    verdict = _verdict(changes)
+    kind = MEASURED[name]
+    least = surface.thresholds.of(surface.items[columns[0]])
+    new_in, detectable, needed = _power(surface, columns, found, worse.needed[name], deals)
+    return MeasuredAxis(
+        name=name,
+        title=kind.title,
+        chance=float(min(chances[columns])),
+        verdict=verdict,
+        blocks=verdict in ("worse", "changed")
+        and (kind.blocks or any(surface.thresholds.names(surface.items[column]) for column in real)),
+        changes=tuple(changes[:MOST_CHANGES]),
+        least=least,
+        new_in=new_in,
+        detectable=detectable,
+        sessions_needed=needed,
+    )
+
+
+def _verdict(changes: Sequence[ItemChange]) -> Literal["noise", "small", "worse", "better", "changed"]:
+    if not changes:
+        return "noise"
+    large = [change.direction for change in changes if change.large]
+    for direction in ("worse", "changed", "better"):
+        if direction in large:
+            return direction
+    return "small"
+
+
+def _change(surface: _Surface, column: int, effects: Effects, chance: float) -> ItemChange:
+    item = surface.items[column]
+    before, after, effect, low, high = effects[column]
+    direction: Direction = "changed"
+    if item.worse:
+        direction = "worse" if effect > 0 else "better"
+    if item.scale == "ratio":
+        before, after = expm1(before), expm1(after)
+        effect, low, high = (exp(value) - 1 for value in (effect, low, high))
+    return ItemChange(
+        says=item.says,
+        among=item.among,
+        scale=item.scale,
+        before=before,
+        after=after,
+        effect=effect,
+        low=low,
+        high=high,
+        chance=float(chance),
+        direction=direction,
+        large=abs(effect) >= surface.thresholds.of(item),
+        sessions=_show(surface, column, effect),
+    )
+
+
+def _show(surface: _Surface, column: int, effect: float) -> tuple[str, ...]:
+    """Return the candidate's sessions that are furthest from the baseline of their own stratum, in the effect's way."""
+    apart: list[tuple[float, int]] = []
+    sign = 1 if effect > 0 else -1
+    values = surface.values[:, column]
+    for stratum in surface.strata:
+        usual = float(np.mean(values[list(stratum.baseline)]))
+        for place in stratum.candidate:
+            distance = sign * (float(values[surface.first_candidate + place]) - usual)
+            if distance > 0:
+                apart.append((-distance, place))
+    return tuple(surface.names[place] for _, place in sorted(apart)[:MOST_SESSIONS])
+
+
+def _power(
+    surface: _Surface, columns: Sequence[int], found: NDArray[np.float64], needed: float, deals: Deals
+) -> tuple[int | None, float | None, int | None]:
+    """Return what could have been seen: new things by counting, changes of usual ones by how much chance moves them."""
+    sessions = sum(len(stratum.candidate) for stratum in surface.strata)
+    share = sessions / max(1, len({place for stratum in surface.strata for place in stratum.baseline}) + sessions)
+    new_in = ceil(log(max(needed, 1 / deals.count)) / log(share)) if 0 < share < 1 else None
+    new_in = None if new_in is None or new_in > sessions else new_in
+    counted = [column for column in columns if surface.items[column].scale == "share"]
+    spread = found[:, counted or list(columns)].std(axis=0)
+    if not len(spread) or not spread.max():
+        return new_in, None, None
+    normal = NormalDist()
+    far = normal.inv_cdf(1 - min(0.5, max(needed, 1e-6))) + normal.inv_cdf(POWER)
+    detectable = float(far * np.median(spread))
+    return new_in, detectable, ceil(sessions * (detectable / WANTED) ** 2)
+
+
+def _explain(surface: _Surface, axes: Sequence[MeasuredAxis]) -> list[MeasuredAxis]:
+    """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
+
+    An agent that no longer refuses does more: it calls tools, and some of the calls fail. To be explained, a change
+    must shrink to less than half; that too few sessions are left to be sure of it explains nothing.
+    """
+    improved = [axis for axis in axes if axis.verdict == "better" and MEASURED[axis.name].fault]
+    says = {change.says for axis in improved for change in axis.changes}
+    columns = [column for column, item in enumerate(surface.items) if item.says in says and item.scale == "share"]
+    faulty = surface.values[:, columns].max(axis=1, initial=0.0) > 0
+    strata = [_without(stratum, faulty, surface.first_candidate) for stratum in surface.strata]
+    rest = [stratum for stratum in strata if stratum.baseline and stratum.candidate]
+    if not columns or not rest:
+        return list(axes)
+    titles = ", ".join(axis.title for axis in improved)
+    places = {(item.axis, item.says): column for column, item in enumerate(surface.items)}
+    judged: list[MeasuredAxis] = []
+    for axis in axes:
+        large = [places[axis.name, change.says] for change in axis.changes if change.large]
+        before = measure_effects(surface.values, surface.strata, surface.first_candidate, large)
+        after = measure_effects(surface.values, rest, surface.first_candidate, large)
+        gone = all(abs(after[one].difference) < abs(before[one].difference) / 2 for one in large)
+        explained = axis.blocks and gone
+        judged.append(msgspec.structs.replace(axis, blocks=False, because=titles) if explained else axis)
+    return judged
+
+
+def _without(stratum: Stratum, faulty: NDArray[np.bool_], first_candidate: int) -> Stratum:
+    return replace(
+        stratum,
+        baseline=tuple(place for place in stratum.baseline if not faulty[place]),
+        candidate=tuple(place for place in stratum.candidate if not faulty[first_candidate + place]),
+    )

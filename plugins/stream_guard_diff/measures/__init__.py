@@ -1,0 +1,23 @@
+"""Measures: each session by itself, as numbers that do not know which side it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_guard_diff.measures.arguments import measure_arguments
+from stream_guard_diff.measures.calls import measure_calls
+from stream_guard_diff.measures.items import ItemTable, SessionItem
+from stream_guard_diff.measures.speech import measure_speech
+from stream_guard_diff.measures.steps import measure_steps
+from stream_guard_diff.measures.usage import measure_usage
+from stream_guard_diff.trails import SessionTrail
+
+__all__ = ["ItemTable", "SessionItem", "measure_sessions"]
+
+
+def measure_sessions(trails: Sequence[SessionTrail]) -> ItemTable:
+    """Measure all sessions of both sides. What is usual is learned from all of them: no label, no side is read."""
+    table = ItemTable(len(trails))
+    for measure in (measure_calls, measure_steps, measure_arguments, measure_speech, measure_usage):
+        measure(trails, table)
+    return table

@@ -1,0 +1,86 @@
+"""Items: what is measured of a session, and a table of them, one row a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values: TypeAlias = NDArray[np.float64]
+
+LEAST_SUPPORT: Final = 4  # sessions that must differ from the rest: fewer could never be more than chance
+MOST_ITEMS: Final = 120  # of one axis that are measured one by one, the most frequent first
+
+
+class SessionItem(NamedTuple):
+    """One thing that a session does or not, or does so much of."""
+
+    axis: str
+    says: str  # what a session does, as the end of "a session that ..."; of a ratio, what is counted
+    worse: Literal[0, 1] = 0  # 1: more is worse, 0: neither way is worse, but a change is a change
+    scale: Literal["share", "ratio"] = "share"  # a share is from 0 to 1; a ratio is the logarithm of an amount
+    among: str = ""  # the sessions that the item is about, where it is not about all; the others have no value
+    rule: str = ""  # the rule of the policy that it is about
+
+
+class ItemTable:
+    """Columns of values, one for each item, one row a session; where an item is not about a session, no number."""
+
+    def __init__(self, sessions: int) -> None:
+        self.sessions = sessions
+        self.items: list[SessionItem] = []
+        self.columns: list[Values] = []
+        self.novelties: list[tuple[SessionItem, Sequence[set[str]]]] = []
+
+    def add(self, item: SessionItem, values: Iterable[float | None], *, always: bool = False) -> None:
+        """Add a column. One in which nearly all sessions are alike could never tell the sides apart: it is dropped."""
+        column = np.array([np.nan if value is None else float(value) for value in values])
+        known = column[~np.isnan(column)]
+        if not len(known):
+            return
+        _, counts = np.unique(known, return_counts=True)
+        if always or len(known) - counts.max() >= LEAST_SUPPORT:
+            self.items.append(item)
+            self.columns.append(column)
+
+    def add_each(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
+        """Add a column for each thing that sessions have or lack, the most frequent first."""
+        support = count_support(sets)
+        for name in sorted(support, key=lambda name: (-support[name], name))[:MOST_ITEMS]:
+            self.add(SessionItem(axis, says.format(name)), [name in found for found in sets])
+
+    def add_unusual(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
+        """Add two columns: sessions with a thing that next to none has, and with one that few have. More is worse."""
+        support = count_support(sets)
+        for share, least, word in ((0.01, 1, "next to no"), (0.03, 2, "hardly any")):
+            rare = {name for name, count in support.items() if count <= max(least, share * len(sets))}
+            self.add(SessionItem(axis, says.format(word), 1), [not rare.isdisjoint(found) for found in sets])
+
+    def add_new(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
+        """Look for things that only the candidate's sessions have; ``says`` has a place for the thing."""
+        self.novelties.append((SessionItem(axis, says, 1), sets))
+
+    def split_off(self, axis: str) -> ItemTable:
+        """Take the columns of an axis out, and return them as a table of their own."""
+        taken = ItemTable(self.sessions)
+        both = list(zip(self.items, self.columns, strict=True))
+        taken.items = [item for item, _ in both if item.axis == axis]
+        taken.columns = [column for item, column in both if item.axis == axis]
+        self.items = [item for item, _ in both if item.axis != axis]
+        self.columns = [column for item, column in both if item.axis != axis]
+        return taken
+
+    def matrix(self) -> Values:
+        """Return all columns beside each other."""
+        return np.column_stack(self.columns) if self.columns else np.zeros((self.sessions, 0))
+
+
+def count_support(sets: Iterable[Iterable[str]]) -> Mapping[str, int]:
+    """Return in how many sets each thing is."""
+    support: dict[str, int] = {}
+    for found in sets:
+        for name in found:
+            support[name] = support.get(name, 0) + 1
+    return support

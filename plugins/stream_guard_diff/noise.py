@@ -1,0 +1,144 @@
+"""What chance does: the sides are dealt out anew inside each stratum, and every item is held against that.
+
+Items are corrected together by the least p (Westfall and Young) in two steps: the items of an axis first, then the
+axes. So an axis with a hundred items weighs no more than one with two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import comb
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_guard_diff.pairing import Stratum
+
+DEALS: Final = 5_000
+SEED: Final = 42
+_MOST_THINGS: Final = 400
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Deals:
+    """Ways to deal sessions out to the sides. A row times a column of values is the difference of the sides."""
+
+    weights: Matrix  # one row a deal, the first as it was; one column a session
+    ways: float  # in which the sessions could have been dealt out
+
+    @property
+    def count(self) -> int:
+        """How many deals there are, the one that happened included."""
+        return len(self.weights)
+
+
+def deal(strata: Sequence[Stratum], sessions: int, first_candidate: int, *, count: int = DEALS) -> Deals:
+    """Return the deal that happened, then as many others as are asked for, drawn the same way every time.
+
+    The candidate's session at place p is row ``first_candidate`` + p. A stratum weighs as much as it can tell:
+    one of 3 against 1 more than one of 1 against 1, less than one of 3 against 3.
+    """
+    drawn = np.random.default_rng(SEED)
+    weights = np.zeros((count + 1, sessions))
+    ways = 1.0
+    total = sum(_weight(stratum) for stratum in strata) or 1.0
+    by_shape: defaultdict[tuple[int, int], list[Stratum]] = defaultdict(list)
+    for stratum in strata:
+        by_shape[len(stratum.baseline), len(stratum.candidate)].append(stratum)
+    for (before, after), same in by_shape.items():
+        ways *= float(comb(before + after, after)) ** len(same)
+        weight = before * after / (before + after) / total
+        share = np.concatenate([np.full(before, -weight / before), np.full(after, weight / after)])
+        for stratum in same:
+            members = [*stratum.baseline, *(first_candidate + place for place in stratum.candidate)]
+            dealt = drawn.permuted(np.broadcast_to(share, (count, len(share))).copy(), axis=1)
+            weights[0, members] = share
+            weights[1:, members] = dealt
+    return Deals(weights, ways)
+
+
+def _weight(stratum: Stratum) -> float:
+    before, after = len(stratum.baseline), len(stratum.candidate)
+    return before * after / (before + after)
+
+
+def novelty(deals: Deals, sets: Sequence[Set[str]]) -> tuple[NDArray[np.float64], str]:
+    """Return, for each deal, in how many sessions the most frequent thing is that only the candidate has; and which.
+
+    A thing that few sessions have is often on one side by chance; one that many have hardly ever is.
+    """
+    support: Counter[str] = Counter(name for found in sets for name in found)
+    names = [name for name, count in support.most_common(_MOST_THINGS) if count > 1]
+    if not names:
+        return np.zeros(deals.count), ""
+    places = {name: column for column, name in enumerate(names)}
+    has = np.zeros((len(sets), len(names)))
+    for row, found in enumerate(sets):
+        for name in found:
+            if name in places:
+                has[row, places[name]] = 1.0
+    in_deal = (deals.weights != 0).any(axis=0)
+    has[~in_deal] = 0.0
+    total = has.sum(axis=0)
+    on_candidate = (deals.weights > 0).astype(np.float64) @ has
+    counts = np.where((on_candidate == total) & (total > 1), total, 0.0)
+    best = int(counts[0].argmax())
+    return counts.max(axis=1), names[best] if counts[0, best] else ""
+
+
+def differences(deals: Deals, values: Matrix) -> Matrix:
+    """Return, for each deal and column, how far the candidate is over the baseline; equal sums are equal numbers."""
+    found: Matrix = np.round(deals.weights @ values, 9)
+    return found
+
+
+def chances(found: Matrix) -> Matrix:
+    """Return, for each deal and column, the share of deals with as large a number or a larger one."""
+    ordered = np.sort(found, axis=0)
+    count = len(found)
+    p = np.empty_like(found)
+    for column in range(found.shape[1]):
+        p[:, column] = (count - np.searchsorted(ordered[:, column], found[:, column], side="left")) / count
+    return p
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """Chances of what happened, corrected for how many things were looked at."""
+
+    items: NDArray[np.float64]  # one for each column
+    groups: dict[str, float]  # one for each axis
+    raw: NDArray[np.float64]  # one for each column, as if only that one had been looked at
+    needed: dict[str, float]  # of each axis, the raw p at which an item of it would be over the level
+
+
+def correct(found: Matrix, groups: Sequence[str], shares: Mapping[str, float], level: float) -> Corrected:
+    """Correct columns, larger is more extreme, in two steps: inside each group, then all groups together.
+
+    ``shares`` says how much of the level a group gets beside the others.
+    """
+    p = chances(found)
+    names = list(dict.fromkeys(groups))
+    least = {name: p[:, [group == name for group in groups]].min(axis=1) for name in names}
+    weighed = np.column_stack([chances(-least[name][:, None])[:, 0] / shares[name] for name in names])
+    smallest = np.sort(weighed.min(axis=1))
+    count = len(found)
+
+    def over_all(weighed_p: float) -> float:
+        return float(np.searchsorted(smallest, weighed_p, side="right")) / count
+
+    items = np.empty(len(groups))
+    for column, group in enumerate(groups):
+        in_group = float((least[group] <= p[0, column]).sum()) / count
+        items[column] = over_all(in_group / shares[group])
+    # The p of a group at which the whole is at the level, then the p of an item at which its group is at that.
+    allowed = float(smallest[max(0, int(level * count) - 1)])
+    needed = {
+        name: float(np.sort(least[name])[max(0, int(min(1.0, allowed * shares[name]) * count) - 1)]) for name in names
+    }
+    return Corrected(items, {name: over_all(weighed[0, place]) for place, name in enumerate(names)}, p[0], needed)

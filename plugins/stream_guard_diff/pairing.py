@@ -1,0 +1,200 @@
+"""Which sessions of two recordings belong together: by task, by id, by what was asked, or as two samples."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from stream_guard_diff.gate import PairBy
+from stream_guard_diff.likeness import Likeness, best_pairs, likeness_of
+from stream_guard_diff.trails import SessionTrail
+
+TASK_LABEL: Final = "scenario"
+CHANCE: Final = 0.95  # the share of sessions about different things that are less alike than a pair must be
+LEAST_ALIKE: Final = 0.10
+USUAL: Final = 0.3  # as a share of what the middle one of all pairs reaches: less is another task
+TRIAL: Final = 0.70  # as alike as this, beside the pair of a task, is a further trial of the task
+
+
+HowPaired = Literal["label", "id", "content", "only", "position", "samples"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Sessions that are about the same task: inside it, the sides could have been dealt out the other way round."""
+
+    name: str
+    how: HowPaired
+    baseline: tuple[int, ...]  # places in the sequences of trails
+    candidate: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...] = ()  # who is shown beside whom; further trials have no partner
+
+
+class LeftOutSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that is compared with nothing, and why."""
+
+    session_id: str
+    side: Literal["baseline", "candidate"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """All strata, and what is in none."""
+
+    strata: tuple[Stratum, ...]
+    left_out: tuple[tuple[int, int, str], ...] = ()  # side (0 the baseline), place, why
+
+
+@dataclass(slots=True)
+class _Unpaired:
+    """The sessions of both sides that have no stratum yet."""
+
+    trails: tuple[Sequence[SessionTrail], Sequence[SessionTrail]]
+    places: tuple[list[int], list[int]]
+    left_out: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def take(self, old: Sequence[int], new: Sequence[int]) -> None:
+        for side, taken in enumerate((set(old), set(new))):
+            self.places[side][:] = [place for place in self.places[side] if place not in taken]
+
+    def leave_out(self, side: int, place: int, why: str) -> None:
+        self.left_out.append((side, place, why))
+        self.places[side].remove(place)
+
+
+def pair_trails(
+    old: Sequence[SessionTrail], new: Sequence[SessionTrail], *, by: PairBy = PairBy.AUTO, label: str = TASK_LABEL
+) -> Pairing:
+    """Return which sessions belong together. A way of pairing takes what the ones before it left."""
+    rest = _Unpaired((old, new), (list(range(len(old))), list(range(len(new)))))
+    strata: list[Stratum] = []
+    if by in (PairBy.AUTO, PairBy.LABEL):
+        strata += _by_label(rest, label)
+    if by in (PairBy.AUTO, PairBy.ID):
+        strata += _by_id(rest)
+    if by is PairBy.AUTO and not strata and len(rest.places[0]) == len(rest.places[1]) == 1:
+        strata.append(_stratum(rest, "the only session", "only", [0], [0]))
+    if by in (PairBy.AUTO, PairBy.CONTENT):
+        strata += _by_content(rest)
+    if by is PairBy.POSITION:
+        for place in range(min(len(old), len(new))):
+            strata.append(_stratum(rest, f"number {place + 1}", "position", [place], [place]))
+    if by in (PairBy.AUTO, PairBy.NONE):
+        strata += _as_samples(rest, strata)
+    _leave_out_the_rest(rest)
+    return Pairing(tuple(strata), tuple(rest.left_out))
+
+
+def _by_label(rest: _Unpaired, label: str) -> Iterator[Stratum]:
+    """Sessions with the same task. A task that one side lacks is left out, unless no task is on both sides."""
+    tasks: tuple[defaultdict[str, list[int]], ...] = (defaultdict(list), defaultdict(list))
+    for side, places in enumerate(rest.places):
+        for place in places:
+            if task := rest.trails[side][place].labels.get(label):
+                tasks[side][task].append(place)
+    shared = [task for task in tasks[0] if task in tasks[1]]
+    if not shared:
+        return
+    for side, word in ((0, "candidate"), (1, "baseline")):
+        for task, places in tasks[side].items():
+            if task not in tasks[1 - side]:
+                for place in places:
+                    rest.leave_out(side, place, f"the {word} has no session with {label} {task!r}")
+    for task in shared:
+        yield from _split_by_id(rest, f"{label} {task}", tasks[0][task], tasks[1][task])
+
+
+def _split_by_id(rest: _Unpaired, name: str, old: Sequence[int], new: Sequence[int]) -> Iterator[Stratum]:
+    """Inside a task, sessions with the same id are a stratum of their own: they are still more alike."""
+    by_id = {rest.trails[1][place].session_id: place for place in new}
+    same = [(place, by_id[key]) for place in old if (key := rest.trails[0][place].session_id) in by_id]
+    for first, second in same:
+        yield _stratum(rest, name, "label", [first], [second])
+    taken_old, taken_new = {first for first, _ in same}, {second for _, second in same}
+    old, new = [place for place in old if place not in taken_old], [place for place in new if place not in taken_new]
+    if old and new:
+        yield _stratum(rest, name, "label", old, new)
+    for side, left in ((0, old if not new else ()), (1, new if not old else ())):
+        for place in left:
+            rest.leave_out(side, place, f"the other side has fewer sessions with {name}")
+
+
+def _by_id(rest: _Unpaired) -> Iterator[Stratum]:
+    by_id = {rest.trails[1][place].session_id: place for place in rest.places[1]}
+    for place in list(rest.places[0]):
+        name = rest.trails[0][place].session_id
+        if name in by_id:
+            yield _stratum(rest, name, "id", [place], [by_id[name]])
+
+
+def _by_content(rest: _Unpaired) -> Iterator[Stratum]:
+    """The best pairs of sessions in which users asked for the same; then further trials join the pair of their task."""
+    old, new = ([place for place in rest.places[side] if rest.trails[side][place].asked().strip()] for side in (0, 1))
+    if not old or not new:
+        return
+    alike = likeness_of([rest.trails[0][place] for place in old], [rest.trails[1][place] for place in new])
+    pairs = best_pairs(alike)
+    least = _least_alike(alike, pairs)
+    pairs = [(row, column) for row, column in pairs if alike[row, column] >= least]
+    members = {pair: ([pair[0]], [pair[1]]) for pair in pairs}
+    for row in sorted(set(range(len(old))) - {row for row, _ in pairs}):
+        if pair := _task_of(alike[row], pairs, alike, least, side=1):
+            members[pair][0].append(row)
+    for column in sorted(set(range(len(new))) - {column for _, column in pairs}):
+        if pair := _task_of(alike[:, column], pairs, alike, least, side=0):
+            members[pair][1].append(column)
+    for rows, columns in members.values():
+        name = rest.trails[0][old[rows[0]]].session_id
+        yield _stratum(rest, name, "content", [old[row] for row in rows], [new[column] for column in columns])
+
+
+def _least_alike(alike: Likeness, pairs: Sequence[tuple[int, int]]) -> float:
+    """Return how alike a pair must be: more than nearly all that were not paired, and not far less than most pairs."""
+    others = np.ones(alike.shape, dtype=np.bool_)
+    for row, column in pairs:
+        others[row, column] = False
+    usual = USUAL * float(np.median([alike[pair] for pair in pairs]))
+    return max(LEAST_ALIKE, usual, float(np.quantile(alike[others], CHANCE)) if others.any() else 0.0)
+
+
+def _task_of(
+    likenesses: Likeness, pairs: Sequence[tuple[int, int]], alike: Likeness, least: float, *, side: int
+) -> tuple[int, int] | None:
+    """Return the pair whose member on the other side is so alike that this must be a further trial of its task."""
+    near = [pair for pair in pairs if likenesses[pair[side]] >= max(least, TRIAL * alike[pair])]
+    return max(near, key=lambda pair: likenesses[pair[side]], default=None)
+
+
+def _as_samples(rest: _Unpaired, strata: Sequence[Stratum]) -> Iterator[Stratum]:
+    """What no way could pair is compared as two samples, unless most was paired: then it is about other tasks."""
+    old, new = list(rest.places[0]), list(rest.places[1])
+    paired = sum(min(len(stratum.baseline), len(stratum.candidate)) for stratum in strata)
+    if old and new and paired < min(len(old), len(new)):
+        yield _stratum(rest, "all sessions" if not strata else "the other sessions", "samples", old, new)
+
+
+def _leave_out_the_rest(rest: _Unpaired) -> None:
+    for side, word in ((0, "candidate"), (1, "baseline")):
+        for place in list(rest.places[side]):
+            rest.leave_out(side, place, f"nothing in the {word} belongs to it")
+
+
+def _stratum(rest: _Unpaired, name: str, how: HowPaired, old: Sequence[int], new: Sequence[int]) -> Stratum:
+    rest.take(old, new)
+    return Stratum(name, how, tuple(old), tuple(new), tuple(_partners(rest, how, old, new)))
+
+
+def _partners(rest: _Unpaired, how: HowPaired, old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
+    """Return who is shown beside whom: of several trials, those that are most alike. Samples have no partners."""
+    if how == "samples":
+        return []
+    if len(old) == 1 and len(new) == 1:
+        return [(old[0], new[0])]
+    alike = likeness_of([rest.trails[0][place] for place in old], [rest.trails[1][place] for place in new])
+    return [(old[row], new[column]) for row, column in best_pairs(alike)]
