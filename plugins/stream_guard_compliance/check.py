@@ -69,7 +69,8 @@ async def check_compliance(
         raise FeatureNotEnabledError(f"check_compliance is switched off: compliance.require_flag asks for {FLAG}=1")
     registry = registry or build_registry(settings.plugins)
     trace = read_trace(trace_events)
-    extraction = extract(system_prompt, [*tools, *trace.tools], has_results=trace.has_results)
+    declared = [*tools, *trace.declared]
+    extraction = extract(system_prompt, declared, seen=trace.tools, has_results=trace.has_results)
     outcomes = _Outcomes(not_evaluated=list(trace.unreadable))
     _run_rules(extraction, trace, registry, outcomes)
     open_rules = [rule for rule in extraction.rules if not rule.compiled.rules]

@@ -10,9 +10,9 @@ from typing import Final
 import re2
 
 from stream_guard import Json
-from stream_guard_compliance.reading.tools import is_asking
+from stream_guard_compliance.reading.actions import stem
+from stream_guard_compliance.reading.catalogue import Catalogue, words_of
 from stream_guard_compliance.reading.values import PER_AGENT, TEXT_WITH_CALLS, Reading
-from stream_guard_compliance.reading.vocabulary import Vocabulary, words_of
 from stream_guard_compliance.reading.word_lists import word_set
 
 Form = dict[str, Json]
@@ -24,6 +24,7 @@ _DESTRUCTIVE_SQL: Final = (
     r"(?i)\b(?:drop|truncate|alter)\s+(?:table|database|schema|index|view|column)\b|\bdelete\s+from\b"
     r"|\bupdate\s+\w+\s+set\b"
 )
+_GENERIC: Final = word_set("any all the every each new")
 _AMOUNTS: Final = ("amount", "total", "price", "value", "cost", "refund_amount", "sum")
 _CITATION: Final = (
     r"(?i)https?://|\[[^\]\[]{1,80}\]|\bsources?:|\baccording to\b|\bref(?:erence)?s?:|\(\w+,? \d{4}\)|\bdoi:"
@@ -50,28 +51,39 @@ class CompileContext:
     """What compiling needs beside the reading."""
 
     prompt: str
-    vocabulary: Vocabulary
+    catalogue: Catalogue
     has_results: bool = True  # without results in the trace, an attempt has to count as done
 
 
 def compile_reading(reading: Reading, context: CompileContext) -> CompiledReading:
     """Return rules of ordinary kinds, or the reason why a machine cannot check the sentence."""
-    compiler = _COMPILERS.get(reading.kind)
-    if compiler is None:
-        return CompiledReading(why="it leaves to judgement what counts")
-    return compiler(reading, context)
+    if not reading.concrete:
+        return CompiledReading(why=reading.why or "it leaves to judgement what counts")
+    return _COMPILERS[reading.kind](reading, context)
 
 
 def _names(tools: tuple[str, ...], context: CompileContext) -> list[str]:
     """Return every known spelling of the tools; what could be taken for a pattern is left out."""
-    spelt = [name for tool in tools for name in context.vocabulary.spellings(tool)]
+    spelt = [name for tool in tools for name in context.catalogue.spellings(tool)]
     return list(dict.fromkeys(name for name in spelt if _USABLE.fullmatch(name)))
 
 
-def _described(stems: tuple[str, ...], context: CompileContext) -> list[str]:
-    """Return the known tools that an action's words describe and that do more than look."""
-    found = context.vocabulary.about(stems)
-    return [name for name in found if words_of(name)[0] not in _READS and _USABLE.fullmatch(name)]
+def _described(words: tuple[str, ...], context: CompileContext) -> list[str]:
+    """Return the known tools whose names have every word that describes an action, and that do more than look."""
+    stems = [stem(word) for word in words if word not in _GENERIC]
+    found = context.catalogue.names if stems else ()
+    return [
+        name
+        for name in found
+        if words_of(name)[0] not in _READS
+        and _USABLE.fullmatch(name)
+        and all(any(word.startswith(one) for word in words_of(name)) for one in stems)
+    ]
+
+
+def is_asking(tool: str) -> bool:
+    """Whether a tool asks a person: then its ok result is a yes."""
+    return re.search(r"confirm|approv|ask_(?:user|human|customer)|request_consent", tool.lower()) is not None
 
 
 def _forbid_tool(reading: Reading, context: CompileContext) -> CompiledReading:
@@ -115,8 +127,9 @@ def _forbid_output(reading: Reading, context: CompileContext) -> CompiledReading
         item for item in reading.items if not item.startswith("pii") and item not in {"system_prompt", "secrets"}
     )
     if literals:
-        rules.append({"kind": "forbidden_text", "params": {"pattern": _any_of(literals)}})
-    return CompiledReading(tuple(rules), certain=not {"system_prompt", "secrets"} & set(reading.items))
+        rules.append({"kind": "forbidden_text", "params": {"pattern": _placed(_any_of(literals), reading.place)}})
+    certain = not reading.left and not {"system_prompt", "secrets"} & set(reading.items)
+    return CompiledReading(tuple(rules), certain=certain)
 
 
 def _require_output(reading: Reading, _context: CompileContext) -> CompiledReading:
@@ -126,25 +139,21 @@ def _require_output(reading: Reading, _context: CompileContext) -> CompiledReadi
     if reading.items == ("json",):
         talks = {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]}
         return CompiledReading(({"kind": "must_match_json_schema", "params": {"schema": {}}, "when": talks},))
-    frames = {"": "{}", "end": r"{}\W*$", "start": r"^\W*{}"}
-    patterns = ["(?i)" + frames[reading.place].replace("{}", _literal(item)) for item in reading.items]
+    patterns = [_placed(f"(?i){_literal(item)}", reading.place) for item in reading.items]
     return CompiledReading(
         tuple({"kind": "must_match_text", "params": {"pattern": pattern, "each": reading.each}} for pattern in patterns)
     )
 
 
 def _require_tool(reading: Reading, context: CompileContext) -> CompiledReading:
-    rules = [{"kind": "must_call", "params": {"tool": _names((tool,), context)}} for tool in reading.items]
+    wanted = [reading.items] if reading.either else [(tool,) for tool in reading.items]
+    rules = [{"kind": "must_call", "params": {"tool": _names(tools, context)}} for tools in wanted]
     return CompiledReading(tuple(rules))
 
 
 def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noqa: PLR0911  # one for each thing that is counted
     if reading.window:
         return CompiledReading(why="it counts over a span of time, and a recorded trace need not have times")
-    if not reading.items:
-        tools = _described(reading.stems, context)
-        rules = [{"kind": "max_calls", "params": {"tool": tool, "n": int(reading.over or 0)}} for tool in tools]
-        return CompiledReading(tuple(rules), _UNKNOWN_ACTION, certain=False)
     about, number = reading.items[0].rsplit("<=", 1)
     n = int(number)
     if about in {"words", "chars"}:
@@ -152,11 +161,10 @@ def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noq
     if about == "parallel":
         return _one("max_parallel_calls", {"n": n})
     if about == "calls":
-        return CompiledReading(
-            ({"kind": "max_calls", "params": {"n": n}, **({"scope": "session"} if reading.per_part else {})},)
-        )
+        return _one("max_calls", {"n": n})
     if about == "failures":
-        tools = [name for name in context.vocabulary.about(reading.stems) if _USABLE.fullmatch(name)]
+        stems = [stem(word) for word in reading.described]
+        tools = [name for name in context.catalogue.about(stems) if _USABLE.fullmatch(name)]
         rules = [{"kind": "max_failed_calls", "params": {"tool": tools, "n": n}}] if tools and n else []
         return CompiledReading(tuple(rules), _UNKNOWN_ACTION, certain=False)
     if about in {"sentences", "paragraphs", "lines", "tokens", "retries"}:
@@ -167,30 +175,33 @@ def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noq
 
 
 def _order(reading: Reading, context: CompileContext) -> CompiledReading:
-    if not reading.first:
-        return CompiledReading(why="it puts actions in order that are described and not named")
-    second = _names(reading.second, context)
+    if reading.follows:
+        return CompiledReading(why="it asks for a call after another, and a trace may end before that")
+    second = _names(reading.second, context) if reading.second else _described(reading.described, context)
+    second = [name for name in second if name not in _names(reading.first, context)]
+    if not second:
+        return CompiledReading(why=_UNKNOWN_ACTION)
     rules = []
-    for tool in reading.first:
-        params: Form = {"first": _names((tool,), context), "second": second}
+    for tools in [reading.first] if reading.either else [(tool,) for tool in reading.first]:
+        params: Form = {"first": _names(tools, context), "second": second}
         if context.has_results:
             params["first_must_succeed"] = True  # a prerequisite that failed is none
         if reading.each_time:
             params["reset_on"] = second
         rules.append({"kind": "must_call_before", "params": params})
-    return CompiledReading(tuple(rules))
+    return CompiledReading(tuple(rules), certain=not reading.described)
 
 
 def _confirm_before(reading: Reading, context: CompileContext) -> CompiledReading:
     certain = bool(reading.items)
-    tools = _names(reading.items, context) if reading.items else _described(reading.stems, context)
+    tools = _names(reading.items, context) if reading.items else _described(reading.described, context)
     params: Form = {}
     if reading.destructive:
-        known = [name for name in context.vocabulary.names if _destroys(name) and _USABLE.fullmatch(name)]
+        known = [name for name in context.catalogue.names if _destroys(name) and _USABLE.fullmatch(name)]
         tools = list(dict.fromkeys([*tools, *known, *(f"*{word}*" for word in _DESTROYS)]))
         params["args_pattern"] = _DESTRUCTIVE_SQL
     asking = [
-        name for name in context.vocabulary.names if is_asking(name) and _USABLE.fullmatch(name) and name not in tools
+        name for name in context.catalogue.names if is_asking(name) and _USABLE.fullmatch(name) and name not in tools
     ]
     if not tools:
         return CompiledReading(why=_UNKNOWN_ACTION)
@@ -210,12 +221,10 @@ def _confirm_before(reading: Reading, context: CompileContext) -> CompiledReadin
 
 
 def _conditional(reading: Reading, context: CompileContext) -> CompiledReading:
-    if reading.over is not None and reading.items:
-        tools = _names(reading.items, context)
-        return CompiledReading(
-            ({"kind": "no_call", "params": {"tool": tools}, "when": _over(reading.over)},), certain=False
-        )
-    return CompiledReading(why="it depends on a condition that no event shows")
+    """Only an amount is a condition that arguments show."""
+    tools = _names(reading.items, context)
+    rule: Form = {"kind": "no_call", "params": {"tool": tools}, "when": _over(reading.over or 0.0)}
+    return CompiledReading((rule,), certain=False)
 
 
 def _destroys(name: str) -> bool:
@@ -236,8 +245,14 @@ def _literal(text: str) -> str:
     """Return a pattern for a text: any white space between its words, and no word of which it is only a part."""
     body = r"\s+".join(str(re2.escape(word)) for word in text.split())
     start = r"\b" if text[:1].isalnum() and text[:1].isascii() else ""
-    end = r"\b" if text[-1:].isalnum() and text[-1:].isascii() else ""
+    end = r"(?:$|[^\w-])" if text[-1:].isalnum() and text[-1:].isascii() else ""
     return f"{start}{body}{end}"
+
+
+def _placed(pattern: str, place: str) -> str:
+    """Return a pattern that begins with (?i), held to the start or the end of the text."""
+    body = pattern.removeprefix("(?i)")
+    return {"start": rf"(?i)^\W*(?:{body})", "end": rf"(?i)(?:{body})\W*$"}.get(place, pattern)
 
 
 def _any_of(texts: tuple[str, ...]) -> str:

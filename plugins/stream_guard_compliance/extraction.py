@@ -11,7 +11,7 @@ import re2
 from stream_guard import Json
 from stream_guard.documents import MAX_REASON, write_yaml
 from stream_guard_compliance.compiling import CompileContext, CompiledReading, Form, compile_reading
-from stream_guard_compliance.reading.sentences import ReadSentence, read_prompt, vocabulary_of
+from stream_guard_compliance.reading.sentences import ReadSentence, catalogue_of, read_prompt
 from stream_guard_compliance.reading.values import Reading, SeverityWord
 from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
 
@@ -62,23 +62,26 @@ class Extraction:
         return write_yaml(self.policy())
 
 
-def extract(prompt: str, tools: Iterable[str] = (), *, has_results: bool = True) -> Extraction:
+def extract(
+    prompt: str, tools: Iterable[str] = (), *, seen: Iterable[str] = (), has_results: bool = True
+) -> Extraction:
     """Return the rules of a system prompt; the same prompt and tools give the same rules, byte for byte.
 
-    ``tools`` are names known from elsewhere: declared to the model, or seen in the trace. ``has_results``
-    says whether results of calls are recorded; without them an attempt counts as done.
+    ``tools`` are all the tools that the agent has: then no other word is taken for one. ``seen`` are tools that a
+    trace calls, of which there may be more. ``has_results`` says whether results of calls are recorded; without them
+    an attempt counts as done.
     """
-    listed = list(tools)
+    declared, called = list(tools), list(seen)
     prompt = prompt.encode("utf-8", "replace").decode()
-    context = CompileContext(prompt, vocabulary_of(prompt, listed), has_results)
+    context = CompileContext(prompt, catalogue_of(prompt, declared, called), has_results)
     rules: list[ExtractedRule] = []
     unparsed: list[Unparsed] = []
     other: list[ReadSentence] = []
     taken: dict[str, int] = {}
-    for read in read_prompt(prompt, listed):
+    for read in read_prompt(prompt, declared, called):
         if read.reading.kind == "unparsed":
             unparsed.append(Unparsed(sentence=read.sentence.text, offset=read.sentence.offset, reason=read.reading.why))
-        elif read.reading.kind == "none":
+        elif read.reading.kind in {"none", "permission"}:
             other.append(read)
         else:
             rules.append(_rule(read, context, taken))
@@ -88,8 +91,6 @@ def extract(prompt: str, tools: Iterable[str] = (), *, has_results: bool = True)
 def _rule(read: ReadSentence, context: CompileContext, taken: dict[str, int]) -> ExtractedRule:
     reading, sentence = read.reading, read.sentence
     compiled = compile_reading(reading, context)
-    if compiled.rules:
-        compiled = CompiledReading(compiled.rules, "", compiled.certain)
     rule_id = _free_id(f"{reading.kind}-{'-'.join(reading.items) or sentence.text}", taken)
     ids = (rule_id, *(_free_id(f"{rule_id}-{number}", taken) for number in range(2, len(compiled.rules) + 1)))
     rule = BehavioralRule(

@@ -38,7 +38,7 @@ def test_same_prompt_gives_the_same_policy_byte_for_byte_and_it_loads(prompt: st
 def test_ten_thousand_fuzzed_prompts_never_raise() -> None:
     source = random.Random(2026)
     for _ in range(10_000):
-        prompt = " ".join(source.choices(WORDS, k=source.randrange(40)))
+        prompt = " ".join(source.choices(WORDS, k=source.randrange(16)))
         for rule in extract(prompt).rules:
             assert rule.rule.kind not in {"none", "unparsed"}
 

@@ -1,151 +1,232 @@
-"""A sentence prepared for the readers: quotes masked, tools found, patterns searched in linear time."""
+"""The clauses of a statement: what goes before the main one, and whom the main one means."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
 
-import re2
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import Modality
+from stream_guard_compliance.reading.verbs import BOTH, OPENERS, VERBS
+from stream_guard_compliance.reading.word_lists import word_set
 
-from stream_guard_compliance.reading.vocabulary import Mention, Vocabulary, looks_like_name
+Who: TypeAlias = Literal["agent", "person", "thing", "nobody"]
+Meant: TypeAlias = tuple[Who, Modality]
 
-_QUOTED: Final = re.compile(
-    r"""\u201c([^\u201d\n]{1,300})\u201d|"([^"\n]{1,300})"|(?<!\w)'([^'\n]{2,200})'(?!\w)|\u2018([^\u2019\n]{2,200})\u2019"""
+CONDITIONS: Final = frozenset(("IF", "UNLESS"))
+PREPOSITIONS: Final = word_set("for in on with to during within given at under upon across outside inside")
+
+_FACT: Final[Meant] = ("nobody", "fact")
+_LEADING: Final = frozenset(("IF", "UNLESS", "ONCE", "AFTER", "BEFORE", "EVEN", "BECAUSE", "WITHOUT"))
+_NOT_LEADING: Final = word_set("addition general particular order short fact total summary this other contrast all")
+_ORDERS: Final = frozenset(
+    (
+        *("ADVICE", "AGREE", "ASK", "BAN", "CALL", "CITE", "CLOSE", "DISCLOSE", "DUTY", "FIRST", "FREE", "KEEP", "NO"),
+        *("ONLY", "OPEN", "REPLY", "RUN", "SAY", "SKIP", "STOP"),
+    )
 )
-_CODE: Final = re.compile(r"`([^`\n]{1,200})`")
-_NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,99}")
-
-# Double negations: what they say is what must be done.
-_MUST: Final = (
-    r"(?i)\b(?:do not|don.t|never|must not|should not|shouldn.t|cannot) (?:forget|fail|neglect|omit|skip) to\b"
-    r"|\b(?:be sure|make sure|remember|take care|ensure you)(?: that you| to)\b"
+_FINITE: Final = word_set(
+    "will would has have does did means contains consists remains becomes allows returns shows gives"
 )
-
-_COUNTED: Final = "zero one two three four five six seven eight nine ten eleven twelve"
-NUMBERS: Final = {word: number for number, word in enumerate(_COUNTED.split())} | {
-    "once": 1,
-    "twice": 2,
-    "thrice": 3,
-    "a single": 1,
-    "a": 1,
-}
-NUMBER: Final = r"(\d{1,9}|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a single)"
-
-NEGATION: Final = (
-    r"\b(?:never|do not|don.t|must not|mustn.t|should not|shouldn.t|shall not|may not|cannot|can not|can.t"
-    r"|avoid|refrain"
-    r"|under no circumstances?|not allowed|not permitted|prohibited|forbidden|off.limits|disallowed|no longer|not to"
-    r"|at no time|not be|is banned|are banned|by no means)\b"
-)
-MODAL: Final = (
-    r"\b(?:must|shall|should|has to|have to|needs? to|are required|is required|required to|always|ensure|make sure"
-    r"|requires?|needs?|only|never|cannot|can.t|not)\b"
-)
-CONDITION: Final = (
-    r"\b(?:if|when|whenever|unless|until|in case|in the event|as soon as|as long as|while|where|otherwise|except"
-    r"|depending|provided that|once)\b"
-)
-PERSON: Final = (
-    r"(?:the |an? |your |their |any |our )?(?:end.?users?|users?|customers?|clients?|callers?|humans?|persons?|owner)"
-)
+_DETERMINERS: Final = word_set("the a an our your their its his her my this these those")
+_SOME: Final = word_set("some many most certain several we i")
+_OTHERS: Final = word_set("they it he she this these those that its their there here my")
+_NO_ORDER_BEFORE: Final = word_set("to not can will would they we i who that it does did")
+_MOST_COMMAS: Final = 12  # that are looked at for the beginning of the main clause
+_MOST_LEADING: Final = 4  # clauses before the main one
 
 
-@cache
-def _compiled(pattern: str) -> Any:
-    return re2.compile(pattern)
+def without_brackets(tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens outside brackets: what stands inside explains and does not ask."""
+    found: list[Token] = []
+    depth = 0
+    for token in tokens:
+        depth += (token.symbol == "OPENED") - (token.symbol == "CLOSED" and depth > 0)
+        if depth == 0 and token.symbol != "CLOSED":
+            found.append(token)
+    return found
 
 
-@dataclass(slots=True)
-class Clause:
-    """A prepared sentence: ``low`` is in lower case, without quotes, and as long as ``text``."""
-
-    text: str
-    low: str
-    quotes: tuple[str, ...]
-    codes: tuple[str, ...]
-    mentions: list[Mention]
-    vocabulary: Vocabulary
-    heading: str = ""
-    inherited: bool = False  # the tools are those of the sentence before ("Never call it.")
-    tools: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tools = tuple(mention.name for mention in self.mentions)
-
-    def has(self, pattern: str) -> bool:
-        """Whether the pattern occurs outside quotes, in time linear in the sentence."""
-        return _compiled(pattern).search(self.low) is not None
-
-    def find(self, pattern: str) -> Any:
-        """Return the first match outside quotes, or None."""
-        return _compiled(pattern).search(self.low)
-
-    def where(self, pattern: str) -> int:
-        """Return where the pattern begins, or -1."""
-        match = self.find(pattern)
-        return -1 if match is None else int(match.start())
-
-    def negated(self) -> bool:
-        """Whether it forbids something."""
-        return self.has(NEGATION)
-
-    def conditional(self) -> bool:
-        """Whether it holds in some cases only."""
-        return self.has(CONDITION)
-
-    def tools_between(self, start: int, end: int) -> tuple[str, ...]:
-        """The tools that are named in a piece of the sentence."""
-        return tuple(mention.name for mention in self.mentions if start <= mention.start < end)
+def opens_leading(rest: Sequence[Token]) -> bool:
+    """Whether a statement begins with a clause that goes before the main one."""
+    first = rest[0]
+    return first.symbol in _LEADING or (
+        first.low in PREPOSITIONS and not (len(rest) > 1 and rest[1].low in _NOT_LEADING)
+    )
 
 
-def read_number(text: str) -> int:
-    """Return the number that digits or a word stand for."""
-    return int(text) if text.isdigit() else NUMBERS[text]
+def leading_and_main(tokens: Sequence[Token]) -> tuple[list[Token], list[Token]]:
+    """Return the clauses that stand before the main one, and the main one."""
+    rest = _without_openers(tokens)
+    leading: list[Token] = []
+    for _ in range(_MOST_LEADING):
+        if not rest or not opens_leading(rest):
+            break
+        cut = _main_begins(rest)
+        if cut is None:
+            return leading, rest
+        leading, rest = leading + rest[:cut], _without_openers(rest[cut:])
+    return leading, rest or list(tokens)
 
 
-def make_clause(text: str, vocabulary: Vocabulary, heading: str = "", before: tuple[str, ...] = ()) -> Clause:
-    """Return the sentence ready for reading; ``before`` are the tools of the sentence before it."""
-    text = str(_compiled(_MUST).sub("always", text))
-    masked, quotes = _mask(text, vocabulary)
-    codes = tuple(match.group(1) for match in _CODE.finditer(masked))
-    mentions = vocabulary.mentions(masked)
-    low = _small(masked.replace("`", " "))
-    clause = Clause(text, low, quotes, codes, mentions, vocabulary, heading)
+def _without_openers(tokens: Sequence[Token]) -> list[Token]:
+    start = 0
+    while start < len(tokens) and _is_opener(tokens[start]):
+        start += 1
+    return list(tokens[start:])
+
+
+def _is_opener(token: Token) -> bool:
+    """Whether a word before an order changes nothing about it: "Then", "carefully"."""
+    if token.symbol not in {"", "W", "FIRST", "SEP", "EXPLICIT"}:
+        return False
+    low = token.low
+    return token.symbol == "SEP" or low in OPENERS or (low.endswith("ly") and low not in VERBS and len(low) > 5)
+
+
+def _main_begins(rest: Sequence[Token]) -> int | None:
+    """Return where the main clause begins: behind the comma before an order, behind the first comma, or at a verb."""
+    commas = [number for number, token in enumerate(rest) if token.text == "," or token.symbol == "CUT"]
+    for number in commas[:_MOST_COMMAS]:
+        if _begins_order(rest[number + 1 : number + 13]):
+            return number + 1
+    if commas:
+        return commas[0] + 1
+    return next((number for number in range(1, len(rest)) if _is_verb_of_main(rest, number)), None)
+
+
+def _is_verb_of_main(rest: Sequence[Token], number: int) -> bool:
+    """Whether the main clause begins here although no comma says so: "if it is there say so"."""
+    token, before = rest[number], rest[number - 1]
+    if token.symbol == "TOOL":
+        return rest[0].symbol in {"BEFORE", "AFTER"} and before.symbol not in {"CALL", "RUN", "BEFORE", "AFTER"}
+    orders = token.symbol in {"BAN", "DUTY", "FIRST"} or (
+        token.low in VERBS and token.low not in BOTH and token.symbol in {"W", *_ORDERS}
+    )
+    follows = before.low in _NO_ORDER_BEFORE or before.symbol in {"YOU", "PERSON", "SEP", "MAY"}
+    return orders and number > 1 and not follows
+
+
+def _begins_order(tokens: Sequence[Token]) -> bool:
+    solid = [token for token in _without_openers(tokens) if token.symbol]
+    if not solid:
+        return False
+    if solid[0].symbol == "YOU":
+        return True
+    return is_imperative(solid) and not (solid[0].low in BOTH and len(solid) > 1 and solid[1].symbol == "SEP")
+
+
+def whom_it_means(main: Sequence[Token], *, leads: bool) -> Meant:
+    """Return whom a main clause means, and how strongly; ``leads`` says that another clause goes before it."""
+    solid = [token for token in main if token.symbol]
+    tokens = _without_openers(solid) or solid
+    if not tokens:
+        return _FACT
+    clause = _until_condition(tokens)
+    symbols = [token.symbol for token in clause]
+    if "FREE" in symbols and "BAN" not in symbols[: symbols.index("FREE")]:
+        return "agent", "may"
+    if symbols[0] == "YOU":
+        return _to_you(clause)
+    is_noun = main[0].low in _DETERMINERS
+    tool_as_verb = leads and symbols[0] == "TOOL" and not _has_finite(tokens[1:3])
+    if (is_imperative(tokens) and not is_noun) or tool_as_verb:
+        return "agent", _strength(clause)
+    if "YOU" in symbols:
+        after = clause[symbols.index("YOU") :]
+        if {"DUTY", "BAN"} & {token.symbol for token in after[1:4]} and _to_you(after)[0] == "agent":
+            return _to_you(after)
+    return _of_thing(clause)
+
+
+def _until_condition(tokens: Sequence[Token]) -> list[Token]:
+    for number, token in enumerate(tokens):
+        if number and token.symbol in CONDITIONS:
+            return list(tokens[:number])
+    return list(tokens)
+
+
+def _to_you(tokens: Sequence[Token]) -> Meant:
+    """Return how strongly a clause with "you" as its subject binds."""
+    early = tokens[1:5]
+    symbols = [token.symbol for token in early]
+    if "MAY" in symbols and "BAN" not in symbols:
+        return "agent", "must" if {"ATMOST", "ONLY"} & {token.symbol for token in tokens} else "may"
+    acts = bool(symbols) and symbols[0] in {"W", "CALL", "RUN", "SAY", "REPLY"}
+    if {"BAN", "DUTY"} & set(symbols[:2] if acts else symbols) and not any(token.low == "will" for token in early[:3]):
+        return "agent", _strength(early)
+    if "ONLY" in symbols and ("MAY" in symbols or "BE" in symbols):
+        return "agent", "must"
+    return ("agent", "may") if "FREE" in symbols else _FACT
+
+
+def is_imperative(tokens: Sequence[Token]) -> bool:
+    """Whether a clause gives an order: it begins with a verb in its plain form, and no subject's verb follows."""
+    first, low = tokens[0], tokens[0].low
+    if first.symbol in {"MAY", "NEED", "CALLN", "TOOL", "QUOTE", "CODE", "NAME"}:
+        return False
+    if first.symbol in {"BAN", "DUTY", "NO", "FREE", "FIRST", "ADVICE"} or low == "be":
+        return True
+    if first.symbol == "ONLY":
+        return not (len(tokens) > 1 and tokens[1].symbol in {"W", "PERSON"} and tokens[1].low not in VERBS)
+    if low in BOTH:
+        return not _has_finite(tokens[1:3])
+    return low in VERBS or (first.symbol in _ORDERS and not low.endswith(("ing", "ed", "s")))
+
+
+def _has_finite(tokens: Sequence[Token]) -> bool:
+    """Whether the verb of a subject follows, so that the word before it is a noun: "Output is shown"."""
+    for token in tokens:
+        if token.symbol in {"SEP", "CUT", "BEFORE", "AFTER", *CONDITIONS}:
+            return False
+        is_verb = (
+            token.symbol == "BE" and token.low in {"is", "are", "was", "were", "will be"}
+        ) or token.low in _FINITE
+        if is_verb or (token.symbol in {"MAY", "DUTY"} and token.low != "always"):
+            return True
+    return False
+
+
+def _strength(tokens: Sequence[Token]) -> Modality:
+    symbols = [token.symbol for token in tokens]
+    if "ADVICE" in symbols and "BAN" not in symbols[: symbols.index("ADVICE")]:
+        return "advice"
+    return "must_not" if "NO" in symbols[:1] or "BAN" in symbols[:4] else "must"
+
+
+def _of_thing(tokens: Sequence[Token]) -> Meant:
+    """Return how a clause about a thing binds: "paths must be absolute" does, "we never close" does not."""
+    symbols = [token.symbol for token in tokens]
+    if tokens[0].low in {"require", "requires"} or symbols[0] in {"ATMOST", "FEWER"}:
+        return "thing", "must"
+    at = next((number for number in range(len(tokens)) if _binds(tokens, symbols, number)), None)
+    first = tokens[0].low
     if (
-        before
-        and not mentions
-        and clause.has(r"\b(?:it|them|this tool|that tool|these tools|those tools|do(?:ing)? (?:so|this|that))\b")
+        at is None
+        or first in _SOME
+        or ("MAY" in symbols[:at] and symbols[at] != "BAN")
+        or (symbols[at] == "NEED" and first in _OTHERS)
     ):
-        place = clause.where(r"\b(?:it|them|this tool|that tool|these tools|those tools|so|this|that)\b")
-        clause = Clause(
-            text,
-            low,
-            quotes,
-            codes,
-            [Mention(name, place, place) for name in before],
-            vocabulary,
-            heading,
-            inherited=True,
+        return _FACT
+    if symbols[0] == "PERSON" or (symbols[0] == "EACH" and "PERSON" in symbols[:2]):
+        return "person", "must"
+    negative = symbols[at] in {"BAN", "FORBIDDEN"} or "BAN" in symbols[at : at + 2]
+    return "thing", "must_not" if negative else "must"
+
+
+def _binds(tokens: Sequence[Token], symbols: Sequence[str], number: int) -> bool:
+    """Whether a word of a clause about a thing says what has to be."""
+    symbol, word = symbols[number], tokens[number].low.partition(" ")[0]
+    if symbol == "DUTY":
+        return word != "always"
+    if symbol == "BAN" and word in {"cannot", "can"}:
+        return tokens[0].low not in _OTHERS and ("BE" in symbols[number + 1 : number + 2] or symbols[0] == "PERSON")
+    if symbol == "BAN":
+        return word in {"must", "should", "shall", "are", "is", "may"}
+    if symbol == "MAY":
+        return "ONLY" in symbols[number : number + 3] or (
+            symbols[0] == "EACH" and "ATMOST" in symbols[number : number + 4]
         )
-    return clause
-
-
-def _small(text: str) -> str:
-    """Return the text small and no longer: a few capitals become two letters, and offsets must hold."""
-    return "".join(small if len(small := char.lower()) == 1 else char for char in text.replace("\u2019", "'"))
-
-
-def _mask(text: str, vocabulary: Vocabulary) -> tuple[str, tuple[str, ...]]:
-    """Blank out what is quoted, unless the quote is the name of a tool and nothing else."""
-    quotes: list[str] = []
-
-    def blank(match: re.Match[str]) -> str:
-        inner = next(group for group in match.groups() if group is not None)
-        if _NAME.fullmatch(inner) and (vocabulary.knows(inner) or looks_like_name(inner)):
-            return f" {inner} "
-        quotes.append(inner)
-        return " " * len(match.group())
-
-    return _QUOTED.sub(blank, text), tuple(quotes)
+    if symbol == "ONLY":
+        return number > 0 and "BE" in symbols[number - 1 : number + 2] and "CALL" in symbols
+    return symbol == "FORBIDDEN" or (symbol == "NEED" and number > 0)

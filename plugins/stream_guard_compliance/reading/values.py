@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
@@ -17,9 +17,11 @@ Kind: TypeAlias = Literal[
     "confirm_before",
     "conditional",
     "ambiguous",
+    "permission",
     "none",
     "unparsed",
 ]
+Modality: TypeAlias = Literal["must", "must_not", "may", "need_not", "advice", "fact"]
 SeverityWord: TypeAlias = Literal["critical", "high", "medium", "low"]
 PER_AGENT: Final = "agent"
 TEXT_WITH_CALLS: Final = "text_with_calls"
@@ -27,21 +29,25 @@ TEXT_WITH_CALLS: Final = "text_with_calls"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One sentence, read."""
+    """One statement of a sentence, read."""
 
     kind: Kind
     items: tuple[str, ...] = ()
-    why: str = ""  # for what is no rule, and for what could not be read
+    why: str = ""  # for what is no rule, for what is left to judgement, and for what could not be read
+    concrete: bool = False  # every content word is accounted for: it may be compiled
+    modality: Modality = "must"
     # What compiling needs to know beyond the items.
     first: tuple[str, ...] = ()  # tools of an order: what must come first
     second: tuple[str, ...] = ()  # and what must wait
+    follows: bool = False  # the second must come when the first did
+    either: bool = False  # of several tools one is enough
     each_time: bool = False  # every call of what must wait needs its own
-    stems: tuple[str, ...] = ()  # beginnings of words, where an action is described and no tool is named
+    described: tuple[str, ...] = ()  # an action in words, where no tool is named
     destructive: bool = False
     over: float | None = None  # an amount over which the rule holds
     by: str = ""  # who alone may do it, or who must approve
     place: Literal["", "start", "end"] = ""  # where in a response a text must stand
     each: bool = True  # every response, or one of the session's
-    per_part: bool = False  # counted anew whenever the user writes
     window: bool = False  # limited by a span of time, which nothing here can count
-    details: tuple[str, ...] = field(default=())  # the condition, as it was written
+    details: tuple[str, ...] = ()  # the condition, as it was written
+    left: tuple[str, ...] = ()  # what the same sentence forbids and no rule can check

@@ -38,7 +38,7 @@ SENTENCES = [
     ("Never execute sudo.", "forbid_arg", ("sudo",)),
     ("If a payment fails, call escalate_case.", "conditional", ("escalate_case",)),
     ("Escalate to a human if the customer is angry.", "conditional", ()),
-    ("Never hesitate to call help_desk.", "none", ()),
+    ("Never hesitate to call help_desk.", "permission", ()),
     ("For example, never call drop_table.", "none", ()),
     ('The user might say "never call drop_table".', "none", ()),
     ("Our store never closes.", "none", ()),

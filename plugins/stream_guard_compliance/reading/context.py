@@ -1,0 +1,111 @@
+"""What a sentence stands under: conditions and opposites that headings, leads and labels set, and lists to complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from stream_guard_compliance.reading.document import Sentence
+from stream_guard_compliance.reading.word_lists import word_set
+
+_SCOPES: Final = word_set("if when whenever for during after before once while unless in on until where")
+_SCOPED: Final = word_set(
+    "task tasks request requests mode question questions inquiry inquiries directive directives case cases user users "
+    "customer customers files projects repositories operations issues errors environment platform query queries"
+)
+_TURNS: Final = (
+    *(" never ", " do not ", " don't ", " not to ", " bad ", " wrong ", " incorrect ", " avoid ", " forbidden "),
+    *(" prohibited ", " mistakes ", "anti-pattern"),
+)
+_CARRY: Final = word_set("must should shall never always not don't to can may cannot")
+_TOOLS: Final = word_set("tools tool functions")
+
+
+def scope_of(sentence: Sentence) -> str:
+    """Return the condition that a heading, the line that opens its list, or a label sets for a sentence."""
+    for above in (sentence.heading, *sentence.leads):
+        words = _words(above)
+        if words and (words[0] in _SCOPES or "cases" in words or "if" in words or "when" in words):
+            return above.rstrip(": ")
+    for label in (sentence.label, *(lead for lead in sentence.leads if len(lead.split()) <= 4)):
+        words = _words(label)
+        if words and (words[0] in _SCOPES or set(words) & _SCOPED or "(" in label):
+            return label.rstrip(": ")
+    return ""
+
+
+def is_turned(sentence: Sentence) -> bool:
+    """Whether a heading or a lead turns what stands under it into its opposite: "Never do this:"."""
+    above = [f" {' '.join(_words(line))} " for line in (sentence.heading, *sentence.leads)]
+    return any(mark in line for line in above for mark in _TURNS)
+
+
+def completes(sentence: Sentence) -> bool:
+    """Whether an item without a verb of its own completes an order: "When NOT to use X:", "Only when:"."""
+    words = _words(sentence.leads[-1]) if sentence.is_item and sentence.leads else []
+    return bool(words) and (words[0] in {"when", "if", "only", "never", "avoid", "don't"} or words[:2] == ["do", "not"])
+
+
+def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Put the items of a list behind the words that open it, where they make no sense alone."""
+    joined: list[Sentence] = []
+    gathered: dict[str, tuple[int, list[str]]] = {}
+    completed: set[str] = set()  # leads that say something only together with their items
+    for sentence in sentences:
+        lead = sentence.leads[-1] if sentence.leads else sentence.heading
+        if sentence.is_item and not sentence.is_example and _is_bare(sentence.text) and _opening(lead):
+            # Bare names: all of them belong to one rule.
+            if lead not in gathered:
+                gathered[lead] = (len(joined), [])
+                joined.append(sentence)
+            gathered[lead][1].append(sentence.text.rstrip(".,;"))
+        elif sentence.is_item and sentence.leads and _carries(lead):
+            completed.add(lead)
+            text = f"{lead.rstrip(': ')} {_lower(sentence.text)}"
+            joined.append(replace(sentence, text=text, leads=sentence.leads[:-1]))
+        else:
+            joined.append(sentence)
+    for lead, (place, names) in gathered.items():
+        heading = "" if joined[place].heading == lead else joined[place].heading
+        joined[place] = replace(joined[place], text=f"{_opening(lead)} {', '.join(names)}.", leads=(), heading=heading)
+    completed.update(gathered)
+    return [replace(one, opens=True) if one.text in completed else one for one in joined]
+
+
+def _words(text: str) -> list[str]:
+    return text.lower().replace("\u2019", "'").strip("*_:# ").split()
+
+
+def _is_bare(text: str) -> bool:
+    return len(text) <= 80 and len(text.strip("`.,; ").split()) == 1
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+
+
+def _opening(lead: str) -> str:
+    """Return the words that a list of names is read behind, where its lead or heading forbids or allows tools."""
+    words = _words(lead)
+    if not words or len(words) > 12:
+        return ""
+    if words[-1] in _TOOLS and words[0] in {"allowed", "permitted"}:
+        return "Only call"
+    if words[-1] in _TOOLS and words[0] in {"forbidden", "prohibited", "banned", "disallowed"}:
+        return "Never call"
+    says = lead.rstrip(": ") if lead.endswith(":") else ""
+    if any(word.startswith(("confirm", "approv", "permission")) for word in words):
+        return f"{says} before calling" if says and "before" not in words else ""
+    names = words[-1] in {"call", "use", "invoke", "run", "execute"} or words[-2:] in (
+        ["these", "tools"],
+        ["following", "tools"],
+        ["the", "tools"],
+        ["following", "functions"],
+    )
+    return says if names else ""
+
+
+def _carries(lead: str) -> bool:
+    """Whether a lead ends in words that every item completes: "You must:", "Never:"."""
+    return lead.endswith(":") and _words(lead)[-1:] != [] and _words(lead)[-1] in _CARRY

@@ -1,0 +1,191 @@
+"""A system prompt as a document: headings, lists, examples, code and tool descriptions, cut into sentences with places.
+
+Every pattern here has bounded repeats over plain character classes, and each line is looked at a bounded number of
+times: the time is linear in the length of the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream_guard_compliance.reading.lines import Block, blocks_of
+from stream_guard_compliance.reading.verbs import BOTH, VERBS
+from stream_guard_compliance.reading.word_lists import word_set
+
+_STOP: Final = re.compile(r"""[.!?]{1,20}["'\u201d\u2019)\]*`_]{0,6}""")
+_ABBREVIATIONS: Final = word_set("e.g i.e eg ie etc vs mr mrs ms dr approx incl no st fig cf resp al ex")
+# Words that begin a sentence: a stop glued to one of them ends the sentence before it.
+_STARTERS: Final = word_set(
+    "if when first never always do don't you your the then for only use make please this it in after before once "
+    "unless be avoid ensure keep all any every each however otherwise also note remember call ask"
+)
+_LABEL_BOLD: Final = re.compile(r"\*\*([^*\n]{1,120}?)(:\*\*|\*\*\s?:)(?=\s|$)")
+_LABEL: Final = re.compile(r"([A-Z][^:.!?\n`\"]{0,80}|[A-Z]{3,30}):(?=\s)")
+_TOOL_LABEL: Final = re.compile(
+    r"[*_]{0,3}`?([A-Za-z][\w.-]{1,80})(?:\([^()\n]{0,200}\))?`?[*_]{0,3}\s?(?::|\s[-\u2013\u2014]\s)"
+)
+_MARKED: Final = re.compile(r"(?<![\w*])\*(\S[^*\n]{0,400}?)\*(?![\w*])")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of a prompt, with what it stands under."""
+
+    text: str  # in one line, without marks of emphasis and without its label
+    offset: int  # of its first character in the prompt
+    end: int  # behind its last character
+    heading: str = ""
+    leads: tuple[str, ...] = ()  # the lines that open the lists it stands in, outermost first ("Never call:")
+    label: str = ""  # what stands before a colon at the beginning of its block ("Simple tasks:")
+    is_item: bool = False
+    is_heading: bool = False
+    is_code: bool = False  # code, JSON or a template's statement
+    is_example: bool = False
+    describes: str = ""  # the tool that its item describes
+    opens: bool = False  # it says something only together with the items of the list it opens
+
+
+@dataclass(slots=True)
+class _Above:
+    """What the lines so far have opened: headings, lists, a line that ends with a colon."""
+
+    heading: str = ""
+    lead: str = ""
+    lead_indent: int = 0
+    items: list[tuple[int, str]] = field(default_factory=list)
+
+    def leads(self, indent: int) -> tuple[str, ...]:
+        while self.items and self.items[-1][0] >= indent:
+            self.items.pop()
+        return tuple(text for text in (self.lead, *(text for _, text in self.items)) if text)
+
+
+def split(prompt: str) -> list[Sentence]:
+    """Return the sentences in order; the same prompt gives the same sentences."""
+    sentences: list[Sentence] = []
+    above = _Above()
+    for block in blocks_of(prompt):
+        if block.sort == "code":
+            text = prompt[block.content : block.end].strip()
+            sentences.append(Sentence(text, block.content, block.end, above.heading, is_code=True))
+        elif block.sort == "heading":
+            above = _Above(clean(prompt[block.content : block.end]).rstrip(": "))
+            sentences.append(
+                Sentence(above.heading, block.content, block.end, is_heading=True, is_example=block.is_example)
+            )
+        else:
+            sentences += _of_block(prompt, block, above)
+    return sentences
+
+
+def _of_block(prompt: str, block: Block, above: _Above) -> list[Sentence]:
+    """Return the sentences of a paragraph or an item, and note what it opens."""
+    is_item = block.sort == "item"
+    if not is_item and not (above.items and block.indent > above.items[0][0]):
+        above.items.clear()
+        above.lead = ""
+    leads = above.leads(block.indent) if is_item else tuple(text for _, text in above.items if text)
+    tool = _TOOL_LABEL.match(prompt, block.content, block.end) if is_item else None
+    label, begin = _label(prompt, block)
+    found: list[Sentence] = []
+    for start, end in _sentence_spans(prompt, begin, block.end):
+        text = clean(prompt[start:end])
+        if text:
+            found.append(
+                Sentence(
+                    text,
+                    start if found else block.content,
+                    end,
+                    above.heading,
+                    leads,
+                    label,
+                    is_item,
+                    is_example=block.is_example,
+                    describes=tool.group(1) if tool else "",
+                )
+            )
+    if not found and label:
+        found = [
+            Sentence(
+                f"{label}:", block.content, block.end, above.heading, leads, "", is_item, is_example=block.is_example
+            )
+        ]
+    opened = found[-1].text if found and found[-1].text.endswith(":") else ""
+    if is_item:
+        above.items.append((block.indent, opened or (f"{label}:" if label else "")))
+    elif opened:
+        above.lead, above.lead_indent = opened, block.indent
+    return found
+
+
+def _label(prompt: str, block: Block) -> tuple[str, int]:
+    """Return what stands before a colon at the beginning of a block, and where the words behind it begin."""
+    bold = _LABEL_BOLD.match(prompt, block.content, block.end)
+    if bold:
+        return clean(bold.group(1)).rstrip(": "), bold.end()
+    plain = _LABEL.match(prompt, block.content, block.end)
+    if plain and _is_title(plain.group(1)) and prompt[plain.end() : block.end].strip():
+        return clean(plain.group(1)), plain.end()
+    return "", block.content
+
+
+def _is_title(text: str) -> bool:
+    """Whether words before a colon name something; "Keep it short:" says something."""
+    words = text.lower().split()
+    gives_order = words[0] in {"never", "always", "do", "don't", "only", "you", "your"} or (
+        words[0] in VERBS and words[0] not in BOTH and len(words) > 1
+    )
+    return len(words) <= 6 and not gives_order and not set(words) & _FINITE
+
+
+_FINITE: Final = word_set("is are was were be told said says asked wrote will has have had can might would must should")
+
+
+def _sentence_spans(prompt: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where the sentences of a block stand: a stop before white space ends one, or one glued to a first word."""
+    begin = start
+    for stop in _STOP.finditer(prompt, start, end):
+        after = stop.end()
+        if after < begin:
+            continue
+        glued = after < end and not prompt[after].isspace()
+        if glued and not _is_glued(prompt, stop.start(), after, end):
+            continue
+        if _is_abbreviation(prompt, begin, stop.start()) or _in_parenthesis(prompt, begin, stop.start()):
+            continue
+        yield begin, after
+        begin = after
+    if prompt[begin:end].strip():
+        yield begin, end
+
+
+def _is_glued(prompt: str, stop: int, after: int, end: int) -> bool:
+    """Whether a stop without white space behind it ends a sentence: "support.First, if ..."."""
+    if prompt[stop] != "." or not prompt[max(0, stop - 2) : stop].islower() or not prompt[after].isupper():
+        return False
+    word = re.match(r"[A-Za-z']{1,12}", prompt[after : min(after + 12, end)])
+    return (
+        word is not None
+        and word.group().lower() in _STARTERS
+        and prompt[after + len(word.group()) : after + len(word.group()) + 1] in (" ", ",")
+    )
+
+
+def _is_abbreviation(prompt: str, begin: int, stop: int) -> bool:
+    word = (prompt[max(begin, stop - 12) : stop].split() or [""])[-1]
+    plain = word.strip("(*_\"'`").lower()
+    return plain in _ABBREVIATIONS or (len(plain) == 1 and plain.isalpha() and plain not in "aix")
+
+
+def _in_parenthesis(prompt: str, begin: int, stop: int) -> bool:
+    """Whether a bracket opened in the last stretch of the sentence is still open."""
+    stretch = prompt[max(begin, stop - 200) : stop]
+    return stretch.rfind("(") > stretch.rfind(")")
+
+
+def clean(text: str) -> str:
+    """Return the text in one line and without the marks of emphasis around words."""
+    return " ".join(_MARKED.sub(r"\1", text.replace("**", "")).split())

@@ -1,0 +1,246 @@
+"""The words of the grammar: which words of a sentence are which symbol, and which say nothing.
+
+A symbol is a sort of word that the productions of the grammar are made of. Words that are in no list are content:
+the symbol ``W``. A production that leaves no place for content fits no sentence that has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stream_guard_compliance.reading.word_lists import word_set
+
+# Words that change nothing about what a sentence asks for.
+FILLERS: Final = word_set(
+    "the a an of to in on for with from by as at this that these those your our their its his her please ever also so "
+    "then and/or either both there have has had strictly"
+)
+
+_PHRASES: Final[dict[str, str]] = {
+    # who
+    "YOU": "you | yourself | the agent | the assistant | the model | the bot | the ai agent | "
+    "the ai assistant | agents",
+    "PERSON": "user | users | customer | customers | client | clients | human | humans | operator | owner | "
+    "end user | end users | user's | customer's | customers' | users' | caller | person | them explicitly",
+    "SUPERIOR": "manager | supervisor | admin | administrator | team lead | security team | legal | second person | "
+    "managers | supervisors | manager's | supervisor's",
+    # modality
+    "BAN": "never | do not | must not | should not | shall not | may not | can not | cannot | ought not to | "
+    "avoid | avoids | refrain from | under no circumstances | at no time | by no means | not allowed to | "
+    "not permitted to | forbidden to | forbidden from | prohibited from | not to | no longer | must never | "
+    "should never | may never | can never | shall never | do not ever | are not to | is not to | must avoid | "
+    "should avoid | be careful not to | make sure not to | be sure not to | take care not to | in no case | "
+    "it is forbidden to | it is prohibited to | it is not allowed to | it is not permitted to | "
+    "is not allowed to | are not allowed to | are forbidden from | are prohibited from | are not permitted to | "
+    "are forbidden to | strictly forbidden from | strictly forbidden to | strictly prohibited from | "
+    "strictly not allowed to",
+    "DUTY": "must | shall | should | always | have to | has to | need to | needs to | required to | "
+    "be sure to | make sure to | make sure you | make sure that you | ensure you | ensure that you | "
+    "remember to | take care to | ought to | supposed to | expected to | obligated to | mandatory to | "
+    "must always | should always | must also | it is mandatory to | it is required to | it is important to | "
+    "it is essential to | it is imperative to | it is critical to | be certain to | see to it that you | "
+    "without fail | it is critical that you | it is important that you | it is essential that you | "
+    "it is imperative that you | it is crucial that you | it is crucial to | it is mandatory that you",
+    "MAY": "may | can | could | might | allowed to | permitted to | able to | will be able to | can also | may also",
+    "FREE": "feel free to | feel free | free to | welcome to | do not hesitate to | never hesitate to | "
+    "do not be afraid to | never be afraid to | no need to | not need to | need not | not have to | "
+    "do not need to | do not have to | not required to | not necessary to | is optional | are optional | "
+    "it is ok | it is okay | it is fine | it is acceptable | it is alright | is fine | is ok | is okay | "
+    "is acceptable | at your discretion | as often as you like | as much as you like | "
+    "as much as you find necessary | as many times as | as you see fit | as you wish | optionally | "
+    "can choose to | may choose to | encouraged to | at liberty to",
+    "ADVICE": "prefer | prefers | preferably | ideally | consider | try | try to | attempt to | aim to | "
+    "aim for | strive to | strive for | whenever possible | when possible | where possible | if possible | "
+    "wherever possible | as possible | whenever practical | when practical | where practical | "
+    "when appropriate | where appropriate | if appropriate | as appropriate | when necessary | "
+    "where necessary | if necessary | as necessary | when needed | where needed | if needed | as needed | "
+    "when relevant | where relevant | if relevant | when feasible | if feasible | where applicable | "
+    "when applicable | if applicable | generally | typically | usually | normally | by default | recommended | "
+    "suggested | it is best to | it is better to | best to | better to | good practice | instead of | "
+    "rather than | unless necessary | when useful | where useful | when helpful | where helpful | "
+    "if it makes sense | where it makes sense | when it makes sense | favor | favour | lean towards | "
+    "where sensible",
+    # conditions, order
+    "IF": "if | when | whenever | in case | in the event | as soon as | as long as | while | otherwise | "
+    "except | except when | except if | except for | depending | provided that | where | only if | only when | "
+    "only where | during | in cases | assuming | given that | wherever | excluding | but | however | though | "
+    "although | only for | only in | only with | only to | unlike",
+    "UNLESS": "unless | until | only once | only after | not until | till | only upon",
+    "ONCE": "once",
+    "EVEN": "even if | even when | even though | regardless of | regardless | no matter how | no matter what",
+    "BEFORE": "before | prior to | ahead of | precede | precedes | in advance of",
+    "PRECEDED": "preceded by | preceding | prior",
+    "AFTER": "after | following a | following any | right after | immediately after",
+    "FIRST": "first | beforehand | in advance",
+    "THEN": "and then | followed by | and afterwards | and only then",
+    "WITHOUT": "without | without first | without having",
+    "BECAUSE": "because | since it | since this | since they | as it | as this | as that | as they | so that | "
+    "in order to | otherwise you | or else | else you",
+    # acts
+    "CALL": "call | calls | calling | called | use | uses | using | used | invoke | invokes | invoking | "
+    "invoked | trigger | triggering | triggered | utilize | make use of | make a call to | make calls to | "
+    "make any calls to | rely on | employ | attempt to call | attempt to use | try to call | try to use | "
+    "resort to",
+    "RUN": "run | runs | running | execute | executes | executing | executed | issue the command | "
+    "run the command | execute the command | run commands like | run commands such as",
+    "CALLN": "call to | calls to | use of | invocation of | invocations of | calls of | calls",
+    "SKIP": "skip | skipping | omit | omitting | bypass",
+    "SAY": "output | display | print | say | saying | repeat | include | including | includes | discuss | "
+    "show | showing | quote | tell | telling | provide | recommend | promise | promising | write | writing | "
+    "add | adding | promote | endorse | state | use the phrase | use the word | use the words | "
+    "use phrases like | use words like | use the term | say things like | use phrases such as",
+    "DISCLOSE": "reveal | revealing | disclose | disclosing | share | sharing | mention | mentioning | expose | "
+    "exposing | leak | leaking | divulge | give out | giving out",
+    "REPLY": "answer | respond | reply | write | return | output | produce",
+    "END": "at the end | at the end of the conversation | at the end of the session | "
+    "at the end of every conversation | at the end of each conversation | at the end of every session | "
+    "at the end of each session | before ending the conversation | before you finish | before finishing | "
+    "before ending | before the end | at the end of the task | when you are done | "
+    "before closing the conversation",
+    "CLOSE": "end | ends | ending | finish | finishing | close | closing | conclude | concluding | sign off",
+    "OPEN": "begin | beginning | start | starting | open | opening | greet",
+    "STOP": "stop | abort | give up | quit | lock the account | end the session",
+    "KEEP": "keep | limit | restrict | make | cap | take",
+    "EXCEED": "exceed | exceeds | exceeding | go over | be longer than | surpass | run over | go beyond",
+    "FAILED": "failed | unsuccessful | incorrect | invalid | wrong | failing",
+    "ATTEMPT": "attempt | attempts | tries | try's | failures",
+    "CITE": "cite | cites | citing | include citations for | provide citations for",
+    # things
+    "TOOLWORD": "tool | tools | function | functions | command | action | method | endpoint | api",
+    "TOOLCALL": "tool call | tool calls | function call | function calls | tool invocation | tool invocations",
+    "ANSWER": "answers | replies | response | responses | message | messages | your output | outputs | "
+    "the reply | reply length | your answer | your reply | your response | every answer | each answer | "
+    "every reply | each reply | every response | each response | every message | each message | all replies | "
+    "all answers | all responses | your answers | your replies | your responses",
+    "PHRASE": "phrase | phrases | words like | disclaimer | text | term | expression",
+    "PROMPT": "system prompt | system prompts | system instructions | system message | hidden instructions | "
+    "internal instructions | initial instructions | initial prompt | developer message | these instructions | "
+    "your instructions | this prompt | your prompt | hidden prompt | developer instructions | internal prompt",
+    "PII": "email address | email addresses | e-mail addresses | emails | phone number | phone numbers | "
+    "telephone numbers | mobile numbers | credit card numbers | credit card number | card numbers | "
+    "credit card details | card details | credit cards | ssn | ssns | social security numbers | "
+    "social security number | ip addresses | ip address | iban | ibans | bank account numbers | bank accounts | "
+    "pii | personal data | personal information | personal details | personally identifiable information | "
+    "customer data | customers' data | email | phone",
+    "SECRET": "passwords | password | secrets | api keys | api key | credentials | access tokens | private keys",
+    "SOURCE": "source | sources | reference | references | one source | a source | at least one source | your sources",
+    "JSON": "json | valid json | strict json | well-formed json | json object | a json object | json format",
+    "APPROVAL": "approval | confirmation | permission | consent | authorization | authorisation | sign-off | "
+    "go-ahead | agreement | an explicit yes | a yes | yes",
+    "AGREE": "confirm | confirms | confirmed | approve | approves | approved | agree | agrees | agreed | "
+    "consents | consented | authorize | authorizes | authorized | says yes | has confirmed | has approved | "
+    "has agreed | said yes | have confirmed | have approved",
+    "ASK": "ask | asks | asking | check with | checking with | get | getting | obtain | obtaining | request | "
+    "requesting | receive | receiving | seek | seeking | wait for | waiting for | await | awaiting | secure | "
+    "double-check with | ask for | asking for | having | confirm with | confirming with | confirm",
+    "DANGEROUS": "destructive | irreversible | dangerous",
+    "DEED": "sql | commands | operations | actions | changes | queries | statements | command | action | operation",
+    "FORBIDDEN": "forbidden | prohibited | banned | off limits | off-limits | disallowed | not allowed | "
+    "not permitted | strictly forbidden | strictly prohibited | never allowed | never permitted | "
+    "never to be used | never to be called",
+    "NEED": "require | requires | need | needs | required | is required for | are required for",
+    "SUCCEEDED": "succeeded | has succeeded | was called | has been called | is called | was called first | "
+    "has run | was successful | has completed | completed | has returned | returned ok | has passed | passed | "
+    "is successful | has been run | have succeeded | ran",
+    # amounts
+    "ATMOST": "at most | no more than | not more than | up to | a maximum of | maximum | maximum of | max | "
+    "under | below | within | at maximum | a max of",
+    "MORETHAN": "more than | over | longer than | in excess of",
+    "FEWER": "fewer than | less than | shorter than",
+    "ORFEWER": "or less | or fewer | max. | at most | or shorter",
+    "ATLEAST": "at least | no fewer than | no less than | a minimum of | minimum",
+    "EXACTLY": "exactly | precisely",
+    "TIMES": "times | time | twice | thrice",
+    "UNIT": "words | characters | chars | sentences | paragraphs | lines | tokens | word | sentence long | words long",
+    "SESSION": "per session | per conversation | in a conversation | in a session | in one session | in total | "
+    "overall | in one conversation | per chat | in the whole conversation | in the conversation | "
+    "throughout the conversation | during a conversation | during the session | a session | "
+    "in each conversation | in every conversation | in any conversation",
+    "TURN": "per turn | per message | per response | per reply | per step | per request | in a single turn | "
+    "in one turn | in the same turn | in a single response | in one response | in the same response | "
+    "each time | per question | per user message | in a turn | per answer | in the same message | "
+    "in a single message | per query | per iteration | per round | at each step | in each response | "
+    "in every response | in the same step",
+    "ATONCE": "at a time | at once | at the same time | in parallel | simultaneously | concurrently",
+    "PARALLEL": "parallel | concurrent | simultaneous",
+    "MULTIPLE": "multiple | several | many | two or more | additional",
+    "WINDOW": "per minute | per hour | per day | per second | per week | a day | an hour | every minute | every hour",
+    "AMOUNT": "above | exceeding | greater than | larger than | beyond | of more than | worth more than",
+    "ONLY": "only | exclusively | solely | nothing but",
+    "OTHERTHAN": "other than | besides | apart from | except for the | any other than | but",
+    "EACH": "each | every | any | all",
+    "ANYWAY": "under any circumstances | at any time | at all | in any case | for any reason | in any situation | "
+    "in any circumstance | ever again",
+    "EXPLICIT": "explicit | explicitly | clear | clearly | prior | express | verbal | written | their",
+    "BE": "is | are | be | been | being | was | were | has been | have been | will be",
+    "SEP": "and | or | , | nor | and/or | / | as well as",
+    "SUCHAS": "such as | like | e.g. | e.g | namely | for example | including",
+    "AGENTWORD": "agent | agents",
+    "NO": "no",
+    "PRONOUN": "it",
+    "THISTOOL": "this tool | that tool | these tools | those tools | this function",
+}
+# Symbols for tokens that no list has.
+TOKENS: Final = ("TOOL", "CODE", "QUOTE", "NUM", "NAME", "LITERAL", "W", "OPENED", "CLOSED", "CUT")
+
+SYMBOLS: Final[tuple[str, ...]] = (*_PHRASES, *TOKENS)
+LETTER: Final = {symbol: chr(0x100 + number) for number, symbol in enumerate(SYMBOLS)}  # one character a symbol
+
+SHELL: Final = word_set(
+    "shutdown reboot sudo mkfs curl wget chmod chown kill killall halt eval exec rm dd ssh pkill poweroff su scp"
+)
+_NUMBERS: Final = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+COUNTED: Final = {word: number for number, word in enumerate(_NUMBERS)}
+CONTRACTIONS: Final = {
+    "don't": ("do", "not"),
+    "dont": ("do", "not"),
+    "doesn't": ("does", "not"),
+    "can't": ("can", "not"),
+    "won't": ("will", "not"),
+    "mustn't": ("must", "not"),
+    "shouldn't": ("should", "not"),
+    "shan't": ("shall", "not"),
+    "needn't": ("need", "not"),
+    "isn't": ("is", "not"),
+    "aren't": ("are", "not"),
+    "you're": ("you", "are"),
+    "it's": ("it", "is"),
+    "that's": ("that", "is"),
+    "they're": ("they", "are"),
+    "you'll": ("you", "will"),
+    "you've": ("you", "have"),
+    "we're": ("we", "are"),
+    "there's": ("there", "is"),
+}
+
+
+def _entries() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each phrase with its symbol; where two lists have a phrase, the first keeps it."""
+    for symbol, phrases in _PHRASES.items():
+        for phrase in phrases.split(" | "):
+            yield tuple(phrase.split()), symbol
+    # What is done never to be forgotten is what must be done.
+    for ban in ("never", "do not", "must not", "should not", "cannot", "can not", "must never"):
+        for verb in ("forget", "fail", "neglect", "omit"):
+            yield (*ban.split(), verb, "to"), "DUTY"
+
+
+LEXICON: Final[dict[tuple[str, ...], str]] = {}
+for _words, _symbol in _entries():
+    LEXICON.setdefault(_words, _symbol)
+LONGEST: Final = max(map(len, LEXICON))
