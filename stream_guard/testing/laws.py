@@ -297,8 +297,10 @@ def check_schema(kind: RuleType) -> None:
     for name, field in schema.get("properties", {}).items():
         if "description" not in field:
             raise AssertionError(f"law of schema: {kind.kind}.{name} has no description")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
     for example in kind.examples:
-        jsonschema.validate(_json(example.params), schema)
+        validator.validate(_json(example.params))
     if kind.params_type.model_config.get("extra") != "forbid":
         raise AssertionError(f"law of schema: {kind.kind} accepts unknown keys; let its params derive from sg.Params")
 
