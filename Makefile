@@ -21,27 +21,34 @@ TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV)/.installed ## create the virtual environment from the lock; quick the second time
+setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: requirements.lock pyproject.toml
+$(VENV)/.installed: deploy/run.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "stream_guard needs Python 3.11 to 3.14 and found none that starts;" \
 		"install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=..."; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
 		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
+	@echo "installing what deploy/run.lock names into $(VENV)"
+	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r deploy/run.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+setup-dev: $(VENV)/.installed-dev ## add every extra, the frameworks and the tools that the tests need
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements.lock
 	@test -z "$(COMPILED)" || command -v cc >/dev/null || { echo "$(COMPILED) has no wheel for $$(uname -m) and is built" \
 		"from source: install a C compiler (Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"; exit 1; }
 	@echo "installing what requirements.lock names into $(VENV); the first time takes about two minutes"
 	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-setup-tests: setup .cache/debian/.looked .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
 
 # A browser and a database, for the tests that need them. Only where everything is required, and by root, are they
 # installed; elsewhere the tests skip and say so.
@@ -70,7 +77,7 @@ $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
 	else echo "npm ci failed: the tests of the editor schema will be skipped"; fi
 
 # Apache Kafka, for the tests that need a broker; without Java or Maven they skip and say so.
-.cache/kafka/.fetched: tests/kafka/pom.xml | setup
+.cache/kafka/.fetched: tests/kafka/pom.xml | setup-dev
 	@mkdir -p $(@D)
 	@if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then \
 		echo "Java or Maven is missing: tests on a real Kafka broker will be skipped"; \
@@ -84,13 +91,13 @@ run: setup ## show sample sessions of a refund agent and what is wrong with them
 test: setup-tests ## check the code and run every test that is not marked slow
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
-pytest: setup
+pytest: setup-dev
 	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov
 
 test-slow: setup-tests ## run the tests that take minutes
 	$(BIN)/pytest -m slow
 
-lint: setup ## check style, types, import layers, spelling and declared dependencies
+lint: setup-dev ## check style, types, import layers, spelling and declared dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -98,17 +105,17 @@ lint: setup ## check style, types, import layers, spelling and declared dependen
 	$(BIN)/codespell
 	$(BIN)/deptry .
 
-format: setup ## rewrite the code in the house style
+format: setup-dev ## rewrite the code in the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: setup ## write the parts of the pages that are made from the code
+docs: setup-dev ## write the parts of the pages that are made from the code
 	$(BIN)/python -m tests.docs.generate
 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source.
 compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
 
-.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' 2>/dev/null) | setup
+.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' 2>/dev/null) | setup-dev
 	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
 		"headers of Python, python3-dev)"; exit 1; }
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this
@@ -117,24 +124,25 @@ compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into 
 	$(BIN)/python -m pip install --quiet --no-deps --no-index --no-compile --target $(@D)/site $(@D)/*.whl
 	@mv $(@D)/.began $@
 
-bench: setup ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
+bench: setup-dev ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench
 
-bench-kafka: setup ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
+bench-kafka: setup-dev ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench.kafka
 
-broker: setup ## start an Apache Kafka broker on loopback, for development; prints its address
+broker: setup-dev ## start an Apache Kafka broker on loopback, for development; prints its address
 	@$(BIN)/python -m tests.kafka.broker start
 
-broker-stop: setup ## stop that broker and remove its data
+broker-stop: setup-dev ## stop that broker and remove its data
 	@$(BIN)/python -m tests.kafka.broker stop
 
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
 	$(COMPILE) --extra dev --extra kafka --extra analysis --extra serve --extra postgres \
 		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --output-file requirements.lock pyproject.toml
+	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 

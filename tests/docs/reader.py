@@ -22,7 +22,7 @@ HOME = "/home/you"
 
 
 def make_folder(root: Path, folder: Path) -> None:
-    """Fill an empty folder with what a fresh clone has after ``make setup``."""
+    """Fill an empty folder with what a fresh clone has after ``make setup-dev``."""
     for name in _COPIED:
         shutil.copy(root / name, folder / name)
     for name in _LINKED:
@@ -35,7 +35,8 @@ def make_folder(root: Path, folder: Path) -> None:
         command = folder / ".venv" / "bin" / name
         command.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n')
         command.chmod(0o755)
-    (folder / ".venv" / ".installed").touch()  # newer than what it depends on: `make setup` has nothing to do
+    for name in (".installed", ".installed-dev"):
+        (folder / ".venv" / name).touch()  # newer than what it depends on: there is nothing to set up
 
 
 def run_script(script: str, folder: Path) -> str:

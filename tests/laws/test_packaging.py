@@ -22,7 +22,7 @@ PACKAGES = (
     "stream_guard_contract",
     "stream_guard_compliance",
 )
-LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/build.lock")
+LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/build.lock")
 
 
 @pytest.fixture(scope="session")
@@ -86,11 +86,23 @@ def test_images_are_built_from_the_versions_that_were_tested(lock: str, root: Pa
     assert pins(root / lock).items() <= everything.items()
 
 
+def names_of(declared: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9._-]", line)[0].replace(".", "-").lower() for line in declared}
+
+
 def test_every_declared_dependency_is_locked(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[^A-Za-z0-9._-]", line)[0].replace(".", "-").lower() for line in declared}
-    assert names <= set(pins(root / LOCKS[0]))
+    assert names_of(declared) <= set(pins(root / LOCKS[0]))
+
+
+def test_a_run_is_set_up_with_what_it_needs_and_no_extra(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = names_of([line for lines in project["optional-dependencies"].values() for line in lines])
+    needed = names_of(project["dependencies"])
+    locked = set(pins(root / "deploy/run.lock"))
+    assert needed <= locked
+    assert locked & (extras - needed) == {"hatchling"}  # installs the checkout itself
 
 
 def test_every_pin_has_a_hash(root: Path) -> None:
