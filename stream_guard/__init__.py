@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from stream_guard.alerting.alerts import encode_alert, make_alert
-    from stream_guard.decoding.json_decoder import JsonDecoder, read_json
+    from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
     from stream_guard.errors import (
         DecodeError,
         FeatureNotEnabledError,
@@ -192,6 +192,7 @@ __all__ = [
     "parse_arguments",
     "parse_json",
     "parse_policy",
+    "parts_of",
     "read_events",
     "read_json",
     "redact",
@@ -202,7 +203,7 @@ __all__ = [
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
 _MODULES: Final = {
     "stream_guard.alerting.alerts": ("encode_alert", "make_alert"),
-    "stream_guard.decoding.json_decoder": ("JsonDecoder", "read_json"),
+    "stream_guard.decoding.json_decoder": ("JsonDecoder", "parts_of", "read_json"),
     "stream_guard.errors": (
         "DecodeError",
         "FeatureNotEnabledError",

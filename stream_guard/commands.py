@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLEAN",
     "FINDINGS",
+    "FORMATS",
     "INCONCLUSIVE",
     "INFRASTRUCTURE",
     "USAGE",
@@ -69,7 +70,29 @@ class LogFormat(StrEnum):
 
 
 PolicyFile = Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")]
-SourceFormat = Annotated[str, typer.Option("--from-format", help="The format of the records.")]
+FORMATS: Final = (
+    *("agentdojo", "agentlog", "anthropic", "atif", "auto", "claude-code", "claude-stream-json", "cloudevents"),
+    *("codex-rollout", "flat-spans", "inspect", "langchain", "langfuse", "langsmith", "native", "openai-chat"),
+    *("openai-responses", "openinference", "otlp-json", "otlp-proto", "steps", "tau-bench", "tau2", "text-protocol"),
+)
+"""The formats that come with the project; plugins may bring more."""
+
+
+def complete_format(begun: str) -> list[str]:
+    """Return the formats whose names begin so, those of plugins too, for the shell."""
+    from stream_guard.registry import build_registry
+
+    return [name for name in build_registry().decoders if name.startswith(begun)]
+
+
+SourceFormat = Annotated[
+    str,
+    typer.Option(
+        "--from-format",
+        help=f"The format of the records; auto tells it by their shape. One of {', '.join(FORMATS)}.",
+        autocompletion=complete_format,
+    ),
+]
 Checkpoint = Annotated[Path | None, typer.Option(help="Remember progress and state here, and resume.")]
 LogForm = Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")]
 SettingsFile = Annotated[Path | None, typer.Option("--settings", help="A settings file.")]

@@ -18,7 +18,7 @@ from stream_guard_formats.conversation import (
     tool_use,
 )
 from stream_guard_formats.reading import excerpt, name_of, object_at, objects_of, text_at
-from stream_guard_formats.transcripts import find_session, open_chat
+from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
 ReadStatus = Callable[[dict[str, Json], str], ResultStatus]
 """Returns the status of a result, from its block and its text."""
@@ -26,6 +26,10 @@ ReadStatus = Callable[[dict[str, Json], str], ResultStatus]
 
 class AnthropicDecoder(JsonDecoder):
     """Reads messages with content blocks. A message that a later record sends again keeps its event id."""
+
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one transcript, not a list of them."""
+        return is_transcript(items)
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""

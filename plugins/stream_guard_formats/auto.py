@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
-from stream_guard import EVENT_KINDS, DecodeError, Decoder, Event, Json, JsonDecoder, Memory, Record
+from stream_guard import DecodeError, Decoder, Event, Json, JsonDecoder, Memory, Record, ToolCall, Turn, parts_of
 from stream_guard_formats.agentdojo import AgentDojoDecoder
 from stream_guard_formats.agentlog import AgentlogDecoder
 from stream_guard_formats.anthropic_messages import AnthropicDecoder
+from stream_guard_formats.atif import AtifDecoder
 from stream_guard_formats.claude_code import ClaudeCodeDecoder
+from stream_guard_formats.claude_stream_json import ClaudeStreamJsonDecoder
 from stream_guard_formats.cloudevents import CloudEventsDecoder
+from stream_guard_formats.codex_rollout import CodexRolloutDecoder
+from stream_guard_formats.detection import detect
+from stream_guard_formats.flat_spans import FlatSpansDecoder
+from stream_guard_formats.inspect_logs import InspectDecoder
 from stream_guard_formats.langchain import LangChainDecoder
 from stream_guard_formats.langfuse import LangfuseDecoder
+from stream_guard_formats.langsmith import LangSmithDecoder
 from stream_guard_formats.native import NativeDecoder
 from stream_guard_formats.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.openai_responses import OpenAIResponsesDecoder
 from stream_guard_formats.openinference import OpenInferenceDecoder
 from stream_guard_formats.otlp import OtlpJsonDecoder
-from stream_guard_formats.reading import object_at
+from stream_guard_formats.otlp_decoder import OtlpDecoder
 from stream_guard_formats.step_telemetry import StepTelemetryDecoder
 from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
 
@@ -27,12 +35,19 @@ DECODERS: Final[Mapping[str, type[Decoder]]] = {
     "agentdojo": AgentDojoDecoder,
     "agentlog": AgentlogDecoder,
     "anthropic": AnthropicDecoder,
+    "atif": AtifDecoder,
     "claude-code": ClaudeCodeDecoder,
+    "claude-stream-json": ClaudeStreamJsonDecoder,
     "cloudevents": CloudEventsDecoder,
+    "codex-rollout": CodexRolloutDecoder,
+    "flat-spans": FlatSpansDecoder,
+    "inspect": InspectDecoder,
     "langchain": LangChainDecoder,
     "langfuse": LangfuseDecoder,
+    "langsmith": LangSmithDecoder,
     "native": NativeDecoder,
     "openai-chat": OpenAIChatDecoder,
+    "openai-responses": OpenAIResponsesDecoder,
     "openinference": OpenInferenceDecoder,
     "otlp-json": OtlpJsonDecoder,
     "steps": StepTelemetryDecoder,
@@ -40,135 +55,145 @@ DECODERS: Final[Mapping[str, type[Decoder]]] = {
     "tau2": Tau2Decoder,
 }
 _LEAST_CONFIDENCE: Final = 0.5
-_SESSION_LINES: Final = ("summary", "file-history-snapshot", "queue-operation", "pr-link")
-# Fields that only one format has at the top of its records, all of them together; the format; the confidence.
-_MARKS: Final[tuple[tuple[tuple[str, ...], str, float], ...]] = (
-    (("specversion", "type", "source"), "cloudevents", 1.0),
-    (("resourceSpans",), "otlp-json", 1.0),
-    (("resourceLogs",), "otlp-json", 1.0),
-    (("trace", "observations"), "langfuse", 1.0),
-    (("id", "kind", "payload"), "agentlog", 0.95),
-    (("traj",), "tau-bench", 0.95),
-    (("suite_name", "messages"), "agentdojo", 0.95),
-    (("user_task_id", "messages"), "agentdojo", 0.95),
-    (("termination_reason", "messages"), "tau2", 0.95),
-    (("episode_id", "steps"), "steps", 0.95),
-    (("trace_id", "spans"), "openinference", 0.95),
-    (("sessionId", "type", "uuid"), "claude-code", 0.95),
-    (("sessionId", "type"), "claude-code", 0.8),
-    (("lc_agent_name", "messages"), "langchain", 0.9),
-)
+_NATIVE: Final = "native"
+_INPUTS: Final = 1000  # inputs that are told apart
 
 _logger = logging.getLogger(__name__)
 
 
-class DetectedFormat(NamedTuple):
-    """A format, and the confidence from 0 to 1 that a record has it."""
+class _Input:
+    """What was read of one input: the formats, and whether any record called a tool."""
 
-    name: str
-    confidence: float
+    __slots__ = ("calls", "formats", "records")
 
-
-_UNKNOWN: Final = DetectedFormat("", 0.0)
+    def __init__(self) -> None:
+        self.formats: dict[str, float] = {}
+        self.records = 0
+        self.calls = False
 
 
 class AutoDecoder(JsonDecoder):
     """Detects the format of each record by its shape. One file may hold several formats.
 
-    The first record of each format is logged, with the confidence. Every record is parsed once more than with a
-    named format, so a long run should name it.
+    The first record of each format in each input is logged, with the confidence. At the end, inputs without any tool
+    call are logged too. Native records cost no more than with the format ``native``; others are parsed twice.
     """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._decoders = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
-        self._otlp = OtlpJsonDecoder(strict_keys=strict_keys)
-        self._detected: set[str] = set()
+        self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
+        self._native = self._decoders[_NATIVE].decode
+        self._inputs: dict[str, _Input] = {}
+        self._is_native: set[str] = set()  # inputs whose last record was native
 
     @classmethod
     def configure(cls, settings: Any) -> Self:
         """Return a decoder for the settings under ``decode``."""
         decoder = cls(strict_keys=settings.decode.strict_keys)
-        decoder._otlp = OtlpJsonDecoder.configure(settings)  # of its own class
+        for name, kind in DECODERS.items():
+            if issubclass(kind, OtlpDecoder):
+                decoder._decoders[name] = kind.configure(settings)  # of its own class
         return decoder
 
     def remember(self, memory: Memory) -> Self:
-        """Return a copy that lets spans wait, and keeps them in ``memory``."""
+        """Return a copy that lets spans and answers wait, and keeps them in ``memory``."""
         holding = copy(self)
-        holding._otlp = self._otlp.remember(memory)  # noqa: SLF001  # of its own class
+        holding._decoders = {  # noqa: SLF001  # of its own class
+            # Spans of exports were kept at the top before other formats could wait.
+            name: decoder.remember(_TopRows(memory) if name == "otlp-json" else memory.part(name))
+            if hasattr(decoder, "remember")
+            else decoder
+            for name, decoder in self._decoders.items()
+        }
         return holding
 
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
-        return self._otlp.elapse(seconds)
+        holding = [decoder for decoder in self._decoders.values() if hasattr(decoder, "elapse")]
+        return [event for decoder in holding for event in decoder.elapse(seconds)]
 
     def finish(self) -> Sequence[Event]:
-        """Return the events of all spans that wait. No further record will come."""
-        return self._otlp.finish()
+        """Return the events of all that waits, and log the inputs without tool calls. No further record will come."""
+        holding = [decoder for decoder in self._decoders.values() if hasattr(decoder, "finish")]
+        events = [event for decoder in holding for event in decoder.finish()]
+        for origin, read in self._inputs.items():
+            if read.records and not read.calls and not any(map(_calls_tools, events)):
+                _logger.warning(
+                    "%s: no tool call in any of %d records, read as %s; rules about tools had nothing to judge",
+                    origin or "input",
+                    read.records,
+                    ", ".join(read.formats),
+                )
+        self._inputs.clear()
+        return events
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that the decoder of the detected format finds, or raise DecodeError."""
+        if record.origin in self._is_native:
+            try:
+                events: Sequence[Event] = self._native(record)
+            except DecodeError:
+                pass  # perhaps another format; its decoder gives the reason
+            else:
+                return self._note(record, events)
         if any(name == "ce_specversion" for name, _ in record.headers):
             return self._decode_as("cloudevents", 1.0, record)
         return super().decode(record)
 
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one record: the formats decide."""
+        return bool(items)
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Detect the format of the record. Return the events that its decoder finds, or raise DecodeError."""
         name, confidence = detect(data)
-        if confidence < _LEAST_CONFIDENCE:
-            raise DecodeError(f"no format is known by this shape; name one of {', '.join(DECODERS)} with --from-format")
-        return self._decode_as(name, confidence, record)
+        if confidence >= _LEAST_CONFIDENCE:
+            return self._decode_as(name, confidence, record)
+        if isinstance(data, list) and data:
+            return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
+        raise DecodeError(f"no format is known by this shape; name one of {', '.join(DECODERS)} with --from-format")
 
     def _decode_as(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
-        if name not in self._detected:
-            self._detected.add(name)
-            _logger.warning("%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
-        decoder = self._otlp if name == "otlp-json" else self._decoders[name]
-        return decoder.decode(record)
+        events: Sequence[Event] = self._decoders[name].decode(record)
+        read = self._input(record.origin)
+        if name not in read.formats:
+            read.formats[name] = confidence
+            level = logging.INFO if name == _NATIVE else logging.WARNING  # what everybody expects is no news
+            _logger.log(level, "%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
+        (self._is_native.add if name == _NATIVE else self._is_native.discard)(record.origin)
+        return self._note(record, events)
+
+    def _input(self, origin: str) -> _Input:
+        read = self._inputs.get(origin)
+        if read is None:
+            if len(self._inputs) >= _INPUTS:
+                self._inputs.pop(next(iter(self._inputs)))
+            read = self._inputs[origin] = _Input()
+        return read
+
+    def _note(self, record: Record, events: Sequence[Event]) -> Sequence[Event]:
+        read = self._input(record.origin)
+        read.records += 1
+        if not read.calls:
+            read.calls = any(map(_calls_tools, events))
+        return events
 
 
-def detect(data: Json) -> DetectedFormat:
-    """Return the most likely format of a parsed record."""
-    if isinstance(data, list):
-        spans = bool(data) and isinstance(data[0], dict) and "span_attributes" in data[0]
-        return DetectedFormat("openinference", 0.9) if spans else _by_messages(data)
-    if not isinstance(data, dict):
-        return _UNKNOWN
-    return next(
-        (DetectedFormat(form, sure) for names, form, sure in _MARKS if all(name in data for name in names)), None
-    ) or (_by_parts(data))
+class _TopRows:
+    """A memory without the rows of its parts."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.get, self.put, self.drop, self.part = memory.get, memory.put, memory.drop, memory.part
+        self._memory = memory
+
+    def rows(self) -> Iterator[str]:
+        """Yield the names of the rows that belong to no part."""
+        return (name for name in self._memory.rows() if "\0" not in name)
 
 
-def _by_parts(data: dict[str, Json]) -> DetectedFormat:
-    """Detect the format by values and by fields below the top of a record."""
-    if data.get("kind") in EVENT_KINDS and "session_id" in data:
-        return DetectedFormat("native", 1.0)
-    if "resourceSpans" in object_at(data, "traces") or "resourceLogs" in object_at(data, "logs"):
-        return DetectedFormat("otlp-json", 1.0)
-    if data.get("type") in _SESSION_LINES:
-        return DetectedFormat("claude-code", 0.8)
-    for holder in (data, object_at(data, "request"), object_at(data, "values")):
-        if isinstance(messages := holder.get("messages"), list):
-            return _by_messages(messages)
-    return _UNKNOWN
-
-
-def _by_messages(messages: list[Json]) -> DetectedFormat:
-    """Detect the format of a conversation by its messages. Plain messages look the same in all formats."""
-    plain = False
-    for message in messages:
-        if not isinstance(message, dict):
-            return _UNKNOWN
-        if message.get("lc") == 1 or message.get("type") in ("human", "ai", "AIMessageChunk"):
-            return DetectedFormat("langchain", 0.9)
-        if message.get("role") == "tool" or message.get("tool_calls"):
-            return DetectedFormat("openai-chat", 0.9)
-        content = message.get("content")
-        if isinstance(content, list) and any(_is_anthropic(block) for block in content):
-            return DetectedFormat("anthropic", 0.9)
-        plain = plain or isinstance(message.get("role"), str)
-    return DetectedFormat("openai-chat", 0.5) if plain else _UNKNOWN
-
-
-def _is_anthropic(block: Json) -> bool:
-    return isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result", "thinking")
+def _calls_tools(event: Event) -> bool:
+    if isinstance(event, ToolCall):
+        return True
+    content = event.response.get("content") if isinstance(event, Turn) else None
+    blocks = content if isinstance(content, list) else []
+    return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)

@@ -9,7 +9,7 @@ from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
 from stream_guard_formats.openai_chat import blocks_of
 from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
-from stream_guard_formats.transcripts import find_session, open_chat
+from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
 _ROLES: Final = {
     "human": "user",
@@ -26,6 +26,10 @@ _ROLES: Final = {
 
 class LangChainDecoder(JsonDecoder):
     """Reads lists of messages, states of a graph and results of a chain. A message keeps its id when sent again."""
+
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one transcript, not a list of them."""
+        return is_transcript(items)
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the messages in order, or raise DecodeError."""

@@ -19,10 +19,16 @@ _PREFIXES: Final = ("execute_tool ", "running tool: ")
 class LangfuseDecoder(JsonDecoder):
     """Reads ``{"trace": ..., "observations": [...]}``, with inputs and outputs in any known convention."""
 
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one record: always, it may hold one trace in pieces."""
+        return bool(items)
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
-        """Return the trace's events in time order, or raise DecodeError."""
+        """Return the trace's events in time order, trace by trace, or raise DecodeError."""
+        if isinstance(data, list):
+            return [event for export in _by_trace(data) for event in self.read(export, record)]
         export = as_object(data, "a Langfuse export")
-        trace = export.get("trace")
+        trace = export.get("trace", export if "observations" in export else None)
         if not isinstance(trace, dict):
             raise DecodeError(f'"trace" must be an object, this is {name_of(trace)}; export traces with observations')
         session_id = text_at(trace, "sessionId") or text_at(trace, "id") or derived_session(record.value)
@@ -30,6 +36,21 @@ class LangfuseDecoder(JsonDecoder):
         conversation = Conversation(session_id, labels=labels)
         observations = objects_in(export, "observations", "observations")
         return SpanReader(conversation).read([_span(observation) for observation in observations])
+
+
+def _by_trace(items: list[Json]) -> list[Json]:
+    """Return the exports in a list; observations of the same trace are one export."""
+    exports: list[Json] = []
+    loose: dict[str, list[Json]] = {}
+    for item in items:
+        if isinstance(item, dict) and "observations" not in item and text_at(item, "traceId"):
+            loose.setdefault(text_at(item, "traceId"), []).append(item)
+        else:
+            exports.append(item)
+    for trace_id, observations in loose.items():
+        session = next((found for item in observations if (found := text_at(item, "sessionId"))), "")
+        exports.append({"trace": {"id": trace_id, "sessionId": session}, "observations": observations})
+    return exports
 
 
 def _span(observation: dict[str, Json]) -> Span:

@@ -10,7 +10,7 @@ import jiter
 import msgspec
 import xxhash
 
-from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, read_json
+from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, parts_of, read_json
 from stream_guard_formats.reasons import check_kind, explain_shape
 from stream_guard_formats.usage import read_usage
 
@@ -66,6 +66,8 @@ class NativeDecoder:
         data = read_json(record, strict_keys=self._strict)
         if data is None:
             return []
+        if isinstance(data, list) and data:
+            return [event for _, part in parts_of(data, record) for event in self.decode(part)]
         check_kind(data)
         _repair(data)
         try:

@@ -16,7 +16,7 @@ from stream_guard_formats.conversation import (
     tool_use,
 )
 from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
-from stream_guard_formats.transcripts import find_session, open_chat
+from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
 _SILENT: Final = ("system", "developer")
 
@@ -24,8 +24,14 @@ _SILENT: Final = ("system", "developer")
 class OpenAIChatDecoder(JsonDecoder):
     """Reads chat completions as they are logged. A message that a later record sends again keeps its event id."""
 
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one transcript, not a list of them."""
+        return is_transcript(items)
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""
+        if isinstance(data, dict) and isinstance(data.get("choices"), list) and "request" not in data:
+            data = {"messages": []} | data  # a completion without its request
         chat, request, messages = open_chat(data, "an OpenAI chat", ("request",))
         response = object_at(chat, "response") or chat
         model = text_at(response, "model") or text_at(request, "model")

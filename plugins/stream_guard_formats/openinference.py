@@ -19,6 +19,10 @@ _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(
 class OpenInferenceDecoder(JsonDecoder):
     """Reads ``{"trace_id": ..., "spans": [...]}`` or a list of spans, with children under ``child_spans``."""
 
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one record: always, it may hold one trace in pieces."""
+        return bool(items)
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the trace's events in time order, or raise DecodeError."""
         if isinstance(data, list):

@@ -49,6 +49,12 @@ def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence
     return Transcript(data, holder, messages_in(holder[field], field))
 
 
+def is_transcript(items: Sequence[Json]) -> bool:
+    """Whether a list holds the messages of one transcript, and not transcripts."""
+    holders = ("messages", "request", "response", "choices", "values")
+    return not any(isinstance(item, dict) and any(name in item for name in holders) for item in items[:1])
+
+
 def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
     """Return a list of messages, or raise DecodeError."""
     if not isinstance(found, list):

@@ -121,7 +121,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
         sg.Example(
             claim="exactly the limit is fine",
             params={"n": 100},
-            trace=[{"turn": "a", "usage": {"input_tokens": 60, "thinking_tokens": 40}}],
+            trace=[{"turn": "a", "usage": {"input_tokens": 60, "output_tokens": 10, "thinking_tokens": 30}}],
             hits=[],
         ),
     )

@@ -107,7 +107,11 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         sg.Example(
             claim="a tool that asks the person brings the yes",
             params={"tool": "delete_rows", "asks": "ask_user"},
-            trace=[{"call": "ask_user", "id": "a"}, {"result": "ask_user", "id": "a"}, {"call": "delete_rows"}],
+            trace=[
+                {"call": "ask_user", "id": "a"},
+                {"result": "ask_user", "id": "a", "output": "yes"},
+                {"call": "delete_rows"},
+            ],
             hits=[],
         ),
     )

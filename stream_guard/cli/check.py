@@ -30,7 +30,7 @@ def check(
         FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
     ] = FailOnSeverity.INFO,
     allow_inconclusive: AllowUnjudged = False,
-    source_format: SourceFormat = "native",
+    source_format: SourceFormat = "auto",
     settings_file: SettingsFile = None,
 ) -> None:
     """Find what recorded sessions do wrong; exit 1 for findings, 4 when something could not be judged."""

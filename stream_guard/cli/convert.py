@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from stream_guard.commands import INCONCLUSIVE, SettingsFile
+from stream_guard.commands import INCONCLUSIVE, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.running.assembly import Assembly
@@ -21,9 +21,7 @@ def convert(
     traces: Annotated[
         list[str], typer.Argument(help="Files, folders or kafka:// topics of recordings, or - for standard input.")
     ],
-    source_format: Annotated[
-        str, typer.Option("--from-format", help="The format of the records; auto tells it by their shape.")
-    ] = "auto",
+    source_format: SourceFormat = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write, instead of printing.")
     ] = None,

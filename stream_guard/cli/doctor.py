@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile
+from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile, SourceFormat
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import Address, parse_address
@@ -47,7 +47,7 @@ def doctor(
         str | None, typer.Option(help="The topic that events are sent to under their session's id.")
     ] = None,
     size: Annotated[int, typer.Option("--sample", min=1, help="How many of the newest records to look at.")] = 1000,
-    source_format: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    source_format: SourceFormat = "auto",
     form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
     settings_file: SettingsFile = None,
 ) -> None:

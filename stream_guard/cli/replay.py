@@ -112,7 +112,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
         FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
     ] = FailOnSeverity.NONE,
     allow_inconclusive: AllowUnjudged = False,
-    source_format: SourceFormat = "native",
+    source_format: SourceFormat = "auto",
     log_format: LogForm = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -261,7 +261,8 @@ def _open_progress(job: Job, assembly: Assembly) -> CheckpointStore | None:
     }
     known = store.meta().get(_WHAT_META)
     for name, value in msgspec.json.decode(known, type=dict[str, str]).items() if known else ():
-        if wanted.get(name) != value:
+        before_auto = name == "--from-format" and value == "native" and job.form == "auto"  # which was the default
+        if wanted.get(name) != value and not before_auto:
             raise SettingsError(
                 f"{job.checkpoint}: was begun with {name} {value}, this is {wanted.get(name)}; "
                 "use the same again, or another --checkpoint"

@@ -40,7 +40,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     follow: Annotated[
         bool | None, typer.Option(help="Wait for more at the end. Default: yes for a folder or a topic, no otherwise.")
     ] = None,
-    form: SourceFormat = "native",
+    form: SourceFormat = "auto",
     serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
     reload: Annotated[
         bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")

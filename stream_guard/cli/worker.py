@@ -15,7 +15,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from stream_guard.cli.run import say_counts
-from stream_guard.commands import LogFormat, SettingsFile
+from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
@@ -43,7 +43,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     rekey: Annotated[
         bool | None, typer.Option("--rekey", help="The records' keys are not session ids: pass them on under those.")
     ] = None,
-    form: Annotated[str, typer.Option("--from-format", help="The format of the records.")] = "native",
+    form: SourceFormat = "auto",
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
     log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,

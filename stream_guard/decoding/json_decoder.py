@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
@@ -28,7 +30,10 @@ _SYNTAX: Final = (
 
 
 class JsonDecoder(Decoder):
-    """The base of a decoder whose records are JSON values. A subclass writes ``read``."""
+    """The base of a decoder whose records are JSON values. A subclass writes ``read``.
+
+    A record that is a list holds many records, unless ``reads_list`` says that the list itself is one.
+    """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
@@ -37,11 +42,29 @@ class JsonDecoder(Decoder):
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that ``read`` finds in the record's value; an empty line has none."""
         data = read_json(record, strict_keys=self.strict_keys)
+        if isinstance(data, list) and data and not self.reads_list(data):
+            return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
         return [] if data is None else self.read(data, record)
+
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether a list is one record of the format; False unless a decoder knows better."""
+        del items
+        return False
 
     @abstractmethod
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of a parsed record in order, or raise DecodeError. ``data`` is never None."""
+
+
+def parts_of(items: Sequence[Json], record: Record) -> Iterator[tuple[Json, Record]]:
+    """Yield the items of a record that is a list, each with a record of its own; none of them may be null."""
+    for number, item in enumerate(items):
+        if item is None:
+            raise DecodeError(f"item {number} of the list is null; each must hold something that happened")
+        yield item, msgspec.structs.replace(record, value=_encode(item), position=record.position + number)
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def read_json(record: Record, *, strict_keys: bool) -> Json:

@@ -43,7 +43,7 @@ def _installed() -> Registry:
     return build_registry(load_settings().plugins)
 
 
-def read_events(*sources: str | Path, form: str = "native", dead_letters: str | Path | None = None) -> RecordedEvents:
+def read_events(*sources: str | Path, form: str = "auto", dead_letters: str | Path | None = None) -> RecordedEvents:
     """Return the events of files, folders or topics; the format ``auto`` recognises each record by its shape.
 
     Records that cannot be read go to the file ``dead_letters``. Without one, reading ends with SourceError.
@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913  # as many as a user may say
     policy: Policy | str | Path,
     *,
     alerts: Sequence[str] = (),
-    form: str = "native",
+    form: str = "auto",
     checkpoint: str | Path | None = None,
     dead_letters: str | Path | None = None,
     follow: bool = False,

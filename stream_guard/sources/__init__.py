@@ -14,6 +14,7 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
 from stream_guard.settings import DecodeSettings, KafkaSettings
+from stream_guard.sources.archive import SUFFIXES as ARCHIVE_SUFFIXES
 from stream_guard.sources.archive import open_archive
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
@@ -74,7 +75,7 @@ def open_source(
 
 
 def _is_archive(path: Path, mode: int) -> bool:
-    """Whether it is an archive: a file of rows, or a folder without files of JSON lines directly in it."""
+    """Whether it is an archive: a file of rows, or a folder in which not every file is one of JSON lines."""
     if stat.S_ISREG(mode):
         return is_table(path.name)
     if not stat.S_ISDIR(mode):
@@ -83,7 +84,8 @@ def _is_archive(path: Path, mode: int) -> bool:
         names = [entry.name for entry in path.iterdir()]
     except OSError as error:
         raise SourceError(f"{path}: cannot be listed: {error.strerror}") from error
-    return not any(name.endswith(FOLDER_SUFFIXES) and not name.startswith(".") for name in names)
+    read = [name for name in names if name.endswith(ARCHIVE_SUFFIXES) and not name.startswith(".")]
+    return not read or not all(name.endswith(FOLDER_SUFFIXES) for name in read)
 
 
 def _open_stdin(limit: int) -> PipeSource:

@@ -1,4 +1,4 @@
-"""JSON lines from one file, plain or packed; it may still be growing."""
+"""JSON from one file, plain or packed: a value to a line, or values over many lines. It may still be growing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Final
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.documents import DocumentSplitter, is_document
 from stream_guard.sources.marks import FileMark, find_marked, is_marked, make_mark
 from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
-from stream_guard.sources.splitting import CHUNK, LineSplitter
+from stream_guard.sources.splitting import CHUNK, HEAD, LineSplitter
 
 POLL: Final = 0.2  # seconds between two reads of a followed file
 # After a restart, line numbers need a pass over the lines read before; beyond this size they are left out.
@@ -40,8 +41,10 @@ class LineFile:
         self.path = path
         self._mark = mark  # of the file that an earlier run read to the position
         self._marked_at = position
-        self.lines = LineSplitter(origin, limit)
+        self.lines: LineSplitter | DocumentSplitter = LineSplitter(origin, limit)
         self.lines.restart(position, 0)
+        self._limit = limit
+        self._is_new = True  # nobody has looked how it begins
         self.packed = is_packed(path.name)
         self._uncounted = position > 0  # the lines that an earlier run read
         self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
@@ -104,7 +107,8 @@ class LineFile:
         if size < self.lines.offset:
             return "became shorter"
         # The newline may come after the position: a last line without one may have got it later.
-        if 0 < position < size and b"\n" not in os.pread(fd, 2, position - 1):
+        is_lines = isinstance(self.lines, LineSplitter)
+        if is_lines and 0 < position < size and b"\n" not in os.pread(fd, 2, position - 1):
             return "has other content than before"
         return None
 
@@ -120,7 +124,20 @@ class LineFile:
         """Start at the beginning of the file that has the name now, and log why."""
         _logger.warning("%s %s; it is read from its beginning", self.path, why)
         self.close()
-        self.lines.restart(0, 0)
+        self.lines = LineSplitter(self.lines.origin, self._limit)
+        self._is_new = True
+
+    def _choose_splitter(self, raw: FileIO) -> None:
+        """Look how the file begins, once: with a line that is a value, or with the first line of one."""
+        if not self._is_new:
+            return
+        head = (unpack(raw, self.path.name) if self.packed else raw).read(HEAD)
+        raw.seek(0)
+        self._is_new = not head
+        if is_document(head):
+            lines = self.lines
+            self.lines = DocumentSplitter(lines.origin, self._limit)
+            self.lines.restart(lines.position, 0)
 
     def close(self) -> None:
         """Close the file; ``read`` opens it again."""
@@ -135,6 +152,7 @@ class LineFile:
         self._raw = raw = FileIO(os.open(self.path, self._flags), "rb")
         if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise OSError("it is not a regular file")
+        self._choose_splitter(raw)
         self._stream = stream = unpack(raw, self.path.name) if self.packed else raw
         position, offset = self.lines.position, self.lines.offset
         passed, lines = offset, None

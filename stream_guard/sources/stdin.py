@@ -1,4 +1,4 @@
-"""JSON lines from a pipe: standard input or a named pipe."""
+"""JSON from a pipe, standard input or a named one: a value to a line, or values over many lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.documents import DocumentSplitter, splitter_for
 from stream_guard.sources.lines import POLL
 from stream_guard.sources.splitting import LineSplitter
 
@@ -18,10 +19,12 @@ class PipeSource:
     def __init__(self, fd: int, origin: str, *, limit: int, owned: bool) -> None:
         self._fd = fd
         self._owned = owned
-        self._lines = LineSplitter(origin, limit)
+        self._limit = limit
+        self._lines: LineSplitter | DocumentSplitter = LineSplitter(origin, limit)
 
     def __iter__(self) -> Iterator[Record | None]:
         lines = self._lines
+        is_first = True
         while True:
             try:
                 if not select.select([self._fd], (), (), POLL)[0]:
@@ -33,6 +36,9 @@ class PipeSource:
             if not chunk:
                 yield from lines.last()
                 return
+            if is_first:
+                is_first = False
+                self._lines = lines = splitter_for(chunk, lines.origin, self._limit)
             yield from lines.split(chunk)
 
     def positions(self) -> Mapping[str, int]:

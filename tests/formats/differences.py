@@ -39,6 +39,16 @@ def _refusal_in_words(seen: list[Seen]) -> list[Seen]:
     return [one._replace(text=words + one.text) if one.status == "blocked" else one for one in seen]
 
 
+def _rejection_in_words(seen: list[Seen]) -> list[Seen]:
+    words = "exec command rejected by user: "
+    return [one._replace(text=words + one.text) if one.status == "blocked" else one for one in seen]
+
+
+def _time_of_the_turn(seen: list[Seen]) -> list[Seen]:
+    called = {one.call_id: one.time for one in seen if one.sort == "call"}
+    return [one._replace(time=called[one.call_id]) if one.sort == "result" else one for one in seen]
+
+
 def _run_is_span(seen: list[Seen]) -> list[Seen]:
     return [one._replace(run="00000000000000bb") if one.run else one for one in seen]
 
@@ -66,7 +76,7 @@ def _ids_by_place(seen: list[Seen]) -> list[Seen]:
     return found
 
 
-SPANS = frozenset({"langfuse", "openinference", "otlp-json", "otlp-proto"})
+SPANS = frozenset({"flat-spans", "inspect", "langfuse", "langsmith", "openinference", "otlp-json", "otlp-proto"})
 
 DIFFERENCES = (
     Difference(
@@ -78,8 +88,11 @@ DIFFERENCES = (
                 "agentdojo",
                 "agentlog",
                 "anthropic",
+                "flat-spans",
+                "inspect",
                 "langchain",
                 "langfuse",
+                "langsmith",
                 "openinference",
                 "otlp-json",
                 "otlp-proto",
@@ -92,25 +105,41 @@ DIFFERENCES = (
         "a blocked call looks like one that ran",
         "the format has no flag at all; a result counts as an error when its text begins with `Error`",
         _blocked_becomes("ok"),
-        frozenset({"openai-chat", "tau-bench", "text-protocol"}),
+        frozenset({"atif", "openai-chat", "openai-responses", "tau-bench", "text-protocol"}),
     ),
     Difference(
         "a blocked call is told by its words",
         "a refusal is an error whose text begins as the program always begins it, and the text keeps that beginning",
         _refusal_in_words,
-        frozenset({"claude-code"}),
+        frozenset({"claude-code", "claude-stream-json"}),
+    ),
+    Difference(
+        "a blocked call is told by other words",
+        "a refusal is an output that says that the user rejected the call, and the text keeps those words",
+        _rejection_in_words,
+        frozenset({"codex-rollout"}),
     ),
     Difference(
         "no event has a time",
         "the format has no clock; rules that measure time answer `unevaluable`",
         _no_clock,
-        frozenset({"agentdojo", "anthropic", "langchain", "openai-chat", "steps", "tau-bench", "text-protocol"}),
+        frozenset(
+            {
+                *("agentdojo", "anthropic", "claude-stream-json", "langchain", "openai-chat", "openai-responses"),
+                *("steps", "tau-bench", "text-protocol"),
+            }
+        ),
     ),
     Difference(
         "what a sub-agent does inside is not there",
         "the format records one agent; the sub-agent is a call and its result",
         _no_sub_agent,
-        frozenset({"agentdojo", "agentlog", "anthropic", "openai-chat", "steps", "tau-bench", "tau2", "text-protocol"}),
+        frozenset(
+            {
+                *("agentdojo", "agentlog", "anthropic", "codex-rollout", "openai-chat", "openai-responses", "steps"),
+                *("tau-bench", "tau2", "text-protocol"),
+            }
+        ),
     ),
     Difference(
         "what a person wrote is no event",
@@ -135,6 +164,12 @@ DIFFERENCES = (
         "an agent's name is the same each time it is asked; its span is one run",
         _run_is_span,
         SPANS,
+    ),
+    Difference(
+        "a result has the time of the turn that called",
+        "a step has one time, and holds the calls and their results",
+        _time_of_the_turn,
+        frozenset({"atif"}),
     ),
     Difference(
         "a user's message has the time of the call to the model that carried it",

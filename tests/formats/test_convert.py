@@ -11,6 +11,7 @@ from stream_guard.cli.app import app
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.model import Event
 from stream_guard.ports import Record
+from tests.formats.session import view
 from tests.formats.test_corpus import DECODERS, DETECTED, RENDERERS, decode
 
 
@@ -25,7 +26,11 @@ def test_converted_recording_reads_back_as_the_same_events(name: str, tmp_path: 
     recording.write_bytes(b"".join(RENDERERS[name]()))
     done = CliRunner().invoke(app, ["convert", str(recording), "--output", str(written)])
     assert done.exit_code == 0, done.output
-    assert read_back(written) == decode(name)
+    converted, decoded = read_back(written), decode(name)
+    if name == "codex-rollout":  # answers wait for their calls, where a decoder alone gives both as they come
+        assert view(converted) == view(decoded)
+    else:
+        assert converted == decoded
 
 
 def test_record_that_cannot_be_read_is_counted_and_the_rest_is_written(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings
 from tests.formats.differences import DIFFERENCES, apply_differences
+from tests.formats.exports import RENDERERS as EXPORTS
 from tests.formats.renderings import RENDERERS as TRANSCRIPTS
 from tests.formats.renderings import text_protocol
 from tests.formats.session import Seen, expected, view
@@ -23,14 +24,18 @@ from tests.formats.telemetry import (
 )
 
 # Behind the colon: which of the ways to write one format.
-RENDERERS = TRANSCRIPTS | {
-    "langfuse": langfuse,
-    "openinference": openinference,
-    "otlp-json": otlp_current,
-    "otlp-json:indexed": otlp_indexed,
-    "otlp-json:events": otlp_events,
-    "otlp-json:openinference": otlp_openinference,
-}
+RENDERERS = (
+    TRANSCRIPTS
+    | EXPORTS
+    | {
+        "langfuse": langfuse,
+        "openinference": openinference,
+        "otlp-json": otlp_current,
+        "otlp-json:indexed": otlp_indexed,
+        "otlp-json:events": otlp_events,
+        "otlp-json:openinference": otlp_openinference,
+    }
+)
 DETECTED = tuple(RENDERERS)  # what follows, auto cannot tell from others
 RENDERERS["text-protocol"] = text_protocol
 TEXTS = tuple(RENDERERS)  # one record to a line; what follows has bytes that would end lines
