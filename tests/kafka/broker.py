@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Self
@@ -19,6 +20,7 @@ from typing import Final, Self
 from tests.kafka.certificates import Certificates, make_certificates
 from tests.kafka.configuration import (
     ALL_LISTENERS,
+    ALONE,
     CONTROLLER,
     HOST,
     LOGGING,
@@ -26,6 +28,7 @@ from tests.kafka.configuration import (
     PLAIN_LISTENERS,
     SCRAM,
     USER,
+    Seat,
     free_ports,
     server_properties,
 )
@@ -41,12 +44,15 @@ _PARENT_DEATH_SIGNAL: Final = 1
 class Broker:
     """A broker with combined roles; its data and its ports stay the same over ``kill`` and ``start``."""
 
-    def __init__(self, folder: Path, *, secure: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, secure: bool = False, ports: Mapping[str, int] | None = None, seat: Seat = ALONE
+    ) -> None:
         self.folder = folder
+        self.seat = seat
         self.pid = 0
         self.certificates: Certificates | None = make_certificates(folder / "certificates") if secure else None
         names = (*(ALL_LISTENERS if secure else PLAIN_LISTENERS), CONTROLLER)
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._ports = dict(ports or zip(names, free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -84,7 +90,7 @@ class Broker:
         """Write the configuration and prepare the data folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "log4j2.properties").write_text(LOGGING)
-        properties = server_properties(self.folder, self._ports, self.certificates)
+        properties = server_properties(self.folder, self._ports, self.certificates, self.seat)
         (self.folder / "server.properties").write_text(properties)
         users = [word for name in SCRAM for word in ("--add-scram", f'{name}=[name={USER},password="{PASSWORD}"]')]
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.folder / "server.properties")]
@@ -95,6 +101,11 @@ class Broker:
 
     def start(self, *, outlive: bool = False) -> None:
         """Start it and wait until it answers; it dies with this process unless it is to outlive it."""
+        self.launch(outlive=outlive)
+        self.wait()
+
+    def launch(self, *, outlive: bool = False) -> None:
+        """Start it without waiting."""
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._java("kafka.Kafka"), str(self.folder / "server.properties")],
@@ -105,6 +116,9 @@ class Broker:
                 preexec_fn=None if outlive else _die_with_parent,  # noqa: PLW1509  # no threads run yet, and one system call
             )
         self.pid = self._process.pid
+
+    def wait(self) -> None:
+        """Wait until it answers."""
         try:
             self._wait()
         except BaseException:

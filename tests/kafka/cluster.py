@@ -30,9 +30,9 @@ class Cluster:
         self._prefix = re.sub(r"[^A-Za-z0-9]+", "-", test)[:80].strip("-")
         self._made: list[str] = []
 
-    def create(self, partitions: int = 1, **configs: str) -> str:
+    def create(self, partitions: int = 1, name: str = "", **configs: str) -> str:
         """Make a topic and return its name; a setting is written with underscores for its dots."""
-        name = f"{self._prefix}-{uuid.uuid4().hex[:10]}"
+        name = name or f"{self._prefix}-{uuid.uuid4().hex[:10]}"
         wanted = {
             "num_partitions": partitions,
             "replication_factor": -1,  # the brokers' default

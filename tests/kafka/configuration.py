@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from tests.kafka.certificates import Certificates
 
 HOST: Final = "127.0.0.1"
 CONTROLLER: Final = "CONTROLLER"
+PROXIED: Final = "PROXIED"  # a plain listener that clients reach through a proxy
 PLAIN_LISTENERS: Final = ("PLAINTEXT",)
 ALL_LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 USER: Final = "guard"
@@ -30,6 +32,23 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The place of a broker among others: its number, all controllers, and the ports under which clients know it."""
+
+    node: int = 1
+    controllers: Mapping[int, int] = field(default_factory=dict)  # ports of all controllers, by node; none: its own
+    advertised: Mapping[str, int] = field(default_factory=dict)  # ports by listener, where others listen in its place
+
+    @property
+    def copies(self) -> int:
+        """How many copies a record has."""
+        return max(1, len(self.controllers))
+
+
+ALONE: Final = Seat()
 
 
 def free_ports(count: int) -> list[int]:
@@ -51,17 +70,21 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def server_properties(folder: Path, ports: Mapping[str, int], certificates: Certificates | None) -> str:
+def server_properties(
+    folder: Path, ports: Mapping[str, int], certificates: Certificates | None, seat: Seat = ALONE
+) -> str:
     """Return the text of the properties file."""
     listeners = [f"{name}://{HOST}:{port}" for name, port in ports.items()]
-    outside = [listener for listener in listeners if not listener.startswith(CONTROLLER)]
-    protocols = [f"{name}:{'PLAINTEXT' if name == CONTROLLER else name}" for name in ports]
+    outside = [f"{name}://{HOST}:{seat.advertised.get(name, ports[name])}" for name in ports if name != CONTROLLER]
+    protocols = [f"{name}:{'PLAINTEXT' if name in (CONTROLLER, PROXIED) else name}" for name in ports]
+    voters = seat.controllers or {seat.node: ports[CONTROLLER]}
+    copies = str(seat.copies)
     settings = {
         # Samples keep their own times, which lie months back: a broker that forgets by time would delete them.
         "log.retention.ms": -1,
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{ports[CONTROLLER]}",
+        "node.id": str(seat.node),
+        "controller.quorum.voters": ",".join(f"{node}@{HOST}:{port}" for node, port in voters.items()),
         "controller.listener.names": CONTROLLER,
         "listeners": ",".join(listeners),
         "advertised.listeners": ",".join(outside),
@@ -78,13 +101,16 @@ def server_properties(folder: Path, ports: Mapping[str, int], certificates: Cert
         "num.network.threads": "2",
         "num.io.threads": "4",
         "offsets.topic.num.partitions": "4",
-        "offsets.topic.replication.factor": "1",
+        "default.replication.factor": copies,
+        "min.insync.replicas": "2" if seat.copies > 1 else "1",
+        "offsets.topic.replication.factor": copies,
+        "replica.lag.time.max.ms": "4000",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.replication.factor": copies,
         "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "4",
-        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.replication.factor": copies,
     }
     if certificates is not None:
         settings |= _security(certificates)

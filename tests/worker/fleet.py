@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class Fleet:
         self.move_to(cluster)
         self._shared = cluster
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.restarts: int | None = None  # set to 0: workers that end with code 3 are started again, and counted
+        self._starts: dict[str, Callable[[], str]] = {}
         self._made = 0
         self._logs: dict[str, Path] = {}
         self._table: dict[bytes, tuple[int, bytes]] = {}  # the rows of the changelog, with their partition
@@ -59,6 +62,7 @@ class Fleet:
         """Start a worker and return its name; a setting is written with two underscores for its dot."""
         self._made += 1
         name = name or f"worker-{self._made}"
+        self._starts[name] = partial(self.start, name, options=options, at=at, alerts=alerts, query=query, **settings)
         address = at or self.cluster.address
         command = ["worker", f"kafka://{address}/{self.events}{query}"]
         command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
@@ -111,6 +115,13 @@ class Fleet:
 
     def _check_workers(self) -> None:
         dead = [name for name, worker in self.workers.items() if worker.poll() is not None]
+        if self.restarts is not None:
+            # As a process manager does: this code says that nothing is lost and that a start helps.
+            for name in [name for name in dead if self.workers[name].poll() == 3]:
+                print(f"{name} ended: {self.log_of(name)[-2000:]}")
+                self.restarts += 1
+                self._starts[name]()
+                dead.remove(name)
         assert not dead, f"{dead} ended\n" + "\n".join(map(self.log_of, dead))
 
     def progress(self) -> int:

@@ -6,9 +6,11 @@ has no ids yet, so the request is defined here.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -24,6 +26,8 @@ from aiokafka.protocol.types import (
 )
 
 from stream_guard.errors import SettingsError
+
+RETRY: Final = 0.3  # seconds between two requests
 
 
 class TopicDescription(NamedTuple):
@@ -106,12 +110,24 @@ class _IdsRequest(Request[_IdsRequestStruct]):  # type: ignore[misc]  # as above
         return request_struct_class([(bytes(16), name, {}) for name in self._topics], False, False, {})
 
 
-async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """Return the topics that exist, of those named; KafkaError when no broker says so."""
-    try:
-        response = await client.send(client.get_random_node(), _IdsRequest(sorted(names)))
-    except NotImplementedError:  # a broker from before version 3.0
-        return await _describe_without_ids(client, names)
+async def describe_topics(client: Any, names: Sequence[str], *, patience: float = 0.0) -> dict[str, TopicDescription]:
+    """Return the topics that exist, of those named; KafkaError when no broker says so within the patience."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return await _describe(client, sorted(names))
+        except NotImplementedError:  # a broker from before version 3.0
+            return await _describe_without_ids(client, names)
+        except KafkaError as error:
+            # A broker that has just died is asked until the others are known to be all.
+            if not error.retriable or time.monotonic() >= end:
+                raise
+            await asyncio.sleep(RETRY)
+            await client.force_metadata_update()
+
+
+async def _describe(client: Any, names: Sequence[str]) -> dict[str, TopicDescription]:
+    response = await client.send(client.get_random_node(), _IdsRequest(names))
     found = {}
     for code, name, topic_id, _, partitions, *_ in response.topics:
         error = for_code(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ from stream_guard.errors import SourceError
 from stream_guard.worker.changelog import ChangelogTable, FencedError
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics, partitions_differ
-from stream_guard.worker.kafka.lag import LagConsumer
+from stream_guard.worker.kafka.lag import END_OFFSETS, LagConsumer
 from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
 from stream_guard.worker.rows import encode_row, known_topics, owner_key, topics_key
 
@@ -61,7 +62,7 @@ class OwningConsumer(LagConsumer):
 
     async def _recognise_topics(self, new: Collection[int]) -> None:
         """Record the topics of the partitions; raise SourceError for one that is not the one that was read before."""
-        described, ends = await self._describe()
+        described, ends = await self._describe(self.fence_patience)
         for number in sorted({tp.partition for tp in ends}):
             before = known_topics(self.table.recovered(), number)
             now = dict(before)
@@ -92,10 +93,10 @@ class OwningConsumer(LagConsumer):
         offset = self.stages.next_offset(TopicPartition(*tp))
         return self._committed_offset[tp] if offset is None else offset
 
-    async def _describe(self) -> tuple[Mapping[str, TopicDescription], Mapping[TP, int]]:
+    async def _describe(self, patience: float = 0.0) -> tuple[Mapping[str, TopicDescription], Mapping[TP, int]]:
         """Return the topics as the brokers have them, and the end offsets of the assigned partitions."""
         topics = {*self.stages.topics, *(tp.topic for tp in self._changelog_partitions())}
-        described = await describe_topics(self.client, sorted(topics))
+        described = await describe_topics(self.client, sorted(topics), patience=patience)
         if missing := topics - described.keys():
             raise SourceError(f"there is no topic {', '.join(sorted(missing))} any more; create it again")
         counts = {topic: described[topic].partitions for topic in sorted(topics)}
@@ -122,7 +123,8 @@ class OwningConsumer(LagConsumer):
                 raise refusal(TopicPartition(*tp), what)
 
     async def _end_of(self, tp: TP) -> int:
-        return int((await self.highwaters(tp))[tp])
+        ends = await asyncio.wait_for(self.highwaters(tp), END_OFFSETS)
+        return int(ends[tp])
 
     def _be_fenced(self, error: FencedError) -> None:
         """Process nothing more until partitions are assigned again."""

@@ -41,7 +41,7 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
     producer = await connect(servers, parts.settings)
     try:
         changelog = changelog_topic(parts.settings)
-        partitions = await count_partitions(producer, address.topics, changelog)
+        partitions = await count_partitions(producer, address.topics, changelog, patience=parts.settings.kafka.patience)
         app = make_app(parts.settings, servers, partitions)
         app.client, app.sources, app.accept_gaps = producer.client, address.topics, accept_gaps
         app.rows, open_outbox = open_table(app, parts.settings, servers, producer), partial(KafkaOutbox, producer)

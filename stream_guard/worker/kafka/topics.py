@@ -20,6 +20,7 @@ from stream_guard.settings import Settings
 from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
 from stream_guard.worker.rows import topic_tag
 
+REQUEST_MS: Final = 15_000  # how long one request may take
 # Rows of an owner that was frozen are found, and the right ones written again, before compaction removes those.
 COMPACTION_LAG_MS: Final = 600_000
 
@@ -36,8 +37,9 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
             linger_ms=2,
             max_batch_size=256 * 1024,
             max_request_size=64 * 2**20,
-            # A partition without a leader is waited for, for at least as long as a broker.
-            request_timeout_ms=max(40_000, round(settings.kafka.patience * 1000)),
+            # A broker answers the requests of a connection one after the other. Behind a write that waits for replicas
+            # it would not say for longer that it is there.
+            request_timeout_ms=REQUEST_MS,
             **security_options(settings.kafka),
         )
         try:
@@ -50,6 +52,8 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
                 raise SourceError(f"{where}: no broker answers: {error}; check the address and the network") from error
             await asyncio.sleep(1.0)
         else:
+            # A partition without a leader is waited for as long as a broker. The client has one time limit for both.
+            producer._message_accumulator._batch_ttl = max(40.0, settings.kafka.patience)  # noqa: SLF001  # as said
             return producer
 
 
@@ -64,10 +68,10 @@ def accepts_gaps(address: Address) -> bool:
     return address.options.get("gaps") == "accept"
 
 
-async def count_partitions(producer: Any, topics: Sequence[str], changelog: str) -> int:
+async def count_partitions(producer: Any, topics: Sequence[str], changelog: str, *, patience: float) -> int:
     """Return the number of partitions of the topics. It must be the same: a session has one partition number."""
     try:
-        described = await describe_topics(producer.client, [*topics, changelog])
+        described = await describe_topics(producer.client, [*topics, changelog], patience=patience)
     except KafkaError as error:
         raise SourceError(
             f"the topics {', '.join(topics)} cannot be looked up: {error!r}; look at the rights"
@@ -96,7 +100,9 @@ async def make_topics(
     wanted = {changelog: rows} | dict.fromkeys(sorted(passing), configs)
     admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **security_options(settings.kafka))
     try:
-        names = sorted(wanted.keys() - await describe_topics(producer.client, list(wanted)))
+        names = sorted(
+            wanted.keys() - await describe_topics(producer.client, list(wanted), patience=settings.kafka.patience)
+        )
         if not names:
             return
         await admin.start()
