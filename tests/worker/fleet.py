@@ -57,12 +57,17 @@ class Fleet:
         at: str = "",
         alerts: str = "",
         query: str = "",
+        process: Any = None,
         **settings: str,
     ) -> str:
-        """Start a worker and return its name; a setting is written with two underscores for its dot."""
+        """Start a worker and return its name; a setting is written with two underscores for its dot.
+
+        ``process`` has options of ``processes.start``.
+        """
         self._made += 1
         name = name or f"worker-{self._made}"
-        self._starts[name] = partial(self.start, name, options=options, at=at, alerts=alerts, query=query, **settings)
+        given: dict[str, Any] = {"options": options, "at": at, "alerts": alerts, "query": query, "process": process}
+        self._starts[name] = partial(self.start, name, **given, **settings)
         address = at or self.cluster.address
         command = ["worker", f"kafka://{address}/{self.events}{query}"]
         command += ["--policy", str(self.policy), "--alerts", alerts or f"kafka:{address}/{self.alerts}"]
@@ -72,7 +77,8 @@ class Fleet:
         environment = {f"STREAM_GUARD_{key.upper()}": value for key, value in chosen.items()}
         log = self._logs[name] = self.folder / f"{name}-{self._made}.log"
         with log.open("wb") as file:
-            self.workers[name] = processes.start(*command, stdout=file, stderr=file, env=environment)
+            extra = {"stdout": file, "stderr": file, **(process or {})}
+            self.workers[name] = processes.start(*command, **extra | {"env": {**environment, **extra.get("env", {})}})
         return name
 
     def kill(self, name: str) -> None:

@@ -6,12 +6,14 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from stream_guard.worker.epoch import EpochFence
 from tests.worker.fleet import Fleet
+from tests.worker.samples import checked, sample_rows
 from tests.worker.test_disturbed import account, compare, poisoned, run
 
 Written = tuple[int, bytes, list[tuple[str, bytes]]]
@@ -95,3 +97,27 @@ def test_a_worker_that_is_frozen_and_continues_later_spoils_nothing(
     fleet.cluster.fill(fleet.events, rows[16_000:])
     fleet.wait_for(len(rows))
     compare(account(fleet, rows), wanted, record_property)
+
+
+@pytest.mark.kafka
+def test_a_worker_that_is_frozen_between_recovery_and_claim_writes_no_row_when_it_continues(
+    fleet: Fleet, tmp_path: Path, policy: Path
+) -> None:
+    rows, once = sample_rows(300), tmp_path / "freeze-once"
+    once.touch()
+    third = len(rows) // 3
+    frozen = fleet.start(
+        "frozen", process={"launcher": ("-m", "tests.worker.freezing_worker"), "env": {"FREEZE_ONCE": str(once)}}
+    )
+    fleet.wait_until(lambda: not once.exists())
+    other = fleet.start("other")
+    fleet.cluster.fill(fleet.events, rows[:third])
+    fleet.wait_for(third)  # the other has claimed all partitions
+    fleet.workers[frozen].send_signal(signal.SIGCONT)
+    fleet.cluster.fill(fleet.events, rows[third : 2 * third])
+    fleet.wait_until(lambda: "another worker is the owner of partition" in fleet.log_of(frozen))
+    fleet.wait_for(2 * third)
+    fleet.kill(other)  # so that the one that was frozen reads the rows of all owners
+    fleet.cluster.fill(fleet.events, rows[2 * third :])
+    fleet.wait_for(len(rows))
+    assert set(account(fleet, rows).alerts) == set(checked(rows, policy))
