@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Final
 
 from stream_guard.history.review_rows import Review, Status
+from stream_guard.language.lookalikes import fold_all
 
 TIMEOUT: Final = "timeout"  # stands for the person when nobody answered in time
 ITSELF: Final = "stream_guard"  # stands for the person when nobody could be asked
@@ -52,9 +52,5 @@ def asks(known: Review, by: str) -> bool:
 
 
 def same_name(name: str) -> str:
-    """Return the name as people tell names apart: case, width, invisible characters and spaces make no other one."""
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    shown = "".join(
-        " " if char.isspace() else char for char in folded if unicodedata.category(char)[0] != "C" or char.isspace()
-    )
-    return " ".join(shown.split())
+    """Return the name as people tell names apart: case, look-alikes, invisible signs and spaces make no other."""
+    return " ".join(fold_all(name).casefold().split())

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.engine.names import ToolNames
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
@@ -45,6 +46,7 @@ class Service:
         self.failures: Counter[str] = Counter()  # attempts without judgement, by their answer: open or closed
         self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
+        self._names = ToolNames(gate.policy)
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
@@ -107,6 +109,8 @@ class Service:
 
     def _stops(self, tool: str) -> bool:
         """Whether a rule might stop attempts at this tool, and stays shut when it cannot judge."""
+        seen = self._names[tool]
+        tool = tool if seen is None else seen.tool
         return any(
             rule.then not in (None, Action.ALLOW) and rule.on_error == "closed" and not rule.shadow
             for rule in self.gate.policy.rules

@@ -144,6 +144,7 @@ def agent_that_asked_cannot_approve(world: World) -> None:
         "Payments-Bot@4",
         " payments-bot\u200b",
         "\uff50ayments-bot",
+        "p\u0430yments-bot",
         "root",
         "desk",
     ):

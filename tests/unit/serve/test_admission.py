@@ -83,12 +83,13 @@ def test_checks_that_wait_too_long_are_blocked_where_a_rule_stops_whatever_was_c
     async def ask() -> list[dict[str, Any]]:
         async with limited.client() as client:
             limited.hold()
-            return [(await client.post("/v1/check", json=check(tool))).json() for tool in ("drop", "look")]
+            return [(await client.post("/v1/check", json=check(tool))).json() for tool in TOOLS]
 
-    drop, look = asyncio.run(ask())
+    drop, disguised, look = asyncio.run(ask())
     limited.close()
+    assert (disguised["action"], disguised["judged"]) == ("block", False)
     assert (drop["action"], drop["judged"], look["action"], look["judged"]) == ("block", False, "allow", False)
-    assert limited.service.failures == {"closed": 1, "open": 1}
+    assert limited.service.failures == {"closed": 2, "open": 1}
 
 
 def test_bodies_count_together(tmp_path: Path) -> None:
@@ -132,4 +133,5 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     assert limited.service.refused == {"slow": 1}
 
 
+TOOLS = ("drop", "dr\u043ep", "look")
 JSON = {"content-type": "application/json"}
