@@ -19,6 +19,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 import stream_guard as sg
 from stream_guard_rules.evidence import cut
+from stream_guard_rules.schema_cost import BUDGET, SchemaCost
 
 POLICY_FOLDER: Final = "policy_folder"
 """The key under which a policy's folder reaches the validators."""
@@ -46,11 +47,18 @@ class TextError(ValueError):
 class Schema:
     """A compiled JSON Schema. It fetches nothing: references lead to its own parts."""
 
-    __slots__ = ("_validator", "document")
+    __slots__ = ("_deepest", "_validator", "document")
 
     def __init__(self, document: sg.Json) -> None:
         self.document = document
         _check(document)
+        cost = SchemaCost(document)
+        if cost.explodes:
+            raise SchemaError(
+                f"the JSON Schema explodes: its parts refer to each other so often that over {BUDGET} "
+                "would be tried at one place of a text; refer to each part once"
+            )
+        self._deepest = cost.deepest(MAX_DEPTH)
         try:
             self._validator = jsonschema_rs.validator_for(
                 document,
@@ -66,12 +74,17 @@ class Schema:
         """Raise TextError unless the text is JSON that fits the schema."""
         value = parse(text)
         if not self._validator.is_valid(value):
-            error = self._best_error(value, many=len(text) <= _LONG_TEXT)
+            error = self._best_error(value, text)
+            if error is None:
+                raise TextError("the response does not fit the schema")
             path = ".".join(map(str, error.instance_path)) or ROOT
             raise TextError(cut(error.message), cut(path))
 
-    def _best_error(self, value: sg.Json, *, many: bool) -> jsonschema_rs.ValidationError:
-        if many:
+    def _best_error(self, value: sg.Json, text: str) -> jsonschema_rs.ValidationError | None:
+        """Return the most telling error; None where the ways to the errors are too many to walk."""
+        if _has_levels(text, self._deepest) and _is_deep(value, self._deepest):
+            return None
+        if len(text) <= _LONG_TEXT:
             return best_match(self._validator.iter_errors(value))
         try:
             self._validator.validate(value)
@@ -141,14 +154,19 @@ def parse(text: str) -> sg.Json:
     except RecursionError:
         raise TextError(f"the response is nested deeper than {MAX_DEPTH} levels") from None
     # The validator descends in native code, where a stack that is too small ends the process.
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+    if _has_levels(text, MAX_DEPTH) and _is_deep(value, MAX_DEPTH):
         raise TextError(f"the response is nested deeper than {MAX_DEPTH} levels")
     return value
 
 
-def _is_deep(value: sg.Json) -> bool:
+def _has_levels(text: str, number: int) -> bool:
+    """Whether a text could be nested so deep; a quick question before a slow one."""
+    return text.count("[") + text.count("{") > number
+
+
+def _is_deep(value: sg.Json, deepest: int) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(deepest):
         level = [child for item in level for child in _children(item) if isinstance(child, dict | list)]
         if not level:
             return False

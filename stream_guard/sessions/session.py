@@ -18,6 +18,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
+_LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 
 
 class Session(KeyState):
@@ -118,9 +119,7 @@ def pack(session: Session, engine: Engine) -> bytes:
             states.append((*named(address), state))
     calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
     for call in calls:
-        if call.digest == 0:
-            call.exact = exact_digest(call.args)
-            call.digest, call.args = args_digest(call.args), _excerpt(call.args, engine.arg_paths)
+        condense(call, engine.arg_paths)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
     return _encoder.encode(
@@ -152,6 +151,30 @@ def pack(session: Session, engine: Engine) -> bytes:
             engine.policy.version,
         )
     )
+
+
+def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
+    """Keep of a call's arguments a digest, and what the policy reads."""
+    if call.digest == 0:
+        call.exact = exact_digest(call.args)
+        call.digest, call.args = args_digest(call.args), _excerpt(call.args, paths)
+
+
+def is_large(value: Json) -> bool:
+    """Whether a value takes more memory than an open call may keep of it."""
+    left = _LARGE
+    waiting = [value]
+    while waiting and left >= 0:
+        value = waiting.pop()
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, dict):
+            left -= sum(len(key) for key in value if isinstance(key, str)) + 64 * len(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            left -= 64 * len(value)
+            waiting.extend(value)
+    return left < 0
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:

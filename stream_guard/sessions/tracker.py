@@ -8,6 +8,7 @@ only update the session.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr, replace
@@ -21,7 +22,7 @@ from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Object
 from stream_guard.language.arguments import Arguments, read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.session import Session
+from stream_guard.sessions.session import Session, condense, is_large
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -155,6 +156,9 @@ class Tracker:
             self._counts.evictions["open_calls"] += 1
         opened = OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args)
         opened.objections = ()
+        if is_large(args):
+            with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
+                condense(opened, self._engine.arg_paths)
         session.add_open(opened)
         session.attempts += 1
         return opened

@@ -7,6 +7,8 @@ import zlib
 from io import FileIO
 from typing import Any, Final, Protocol
 
+from stream_guard.sources.expansion import FREE, check_expansion
+
 GZIP: Final = ".gz"
 ZSTANDARD: Final = ".zst"
 BROKEN: Final = (OSError, EOFError, zlib.error)
@@ -33,14 +35,31 @@ def is_packed(name: str) -> bool:
 def unpack(raw: FileIO, name: str) -> Packed:
     """Return the unpacked stream of a file; OSError where it needs a package that is not installed."""
     if name.endswith(GZIP):
-        return gzip.GzipFile(fileobj=raw, mode="rb")
+        return _Bounded(raw, gzip.GzipFile(fileobj=raw, mode="rb"))
     try:
         import zstandard  # noqa: PLC0415  # only now: most runs never need it
     except ImportError:
         raise OSError(
             "it is packed with Zstandard, which needs an extra: pip install 'stream-guard[archives]'"
         ) from None
-    return _Zstandard(raw, zstandard)
+    return _Bounded(raw, _Zstandard(raw, zstandard))
+
+
+class _Bounded:
+    """Stops at a file that expands to more than it may."""
+
+    def __init__(self, raw: FileIO, packed: Packed) -> None:
+        self._raw = raw
+        self._packed = packed
+        self._size = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes of what was packed, none at the end; ExpansionError where it is too much."""
+        found = self._packed.read(size)
+        self._size += len(found)
+        if self._size > FREE:
+            check_expansion(self._raw.tell(), self._size, FREE)
+        return found
 
 
 class _Zstandard:

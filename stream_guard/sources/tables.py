@@ -10,11 +10,13 @@ import msgspec
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.avro import check_avro
+from stream_guard.sources.parquet import rows_at_once
 from stream_guard.sources.splitting import HEAD
 
 AVRO: Final = ".avro"
 PARQUET: Final = ".parquet"
-_BATCH: Final = 256  # rows that are in memory at the same time
+_BATCH: Final = 256  # rows that are in memory at the same time, or fewer
 
 _encode = msgspec.json.Encoder().encode
 
@@ -60,12 +62,16 @@ class TableFile:
 
     def _avro(self) -> Iterator[Mapping[str, Any]]:
         with self.path.open("rb") as file:
+            check_avro(file, self._package)
+            file.seek(0)
             yield from self._package.reader(file)
 
     def _parquet(self) -> Iterator[Mapping[str, Any]]:
-        with self._package.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH):
-                yield from batch.to_pylist()
+        with self._package.ParquetFile(self.path) as file, self.path.open("rb") as raw:
+            for number in range(file.num_row_groups):
+                rows = rows_at_once(file.metadata.row_group(number), raw, _BATCH)
+                for batch in file.iter_batches(batch_size=rows, row_groups=[number]):
+                    yield from batch.to_pylist()
 
     def _record(self, row: Mapping[str, Any], number: int) -> Record:
         value, key = row.get("value"), row.get("key")

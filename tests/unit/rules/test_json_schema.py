@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stream_guard_rules.json_schema import MAX_DEPTH, Schema, TextError, parse
+from stream_guard_rules.schema_cost import SchemaCost
 from stream_guard_rules.structure import MustMatchJsonSchema, MustMatchJsonSchemaParams
 
 from stream_guard import Json
@@ -252,3 +253,52 @@ def test_params_are_written_with_the_schema_itself(tmp_path: Path) -> None:
     given_inline = MustMatchJsonSchemaParams.model_validate({"schema": {"type": "object"}})
     assert given_inline.model_dump(by_alias=True, exclude_none=True) == {"schema": {"type": "object"}}
     assert given_inline.inline == read.schema_path
+
+
+def chain(levels: int, link: Callable[[str], Json]) -> Json:
+    """Return a schema of parts that each refer to the one before."""
+    parts: dict[str, Json] = {"p0": {"const": 1}}
+    parts |= {f"p{level}": link(f"#/$defs/p{level - 1}") for level in range(1, levels + 1)}
+    return {"$defs": parts, "$ref": f"#/$defs/p{levels}"}
+
+
+def twice(way: str) -> Callable[[str], Json]:
+    return lambda target: {way: [{"$ref": target}, {"$ref": target}]}
+
+
+def child_twice(target: str) -> Json:
+    return {"allOf": [{"properties": {"a": {"$ref": target}}}] * 2}
+
+
+def if_then(target: str) -> Json:
+    return {"if": {"$ref": target}, "then": {"$ref": target}, "else": {"$ref": target}}
+
+
+EXPLODING = [*(twice(way) for way in ("allOf", "anyOf", "oneOf")), child_twice, if_then]
+
+
+@pytest.mark.parametrize("link", EXPLODING)
+def test_a_schema_that_explodes_is_refused_when_it_is_loaded(link: Callable[[str], Json]) -> None:
+    with pytest.raises(ValidationError, match="the JSON Schema explodes"):
+        MustMatchJsonSchemaParams.model_validate({"schema": chain(40, link)})
+    assert not SchemaCost(chain(6, link)).explodes
+
+
+def test_honest_schemas_that_refer_to_themselves_are_loaded() -> None:
+    tree: Json = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "all": {"items": {"$ref": "#"}}}}
+    Schema(tree).judge('{"left": ' * 100 + "{}" + "}" * 100)
+    Schema(jsonschema.Draft7Validator.META_SCHEMA).judge('{"type": "object"}')
+    wide = {
+        "properties": {f"p{n}": {"properties": {f"q{m}": {"type": "string"} for m in range(20)}} for n in range(200)}
+    }
+    Schema(wide).judge("{}")
+
+
+def test_a_text_that_fails_in_many_ways_is_refused_without_walking_them() -> None:
+    again = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+    grammar = Schema({"anyOf": [again, dict(again), {"const": 1}]})
+    grammar.judge('{"a": ' * 60 + "1" + "}" * 60)
+    with pytest.raises(TextError, match="does not fit the schema"):
+        grammar.judge('{"a": ' * 60 + "2" + "}" * 60)
+    with pytest.raises(TextError, match=r"is not valid under any|was expected|is not of type"):
+        grammar.judge('{"a": 2}')
