@@ -17,6 +17,7 @@ from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
 
 _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output", "allow_only", "limit"))
 _MAX_SLUG: Final = 60
+_NAME: Final = "extracted from a system prompt"
 
 _ORDER: Final[tuple[SeverityWord, ...]] = ("low", "medium", "high", "critical")
 _CRITICAL: Final = re2.compile(
@@ -40,6 +41,12 @@ class ExtractedRule:
     rule: BehavioralRule
     compiled: CompiledReading
     ids: tuple[str, ...]  # of its rules in the policy
+    read: ReadSentence
+
+    @property
+    def end(self) -> int:
+        """Where its sentence ends in the prompt."""
+        return self.read.sentence.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +59,19 @@ class Extraction:
 
     def policy(self) -> dict[str, Json]:
         """Return the native form of the rules that a machine can check."""
-        return {
-            "name": "extracted from a system prompt",
-            "rules": [form for rule in self.rules for form in _forms(rule)],
-        }
+        return {"name": _NAME, "rules": [form for rule in self.rules for form in _forms(rule)]}
 
     def policy_yaml(self) -> str:
-        """Return the policy as a file to review; the reason of each rule is its sentence."""
-        return write_yaml(self.policy())
+        """Return the policy as a file to review: the reason of each rule is its sentence.
+
+        A rule that does not see all that its sentence says, or guesses which tools it means, is in shadow mode.
+        """
+        forms = [
+            form if rule.compiled.certain else {**form, "mode": "shadow"}
+            for rule in self.rules
+            for form in _forms(rule)
+        ]
+        return write_yaml({"name": _NAME, "rules": forms})
 
 
 def extract(
@@ -80,7 +92,10 @@ def extract(
     taken: dict[str, int] = {}
     for read in read_prompt(prompt, declared, called):
         if read.reading.kind == "unparsed":
-            unparsed.append(Unparsed(sentence=read.sentence.text, offset=read.sentence.offset, reason=read.reading.why))
+            sentence = read.sentence
+            unparsed.append(
+                Unparsed(sentence=sentence.text, offset=sentence.offset, end=sentence.end, reason=read.reading.why)
+            )
         elif read.reading.kind in {"none", "permission"}:
             other.append(read)
         else:
@@ -105,7 +120,7 @@ def _rule(read: ReadSentence, context: CompileContext, taken: dict[str, int]) ->
         checkable=_checkable(compiled),
         offset=sentence.offset,
     )
-    return ExtractedRule(rule, compiled, ids[: len(compiled.rules)])
+    return ExtractedRule(rule, compiled, ids[: len(compiled.rules)], read)
 
 
 def _checkable(compiled: CompiledReading) -> Checkable:

@@ -54,6 +54,7 @@ class Unparsed(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     offset: int
     reason: str
+    end: int = 0  # of the sentence in the prompt
 
 
 class NotEvaluated(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,8 @@ def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
                 gathered[lead] = (len(joined), [])
                 joined.append(sentence)
             gathered[lead][1].append(sentence.text.rstrip(".,;"))
+            place = gathered[lead][0]
+            joined[place] = replace(joined[place], end=sentence.end)
         elif sentence.is_item and sentence.leads and _carries(lead):
             completed.add(lead)
             text = f"{lead.rstrip(': ')} {_lower(sentence.text)}"

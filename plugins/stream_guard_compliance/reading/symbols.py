@@ -80,7 +80,7 @@ _PHRASES: Final[dict[str, str]] = {
     # acts
     "CALL": "call | calls | calling | called | use | uses | using | used | invoke | invokes | invoking | "
     "invoked | trigger | triggering | triggered | utilize | make use of | make a call to | make calls to | "
-    "make any calls to | rely on | employ | attempt to call | attempt to use | try to call | try to use | "
+    "make any calls to | rely on | employ | attempt to call | attempt to use | "
     "resort to",
     "RUN": "run | runs | running | execute | executes | executing | executed | issue the command | "
     "run the command | execute the command | run commands like | run commands such as",
