@@ -128,19 +128,24 @@ def _digest_of(span: Span) -> str:
 def _detach_repeated(outer: dict[str, str], spans: Mapping[str, Span]) -> set[str]:
     """Take later tries out of the views of a call, and return the calls that had some.
 
-    Inside one span, a view that begins after another has ended is a second call.
+    Inside one span, two views that follow each other are two calls.
     """
     inner: dict[str, list[Span]] = {}
     for span_id, outer_id in outer.items():
         inner.setdefault(outer_id, []).append(spans[span_id])
     repeated: set[str] = set()
     for outer_id, views in inner.items():
-        views.sort(key=lambda view: (view.start or 0.0, view.span_id))
-        for view in views[1:]:
-            if views[0].end is not None and view.start is not None and view.start >= views[0].end:
+        # What was told before stays as it was told.
+        first, *others = sorted(views, key=lambda view: (not view.told, view.start or 0.0, view.span_id))
+        for view in others:
+            if _is_before(first, view) or _is_before(view, first):
                 del outer[view.span_id]
                 repeated.add(outer_id)
     return repeated
+
+
+def _is_before(one: Span, other: Span) -> bool:
+    return one.end is not None and other.start is not None and one.end <= other.start
 
 
 def _head(span_id: str, outer: Mapping[str, str]) -> str:

@@ -60,6 +60,15 @@ class SpanTree:
         """Return the tool call that a span is part of."""
         return next((above for above in self._above(span) if above.sort == "tool"), None)
 
+    def is_denied(self, tool: Span) -> bool:
+        """Whether a guard said no to a tool call: on its span, or on one inside it."""
+        if tool.verdict is not None and tool.verdict.action == "block":
+            return True
+        verdicts = [span for span in self.spans.values() if span.verdict is not None and span.verdict.action == "block"]
+        return any(
+            self.tool_around(span) is self.spans.get(tool.span_id) for span in verdicts if span.sort == "verdict"
+        )
+
     def agents_around(self, span: Span) -> list[Span]:
         """Return the agents around a span that call a model themselves, the nearest first."""
         return [above for above in self._above(span) if above.span_id in self._calling_agents]

@@ -18,6 +18,9 @@ from stream_guard_formats.span_tree import SpanTree
 
 # A trace may announce any number of calls and answer none of them.
 _MAX_OPEN_CALLS: Final = 256
+# Seconds of event time. Exporters send every five seconds: what another process tells may come that much later.
+_WAIT_FOR_CONTENT: Final = 5.0
+_WAIT_FOR_SPANS: Final = 15.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -45,25 +48,26 @@ class SpanReader:
         self._outputs: dict[str, str] = {}  # results that were sent to a model, by call id
         self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
 
-    def lacks_views(self, spans: Sequence[Span]) -> bool:
-        """Whether a later record probably tells more of what the spans are about.
+    def missing_views(self, spans: Sequence[Span]) -> float:
+        """Return how many seconds to wait for a record that probably tells more of what the spans are about.
 
         So it is for a call to a model without content, which log records may hold; for a request whose history has more
         answers than are known; and for a span of MCP when the span around it was not sent yet.
         """
         self._prepare(spans)
+        wait = 0.0
         before = sum(self._history.turns.values())
         for span in sorted(spans, key=_place):
             if span.sort == "llm" and not span.failed and not span.identity:
                 inputs, outputs = self._messages[span.span_id]
                 if not inputs and not outputs and not span.told:
-                    return True
-                if sum(message.role == "assistant" for message in inputs) > before:
-                    return True
+                    wait = max(wait, _WAIT_FOR_CONTENT)
+                elif sum(message.role == "assistant" for message in inputs) > before:
+                    wait = _WAIT_FOR_SPANS
                 before += 1
             elif span.sort == "tool" and span.protocol and lacks_ancestor(span, self._tree.spans):
-                return True
-        return False
+                wait = _WAIT_FOR_SPANS
+        return wait
 
     def read(self, spans: Sequence[Span]) -> list[Event]:
         """Return the events of the spans, sorted by time. An event without a time stays behind the one before it."""
@@ -173,7 +177,12 @@ class SpanReader:
 
     def _announce(self, calls: Sequence[dict[str, Json]]) -> None:
         history = self._history
-        history.open += [AnnouncedCall(block["id"], block["name"], args_digest(block["input"])) for block in calls]
+        for block in calls:
+            call_id = block["id"]
+            history.add_message(f"a{call_id}")
+            # The span of the call may have come before the answer that announces it.
+            if not call_id or history.count_of(f"a{call_id}") > history.count_of(f"r{call_id}"):
+                history.open.append(AnnouncedCall(call_id, block["name"], args_digest(block["input"])))
         del history.open[:-_MAX_OPEN_CALLS]
         history.calls |= {block["id"]: True for block in calls}
 
@@ -239,6 +248,9 @@ class SpanReader:
         span = merged.span
         if merged.told or (span.identity and self._is_told(f"v{span.identity}")):
             return
+        if span.call_id and self._history.count_of(f"r{span.call_id}") > self._history.count_of(f"x{span.call_id}"):
+            self._history.add_message(f"x{span.call_id}")
+            return  # a later request told the result before its span came
         args = unpack(span.inputs)
         call = self._announced_call(span, args)
         call_id = span.call_id or (call.call_id if call else span.span_id)
@@ -259,6 +271,7 @@ class SpanReader:
     def _add_outcome(self, span: Span, call_id: str, tool: str) -> None:
         key = f"r{call_id or tool}"
         self._history.add_message(key)
+        self._history.add_message(f"x{call_id}")
         output, failed = _tool_output(span.outputs)
         captured = span.outputs is not None
         if not captured and call_id in self._outputs:  # the span leaves the result out, the next model call has it
@@ -269,7 +282,7 @@ class SpanReader:
         if span.start is not None and span.end is not None:
             header["latency_ms"] = (span.end - span.start) * 1000
         status: ResultStatus = "error" if failed or span.failed else "ok"
-        if status == "error" and span.verdict is not None and span.verdict.action == "block":
+        if status == "error" and self._tree.is_denied(span):
             status = "blocked"
         self._conversation.result(key, call_id, output, status=status, tool=tool, **header)
 

@@ -29,8 +29,6 @@ _MAX_ROWS: Final = 20_000
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 1 << 20
 _MAX_READ: Final = 2_000
-# Seconds of event time that spans of a known session wait for the other views of what they are about.
-_SETTLE: Final = 5.0
 
 
 class _ReadSpan(msgspec.Struct, array_like=True):
@@ -77,7 +75,7 @@ class Stitcher:
     - The root span of the trace is there. It ends last, so the trace names no conversation, and is a session itself.
     - The clock of the spans has advanced by ``wait`` seconds. The trace is a session itself.
 
-    Then they wait up to 5 more seconds where a later record probably tells more of the same: the content of a call to a
+    Then they wait some more seconds where a later record probably tells more of the same: the content of a call to a
     model, an answer in its history, or the span around a span of MCP.
 
     The session of a trace does not change afterwards. Waiting spans, histories and the clock are rows of ``memory``:
@@ -138,13 +136,17 @@ class Stitcher:
             trace.session_id = trace.session_id or trace_id
         if len(trace.spans) + len(trace.logged) > _MAX_WAITING:
             return self._read_trace(trace_id, trace)
-        if trace.session_id and (events := self._read_if_complete(trace_id, trace)) is not None:
-            return events
+        wait = self._wait
+        if trace.session_id:
+            opened = self._open_trace(trace)
+            wait = opened[2].missing_views(opened[0])
+            if not wait:
+                return self._close_trace(trace_id, trace, *opened)
         if trace.due is None and (trace.spans or trace.logged):
             times = (raw.end or raw.start for raw in (*trace.spans, *trace.logged))
             first = next((time for time in times if time is not None), self._clock)
             if first > -inf:
-                trace.due = first + (min(self._wait, _SETTLE) if trace.session_id else self._wait)
+                trace.due = first + min(wait, self._wait)
                 heappush(self._due, (trace.due, trace_id))
         blob = _encode_trace(trace)
         if len(blob) > _MAX_WAITING_BYTES:
@@ -166,13 +168,6 @@ class Stitcher:
                 if trace.spans or trace.logged:  # spans without any time are never due
                     events += self._read_trace(name[1:], trace)
         return events
-
-    def _read_if_complete(self, trace_id: str, trace: _TraceRow) -> list[Event] | None:
-        """Return the events of the spans that wait, or None where a later record probably tells more of them."""
-        spans, history, reader = self._open_trace(trace)
-        if reader.lacks_views(spans):
-            return None
-        return self._close_trace(trace_id, trace, spans, history, reader)
 
     def _read_trace(self, trace_id: str, trace: _TraceRow) -> list[Event]:
         """Return the events of the spans that wait in a trace. Its session does not change any more."""

@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
     labels: dict[str, str] = {}
 
 
-def read_verdict(attributes: dict[str, Json], name: str) -> Verdict | None:
+def read_verdict(attributes: dict[str, Json], span_name: str) -> Verdict | None:
     """Return the verdict in the attributes of a span or of a log record, or None where there is none."""
     action = _action_of(attributes)
     if action is None and "gen_ai.evaluation.name" in attributes:
@@ -90,11 +90,12 @@ def read_verdict(attributes: dict[str, Json], name: str) -> Verdict | None:
     labels = {"reason": text_at(attributes, *_REASONS)[:_MAX_TEXT]} if text_at(attributes, *_REASONS) else {}
     if evaluation := text_at(attributes, "gen_ai.evaluation.name"):
         labels["evaluation"] = evaluation[:_MAX_TEXT]
-        score = attributes.get("gen_ai.evaluation.score.value")
-        labels |= {} if score is None else {"score": str(score)[:_MAX_TEXT]}
+        for label, name in (("score", "gen_ai.evaluation.score.value"), ("result", "gen_ai.evaluation.score.label")):
+            if attributes.get(name) is not None:
+                labels[label] = str(attributes[name])[:_MAX_TEXT]
     return Verdict(
         action=action,
-        rule_ids=rules or ((name[:_MAX_TEXT],) if name else ()),
+        rule_ids=rules or ((span_name[:_MAX_TEXT],) if span_name else ()),
         call_id=text_at(attributes, *_TARGET_IDS),
         tool=text_at(attributes, "gen_ai.tool.name", "tool_name"),
         labels=labels,

@@ -7,7 +7,7 @@ only update the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +23,7 @@ from stream_guard.language.arguments import Arguments, read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session, condense, is_large
+from stream_guard.sessions.sightings import match_block, match_event
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -105,8 +106,7 @@ class Tracker:
         call_id = call_id if type(call_id) is str else ""
         # JSON in JSON, as some sources write it
         reading = read_arguments(args) if type(args) is str else Arguments(args)
-        known = session.open.get(call_id)
-        if known is not None and _match_block(known, tool, reading.value):
+        if session.open and match_block(session, call_id, tool, reading.value) is not None:
             self._counts.merged_calls += 1
             return
         opened = self._open_attempt(session, call_id, tool, reading.value, in_block=True)
@@ -138,8 +138,7 @@ class Tracker:
             out.append(lookalike_finding(call, name.tool))
 
     def _count_call(self, call: ToolCall, session: Session, out: Findings) -> None:
-        sightings = session.open.get(call.call_id)
-        known = None if sightings is None else _match_event(sightings, call)
+        known = match_event(session, call) if session.open else None
         if known is not None:
             # By this number a caller finds the findings of the block that announced the call.
             force_setattr(call, "attempt", known.attempt)
@@ -239,32 +238,6 @@ def _stamp_text(turn: Turn, content: Json, names: ToolNames) -> list[dict[str, J
         seen = [(tool, names[tool]) for tool in map(_name, blocks)]
         force_setattr(turn, "tools", tuple([tool if name is None else name.tool for tool, name in seen]))
     return blocks
-
-
-def _match_block(known: Sequence[OpenCall], tool: str, args: Json) -> bool:
-    """Whether a block is an open attempt of its id that an event reported and no block announced yet.
-
-    Two blocks are two attempts, even under one id.
-    """
-    for call in reversed(known):
-        if call.in_event and not call.in_block and call.same_call(tool, args):
-            call.in_block = True
-            return True
-    return False
-
-
-def _match_event(known: Sequence[OpenCall], event: ToolCall) -> OpenCall | None:
-    """Return the open attempt that an event reports again, or None.
-
-    That is an attempt that a block announced and no event reported yet, or one that another event of the same id
-    reported. Without ids, two events are two attempts.
-    """
-    for call in reversed(known):
-        matches = (call.in_block and not call.in_event) or (call.in_event and event.call_id != "")
-        if matches and call.same_call(event.tool, event.args):
-            call.in_event = True
-            return call
-    return None
 
 
 def _name(block: dict[str, Json]) -> str:

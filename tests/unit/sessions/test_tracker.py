@@ -77,6 +77,25 @@ def test_the_block_of_a_call_that_was_checked_first_is_the_same_attempt() -> Non
     assert seen(trace) == ["call pay #0 @-1 | turn 0 '' pay"]
 
 
+def test_a_block_and_its_call_are_one_attempt_when_only_one_of_them_has_an_id() -> None:
+    block, call = {"tool": "pay", "args": {"n": 1}}, {"call": "pay", "args": {"n": 1}}
+    named_block, named_call = block | {"id": "c1"}, call | {"id": "c1"}
+    result = {"result": "pay", "id": "c1"}
+    announced = ["turn 0 '' pay | call pay #0 @0 | result pay ok #0 @0"]
+    assert seen([{"turn": None, "calls": [block]}, named_call, result]) == announced
+    assert seen([{"turn": None, "calls": [named_block]}, call, result]) == announced
+    reported = ["call pay #0 @-1 | turn 0 '' pay | result pay ok #0 @-1"]
+    assert seen([named_call, {"turn": None, "calls": [block]}, result]) == reported
+    assert seen([call, {"turn": None, "calls": [named_block]}, result]) == reported
+
+
+def test_a_call_without_an_id_is_not_an_old_attempt_that_never_ran() -> None:
+    block = {"tool": "pay", "id": "c1", "args": {"n": 1}}
+    later = [{"turn": "no"}, {"turn": "still no"}, {"call": "pay", "args": {"n": 1}}]
+    (events,) = seen([{"turn": None, "calls": [block]}, *later])
+    assert events.endswith("call pay #1 @2")
+
+
 def test_other_arguments_under_the_same_id_are_another_attempt() -> None:
     block = {"tool": "pay", "id": "c1", "args": {"n": 1}}
     trace = [{"turn": None, "calls": [block]}, {"call": "pay", "id": "c1", "args": {"n": 9}}]
