@@ -17,6 +17,7 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
+from stream_guard_formats.openai_chat import given_request
 from stream_guard_formats.reading import excerpt, name_of, object_at, objects_of, text_at
 from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
@@ -37,16 +38,18 @@ class AnthropicDecoder(JsonDecoder):
         response = object_at(chat, "response")
         model = text_at(response, "model") or text_at(request, "model")
         conversation = Conversation(find_session(chat, record.value), labels={"model": label(model)} if model else None)
-        for message in [*messages, *([response] if response else [])]:
+        for message in messages:
             self._add(conversation, message)
+        if response:
+            self._add(conversation, response, **given_request(request))
         return conversation.events
 
-    def _add(self, conversation: Conversation, message: dict[str, Json]) -> None:
+    def _add(self, conversation: Conversation, message: dict[str, Json], **header: Any) -> None:
         role = message.get("role")
         if role == "assistant":
             extra = {"stop_reason": message.get("stop_reason"), "usage": message.get("usage")}
             blocks = answer_blocks(message.get("content"), strict_keys=self.strict_keys)
-            conversation.turn(["assistant", blocks], blocks, extra=extra)
+            conversation.turn(["assistant", blocks], blocks, extra=extra, **header)
             add_answer_results(conversation, message.get("content"))
         elif role == "user":
             add_user(conversation, message.get("content"))

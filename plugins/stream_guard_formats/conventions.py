@@ -34,6 +34,7 @@ SESSION_NAMES: Final = (
     "traceloop.association.properties.thread_id",
     "langgraph.thread_id",
     "ai.telemetry.metadata.sessionId",
+    "gcp.vertex.agent.session_id",
 )
 _SORTS: Final[dict[str, SpanSort]] = {
     "LLM": "llm",
@@ -168,7 +169,7 @@ def sort_of(attributes: dict[str, Json], name: str = "") -> SpanSort:
         value = attributes.get(attribute)
         if isinstance(value, str) and (sort := _SORTS.get(value)) is not None:
             return "other" if sort == "tool" and _is_no_tool(attributes, name) else sort
-    return "other"
+    return "llm" if "gcp.vertex.agent.llm_request" in attributes else "other"  # ADK's call_llm names no operation
 
 
 def _is_no_tool(attributes: dict[str, Json], name: str) -> bool:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
-from stream_guard_formats.raw_spans import Span
+from stream_guard_formats.messages import unpack
+from stream_guard_formats.raw_spans import Span, SpanSort
 from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import SpanReader
+from stream_guard_formats.usage import read_usage
+from stream_guard_formats.verdicts import read_verdict
 
-_SORTS: Final[dict[str, Literal["llm", "tool", "agent"]]] = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent"}
+_SORTS: Final[dict[str, SpanSort]] = {
+    "GENERATION": "llm",
+    "TOOL": "tool",
+    "AGENT": "agent",
+    "RETRIEVER": "retrieval",
+    "GUARDRAIL": "verdict",
+    "EVALUATOR": "verdict",
+}
 # What instrumentations put in front of a tool's name when they name its span.
 _PREFIXES: Final = ("execute_tool ", "running tool: ")
 
@@ -57,16 +67,31 @@ def _span(observation: dict[str, Json]) -> Span:
     name = text_at(observation, "name")
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
-    return Span(
+    sort = _SORTS.get(text_at(observation, "type"), "other")
+    span = Span(
         span_id=text_at(observation, "id")[:200],
         parent_id=text_at(observation, "parentObservationId")[:200],
-        sort=_SORTS.get(text_at(observation, "type"), "other"),
+        sort=sort,
         name=name,
         start=seconds(observation.get("startTime")),
         end=seconds(observation.get("endTime")),
         inputs=observation.get("input"),
         outputs=observation.get("output"),
         failed=observation.get("level") == "ERROR",
-        model=text_at(observation, "model"),
-        usage=object_at(observation, "usageDetails") or None,
+        error=text_at(observation, "statusMessage")[:1000],
     )
+    if sort == "llm":
+        usage, cost = object_at(observation, "usageDetails"), object_at(observation, "costDetails").get("total")
+        cost = observation.get("calculatedTotalCost", observation.get("totalCost")) if cost is None else cost
+        return span._replace(model=text_at(observation, "model"), usage=read_usage(usage, cost=cost))
+    if sort == "agent":
+        return span._replace(agent=name[:200])
+    if sort == "retrieval":
+        found = unpack(span.outputs)
+        chunks = found if isinstance(found, list) or found is None else [found]
+        return span._replace(name="retrieval", inputs={"query": unpack(span.inputs)}, outputs=chunks)
+    if sort == "verdict":
+        said = unpack(span.outputs)
+        fields = said if isinstance(said, dict) else {"decision": said}
+        return span._replace(verdict=read_verdict(fields, name))
+    return span

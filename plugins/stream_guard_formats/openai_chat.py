@@ -38,11 +38,26 @@ class OpenAIChatDecoder(JsonDecoder):
         conversation = Conversation(find_session(chat, record.value), labels={"model": label(model)} if model else None)
         for message in messages:
             add_message(conversation, message, strict_keys=self.strict_keys)
-        for choice in objects_in(response, "choices", "choices")[:1]:
-            extra = {"stop_reason": choice.get("finish_reason"), "usage": response.get("usage")}
+        choices = objects_in(response, "choices", "choices")
+        for choice in choices[:1]:
+            # The user was told one of several choices. The others are kept, but nobody said them.
+            others = [object_at(other, "message") for other in choices[1:]]
+            extra = {
+                "stop_reason": choice.get("finish_reason"),
+                "usage": response.get("usage"),
+                "choices": others or None,
+            }
             answer = object_at(choice, "message") | {"role": "assistant"}
-            add_message(conversation, answer, strict_keys=self.strict_keys, extra=extra)
+            header = given_request(request)
+            add_message(conversation, answer, strict_keys=self.strict_keys, extra=extra, **header)
         return conversation.events
+
+
+def given_request(request: dict[str, Json]) -> dict[str, Json]:
+    """Return what an agent was given with its messages: tools and instructions, as the request of a turn."""
+    given = {name: request[name] for name in ("tools", "system", "instructions") if request.get(name)}
+    model = text_at(request, "model")
+    return {"request": given | ({"model": model} if model else {})} if given else {}
 
 
 def add_message(

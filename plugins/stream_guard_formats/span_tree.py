@@ -61,13 +61,22 @@ class SpanTree:
         return next((above for above in self._above(span) if above.sort == "tool"), None)
 
     def is_denied(self, tool: Span) -> bool:
-        """Whether a guard said no to a tool call: on its span, or on one inside it."""
+        """Whether a guard or a person said no to a tool call: on its span, or on one inside it."""
         if tool.verdict is not None and tool.verdict.action == "block":
             return True
-        verdicts = [span for span in self.spans.values() if span.verdict is not None and span.verdict.action == "block"]
         return any(
-            self.tool_around(span) is self.spans.get(tool.span_id) for span in verdicts if span.sort == "verdict"
+            span.verdict is not None and span.verdict.action == "block" and self._is_inside(span, tool)
+            for span in self.spans.values()
+            if span.sort == "verdict"
         )
+
+    def has_outcome(self, span: Span) -> bool:
+        """Whether a span inside this one says what came of it."""
+        return span.span_id in self._outcomes
+
+    def _is_inside(self, span: Span, tool: Span) -> bool:
+        around = self.tool_around(span)
+        return around is not None and around.span_id == tool.span_id
 
     def agents_around(self, span: Span) -> list[Span]:
         """Return the agents around a span that call a model themselves, the nearest first."""

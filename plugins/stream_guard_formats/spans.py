@@ -21,6 +21,7 @@ _MAX_OPEN_CALLS: Final = 256
 # Seconds of event time. Exporters send every five seconds: what another process tells may come that much later.
 _WAIT_FOR_CONTENT: Final = 5.0
 _WAIT_FOR_SPANS: Final = 15.0
+_RANKS: Final = {"llm": 0, "tool": 1}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -282,7 +283,9 @@ class SpanReader:
         if span.start is not None and span.end is not None:
             header["latency_ms"] = (span.end - span.start) * 1000
         status: ResultStatus = "error" if failed or span.failed else "ok"
-        if status == "error" and self._tree.is_denied(span):
+        # Claude Code's spans say that a call failed in a span of their own; without one, it never ran.
+        ran = bool(span.protocol) or not span.identity or self._tree.has_outcome(span)
+        if (status == "error" or not ran) and self._tree.is_denied(span):
             status = "blocked"
         self._conversation.result(key, call_id, output, status=status, tool=tool, **header)
 
@@ -324,7 +327,8 @@ class SpanReader:
         header = self._header(span, span.start)
         if call_id and self._is_told("\n".join(("d", call_id, verdict.action, *verdict.rule_ids))):
             return
-        if tool and verdict.action != "allow" and call_id not in self._history.calls and target.sort != "tool":
+        told = call_id in self._history.calls or self._history.count_of(f"x{call_id}") > 0
+        if tool and verdict.action != "allow" and not told and target.sort != "tool":
             # What is held back may never run: nothing else tells of the attempt.
             block = {"id": call_id, "name": tool, "input": {}}
             self._announce([block])
@@ -364,9 +368,9 @@ class SpanReader:
         return header
 
 
-def _place(span: Span) -> tuple[float, bool, float, str]:
-    """Return the sort key of a span. At the same moment, calls to a model come first: they announce the others."""
-    return span.start or 0.0, span.sort != "llm", span.end or 0.0, span.span_id
+def _place(span: Span) -> tuple[float, int, float, str]:
+    """Return the sort key of a span. At the same moment, calls to a model come first, then tools."""
+    return span.start or 0.0, _RANKS.get(span.sort, 2), span.end or 0.0, span.span_id
 
 
 def _tool_output(outputs: Json) -> tuple[Json, bool]:

@@ -87,13 +87,19 @@ def span(
 
 
 def chat(number: int, parent: int, times: tuple[float, float], before: Sequence[Any], answer: Any) -> dict[str, Any]:
-    messages = {"gen_ai__input__messages": json.dumps(before), "gen_ai__output__messages": json.dumps([answer])}
+    messages: dict[str, Any] = {
+        "gen_ai__input__messages": json.dumps(before),
+        "gen_ai__output__messages": json.dumps([answer]),
+    }
     return span(number, parent, times, gen_ai__operation__name="chat", **messages)
 
 
 def tool(number: int, parent: int, times: tuple[float, float], city: str, **more: Any) -> dict[str, Any]:
     failed = more.pop("failed", False)
-    args = {"gen_ai__tool__name": "weather", "gen_ai__tool__call__arguments": json.dumps({"city": city})}
+    args: dict[str, Any] = {
+        "gen_ai__tool__name": "weather",
+        "gen_ai__tool__call__arguments": json.dumps({"city": city}),
+    }
     return span(number, parent, times, failed=failed, gen_ai__operation__name="execute_tool", **args, **more)
 
 
