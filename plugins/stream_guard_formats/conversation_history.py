@@ -32,7 +32,8 @@ class ConversationHistory(msgspec.Struct, array_like=True):
     calls: dict[str, bool] = {}  # ids of calls that were announced
     open: list[AnnouncedCall] = []
     turns: dict[str, int] = {}  # by run
-    retrieved: list[Json] = []  # chunks that were retrieved since a user wrote last
+    retrieved: list[Json] = []  # chunks that were retrieved for what a user asked last
+    answered: int = 0  # how many of them an answer could use already
 
     def add_message(self, key: str) -> None:
         """Count a message that becomes an event."""
@@ -45,9 +46,20 @@ class ConversationHistory(msgspec.Struct, array_like=True):
 
     def add_chunks(self, chunks: list[Json]) -> None:
         """Add what was retrieved for the next answers; the oldest is dropped where it becomes too much."""
-        self.retrieved = (self.retrieved + chunks)[-_MAX_CHUNKS:]
-        while self.retrieved and len(msgspec.json.encode(self.retrieved)) > _MAX_CHUNK_BYTES:
+        self.retrieved += chunks
+        while len(self.retrieved) > _MAX_CHUNKS or len(msgspec.json.encode(self.retrieved)) > _MAX_CHUNK_BYTES:
             del self.retrieved[0]
+            self.answered = max(0, self.answered - 1)
+
+    def use_chunks(self) -> list[Json]:
+        """Return what was retrieved, for an answer."""
+        self.answered = len(self.retrieved)
+        return list(self.retrieved)
+
+    def begin_question(self) -> None:
+        """Forget what was retrieved for the question before. What came since the last answer is for the new one."""
+        del self.retrieved[: self.answered]
+        self.answered = 0
 
     def trim(self) -> None:
         """Drop the oldest entries of each table that is too large."""

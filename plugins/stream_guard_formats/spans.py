@@ -148,7 +148,7 @@ class SpanReader:
         header["captured"] = bool(inputs or outputs)
         request = dict(span.request)
         if self._history.retrieved:
-            request["retrieved"] = list(self._history.retrieved)
+            request["retrieved"] = self._history.use_chunks()
         if request:
             header["request"] = request
         key = _turn_key(content) if content else f"t{span.identity or span.span_id}"
@@ -212,7 +212,7 @@ class SpanReader:
             if message.role == "user":
                 self._history.add_message(key)
                 if not header.get("run_id"):  # a sub-agent's parent writes in the user's role: no person spoke
-                    self._history.retrieved.clear()
+                    self._history.begin_question()
                     self._conversation.user(key, message.text, **header)
             else:
                 self._add_turn(key, content, {}, dict(header))
