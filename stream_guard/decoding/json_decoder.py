@@ -11,6 +11,7 @@ import msgspec
 
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
+from stream_guard.language.odd_json import read_odd_json
 from stream_guard.model import Event, Json
 from stream_guard.ports import Decoder, Record
 
@@ -76,7 +77,10 @@ def read_json(record: Record, *, strict_keys: bool) -> Json:
     try:
         found = parse_json(value, strict_keys=strict_keys)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(_say_syntax(value, error)) from None
+        try:
+            found = read_odd_json(value)
+        except (ValueError, RecursionError):
+            raise DecodeError(_say_syntax(value, error)) from None
     if found is None:
         raise DecodeError("the record is null; a record must hold something that happened")
     return found

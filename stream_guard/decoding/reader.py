@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
@@ -44,7 +45,7 @@ class EventReader:
         self._dead_letters = dead_letters
 
     def read(self, record: Record) -> Sequence[Event]:
-        """Return the record's events; none where it became a dead letter."""
+        """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does."""
         try:
             events = self._decode(record)
             for event in events:
@@ -52,7 +53,8 @@ class EventReader:
                     check_session_id(event.session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
-            return ()
+            lost = lost_call(record, str(error))
+            return () if lost is None else (lost,)
         return events
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:

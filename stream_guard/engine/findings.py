@@ -120,7 +120,7 @@ def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None) 
         event_id=call.event_id,
         index=None if call.index < 0 else call.index,
         time=call.time,
-        detail=f"readers differ on the arguments of a call of {call.tool}: {call.contested}"[:300],
+        detail=f"what a call of {call.tool[:100] or 'some tool'} asks for is not certain: {call.contested}"[:300],
         evidence={"tool": call.tool},
         then=then,
         run_id=call.run_id,

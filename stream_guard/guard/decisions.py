@@ -68,7 +68,7 @@ class Decider:
     def _wanted(self, objection: Objection) -> tuple[Action, str] | None:
         """Return the action that an objection asks for, and the reason; None when it asks for none."""
         if objection.cause == CONTESTED:
-            return (Action.BLOCK, f"readers differ on the arguments: {objection.text}") if self._policy.stops else None
+            return (Action.BLOCK, f"what it asks for is not certain: {objection.text}") if self._policy.stops else None
         spec = self._policy.rules[objection.rule]
         if spec.shadow or spec.then is None:
             return None
