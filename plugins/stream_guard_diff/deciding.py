@@ -70,7 +70,7 @@ def _by_noise(report: DiffReport, gate: GateOn) -> GateAnswer:
 
 def _reasons(axis: MeasuredAxis) -> list[str]:
     blocking = [change for change in axis.changes if change.large and change.direction != "better"]
-    return [f"{axis.title}: {change_words(change)}" for change in blocking[:2]]
+    return [f"{axis.title}: {change_words(change)}" for change in blocking[:1]]
 
 
 def _listed(reasons: list[str] | tuple[str, ...]) -> str:

@@ -101,6 +101,24 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class Improved:
+    """Faults that got rarer: the sessions that have one, on either side, and what they are called."""
+
+    faulty: NDArray[np.bool_]
+    titles: tuple[str, ...] = ()
+
+
+def improved_faults(
+    axes: Sequence[MeasuredAxis], items: Sequence[SessionItem], values: NDArray[np.float64]
+) -> Improved:
+    """Return the faults that got rarer, by what the axes say, and the sessions that have them."""
+    better = [axis for axis in axes if axis.verdict == "better" and MEASURED[axis.name].fault]
+    says = {change.says for axis in better for change in axis.changes}
+    columns = [column for column, item in enumerate(items) if item.says in says and item.scale == "share"]
+    return Improved(values[:, columns].max(axis=1, initial=0.0) > 0, tuple(axis.title for axis in better))
+
+
+@dataclass(frozen=True, slots=True)
 class _Surface:
     """Items that are corrected together, with everything that judging them needs."""
 
@@ -118,8 +136,12 @@ def judge_surface(
     first_candidate: int,
     names: Sequence[str],
     thresholds: Thresholds,
+    improved: Improved | None = None,
 ) -> tuple[MeasuredAxis, ...]:
-    """Return what each axis of a table says; the candidate's sessions are the rows from ``first_candidate`` on."""
+    """Return what each axis of a table says; the candidate's sessions are the rows from ``first_candidate`` on.
+
+    ``improved`` are faults of another surface that got rarer.
+    """
     if not table.items:
         return ()
     items, values = far_columns(
@@ -134,7 +156,7 @@ def judge_surface(
     worse = _correct(surface, found)
     axes = [_axis(surface, name, found, worse, deals) for name in dict.fromkeys(item.axis for item in items)]
     if any(axis.blocks for axis in axes):
-        axes = _explain(surface, axes)
+        axes = _explain(surface, axes, improved or Improved(np.zeros(len(values), dtype=np.bool_)))
     return tuple(sorted(axes, key=_weight))
 
 
@@ -260,6 +282,7 @@ def _power(
     """Return what could have been seen: new things by counting, changes of usual ones by how much chance moves them."""
     sessions = sum(len(stratum.candidate) for stratum in surface.strata)
     share = sessions / max(1, len({place for stratum in surface.strata for place in stratum.baseline}) + sessions)
+    needed = min(needed, surface.thresholds.level)
     new_in = ceil(log(max(needed, 1 / deals.count)) / log(share)) if 0 < share < 1 else None
     new_in = None if new_in is None or new_in > sessions else new_in
     counted = [column for column in columns if surface.items[column].scale == "share"]
@@ -272,21 +295,19 @@ def _power(
     return new_in, detectable, ceil(sessions * (detectable / WANTED) ** 2)
 
 
-def _explain(surface: _Surface, axes: Sequence[MeasuredAxis]) -> list[MeasuredAxis]:
+def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improved) -> list[MeasuredAxis]:
     """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
 
     An agent that no longer refuses does more: it calls tools, and some of the calls fail. To be explained, a change
     must shrink to less than half; that too few sessions are left to be sure of it explains nothing.
     """
-    improved = [axis for axis in axes if axis.verdict == "better" and MEASURED[axis.name].fault]
-    says = {change.says for axis in improved for change in axis.changes}
-    columns = [column for column, item in enumerate(surface.items) if item.says in says and item.scale == "share"]
-    faulty = surface.values[:, columns].max(axis=1, initial=0.0) > 0
+    here = improved_faults(axes, surface.items, surface.values)
+    faulty = here.faulty | elsewhere.faulty
+    titles = ", ".join(elsewhere.titles + here.titles)
     strata = [_without(stratum, faulty, surface.first_candidate) for stratum in surface.strata]
     rest = [stratum for stratum in strata if stratum.baseline and stratum.candidate]
-    if not columns or not rest:
+    if not faulty.any() or not rest:
         return list(axes)
-    titles = ", ".join(axis.title for axis in improved)
     places = {(item.axis, item.says): column for column, item in enumerate(surface.items)}
     judged: list[MeasuredAxis] = []
     for axis in axes:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from stream_guard import Policy
-from stream_guard_diff.judging import NoiseReport, Thresholds, judge_surface
+from stream_guard_diff.judging import NoiseReport, Thresholds, improved_faults, judge_surface
 from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
 from stream_guard_diff.pairing import Pairing, Stratum
 from stream_guard_diff.trails import SessionTrail
@@ -39,11 +39,13 @@ def measure_noise(  # both sides, how they are paired, and what they are held to
     names = [trail.session_id for trail in new]
     table = measure_sessions((*old, *new))
     words = table.split_off("words")
+    rules = _rule_table(broken, policy) if policy else ItemTable(len(broken))
+    judged = judge_surface(strata, rules, len(old), names, thresholds)
+    fixed = improved_faults(judged, rules.items, rules.matrix()) if judged else None
     # By themselves: words never block, and what never blocks must not make the rest harder to see.
-    behaviour = judge_surface(strata, table, len(old), names, thresholds)
+    behaviour = judge_surface(strata, table, len(old), names, thresholds, fixed)
     behaviour += judge_surface(strata, words, len(old), names, thresholds)
-    rules = judge_surface(strata, _rule_table(broken, policy), len(old), names, thresholds) if policy else ()
-    return msgspec.structs.replace(report, policy=rules, behaviour=behaviour)
+    return msgspec.structs.replace(report, policy=judged, behaviour=behaviour)
 
 
 def _cannot_be_measured(strata: Sequence[Stratum], level: float) -> str:

@@ -12,7 +12,7 @@ def change_words(change: ItemChange) -> str:
     if change.scale == "ratio":
         return f"{says}: {_amount(change.before)} → {_amount(change.after)} ({share_words(change, change.effect)})"
     among = f" that {visible(change.among)}" if change.among else ""
-    return f"{says} in {change.after:.0%} of the sessions{among}, before in {change.before:.0%}"
+    return f"{says} in {change.after:.0%} of the sessions{among} (before: {change.before:.0%})"
 
 
 def share_words(change: ItemChange, value: float) -> str:
@@ -30,10 +30,10 @@ def interval_words(change: ItemChange) -> str:
 def chance_words(chance: float) -> str:
     """Return a probability as people say it: how often chance alone would show as much."""
     if chance <= 0.001:
-        return "chance alone: less than 1 in 1,000"
+        return "by chance less than once in 1,000 comparisons"
     if chance >= 0.5:
         return "as chance has it"
-    return f"chance alone: 1 in {round(1 / chance):,}"
+    return f"by chance about once in {round(1 / chance):,} comparisons"
 
 
 def power_words(axis: MeasuredAxis, candidate: int) -> str:

@@ -2,53 +2,79 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from stream_guard import RecordedTurn
 from stream_guard_diff.measures.items import ItemTable, SessionItem
 from stream_guard_diff.trails import SessionTrail, UserStep
 
-WAITS: Final = (0.9, 0.7)  # a tool that is called after the user's answer as often as this waits for it
+WAITS: Final = 0.75  # a tool that is called after the user's yes as often as this waits for it
 NEEDED: Final = 0.9  # a tool that is called before another as often as this is a step towards it
 ENOUGH: Final = 8  # calls, or sessions, from which on that can be told
 _MOST_TOOLS: Final = 60
+_LONGEST: Final = 4_000
+_YES: Final = re.compile(
+    r"\b(yes|yeah|yep|sure|ok|okay|proceed|go ahead|confirm|confirmed|correct|please do|agree|sounds good|perfect"
+    r"|that works|absolutely|definitely|fine)\b"
+)
+_ASKS: Final = re.compile(
+    r"\b(confirm|confirmation|proceed|go ahead|yes|shall i|should i|would you like|do you want|correct|agree)\b"
+)
 
 
 def measure_steps(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     """Add the axis skipped_steps; what is usual is learned from the sessions of both sides."""
-    contexts = [_contexts(trail) for trail in trails]
-    for before, says in (
-        (("user",), "makes a call without waiting for the user, that {} waits"),
-        (("answer", "user"), "makes a call without asking the user first, that {} asks"),
+    rows = [list(_openings(trail)) for trail in trails]
+    for says, heard in (
+        ("makes a call without hearing the user first, that usually waits", _spoke),
+        ("makes a call without the user's yes, that usually waits for it", _agreed),
+        ("makes a call without asking and the user's yes, that usually waits for both", _was_asked),
     ):
-        seen: Counter[str] = Counter()
-        waited: Counter[str] = Counter()
-        for row in contexts:
-            seen.update(tool for tool, _ in row)
-            waited.update(tool for tool, context in row if context[-len(before) :] == before)
-        for share, often in zip(WAITS, ("nearly always", "usually"), strict=True):
-            waiting = {tool for tool, count in seen.items() if count >= ENOUGH and waited[tool] >= share * count}
-            hurried = [
-                any(tool in waiting and context[-len(before) :] != before for tool, context in row) for row in contexts
-            ]
-            table.add(SessionItem("skipped_steps", says.format(often), 1), hurried)
+        seen: Counter[str] = Counter(tool for row in rows for tool, _ in row)
+        waited: Counter[str] = Counter(tool for row in rows for tool, opening in row if heard(tool, opening))
+        waiting = {tool for tool, count in seen.items() if count >= ENOUGH and waited[tool] >= WAITS * count}
+        hurried = [any(tool in waiting and not heard(tool, opening) for tool, opening in row) for row in rows]
+        table.add(SessionItem("skipped_steps", says, 1), hurried)
     _add_missing_calls(trails, table)
 
 
-def _contexts(trail: SessionTrail) -> list[tuple[str, tuple[str, ...]]]:
-    """Return each call with the two things before its turn: a call, an answer, or what the user said."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    before: tuple[str, ...] = ()
-    for step in trail.steps:
+class Opening(NamedTuple):
+    """What stands before the calls that follow a message of the user."""
+
+    asked: str  # the answer before the message
+    said: str
+    first: str  # the tool that is called first after it
+
+
+def _openings(trail: SessionTrail) -> Iterator[tuple[str, Opening]]:
+    """Yield the tools that are called after each message of the user, with what stands before them."""
+    asked = answer = said = ""
+    tools: dict[str, None] = {}
+    for step in (*trail.steps, UserStep("")):
         if isinstance(step, UserStep):
-            before = (*before[-1:], "user")
+            for tool in tools:
+                yield tool, Opening(asked, said, next(iter(tools)))
+            asked, answer, said = answer, "", step.text[-_LONGEST:].lower()
+            tools = {}
         elif isinstance(step, RecordedTurn):
-            found += [(call.tool, before) for call in step.calls]
-            if step.calls or step.text:
-                before = (*before[-1:], "call" if step.calls else "answer")
-    return found
+            tools |= dict.fromkeys(call.tool for call in step.calls)
+            if step.text and not step.calls:
+                answer = step.text[-_LONGEST:].lower()
+
+
+def _spoke(tool: str, opening: Opening) -> bool:
+    return bool(opening.said) and tool == opening.first
+
+
+def _agreed(_: str, opening: Opening) -> bool:
+    return bool(_YES.search(opening.said))
+
+
+def _was_asked(tool: str, opening: Opening) -> bool:
+    return _agreed(tool, opening) and bool(_ASKS.search(opening.asked))
 
 
 def _add_missing_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:

@@ -6,14 +6,15 @@ import json
 
 import pytest
 from junitparser import JUnitXml
-from stream_guard_diff import FailOn
+from stream_guard_diff import FailOn, diff
 from stream_guard_diff.deciding import decide
 from stream_guard_diff.report import write_diff
 
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.reports import ReportForm
-from tests.unit.diff.sample import compared, session, turn
+from tests.unit.diff.agents import Plant, edit_calls, refuse, run
+from tests.unit.diff.sample import AXES, compared, session, turn
 
 HOSTILE = "<script>alert(1)</script>\u202e`|@team\n::error::gotcha\x1b[31m"
 POLICY = """\
@@ -92,3 +93,38 @@ def test_json_holds_the_verdict_and_the_axes() -> None:
     assert report["severity"] == "severe"
     assert report["verdict"].startswith("Must not merge")
     assert {axis["name"] for axis in report["axes"]} == set(build_registry().axes)
+
+
+def measured(form: ReportForm, plant: Plant = refuse) -> str:
+    found = diff(run(1, 30), run(2, 30, plant=plant, share=0.4), axes=AXES)
+    return write_diff(found, form, decide(found.report))
+
+
+@pytest.mark.parametrize("form", ReportForm)
+def test_every_form_tells_what_is_more_than_noise(form: ReportForm) -> None:
+    assert "declin" in measured(form)
+
+
+def test_the_comment_on_a_pull_request_draws_the_change_and_says_what_could_have_been_seen() -> None:
+    text = measured(ReportForm.MARKDOWN)
+    assert "●" in text
+    assert "by chance" in text
+    assert "What would have been seen" in text
+    assert "pairs by their task" in text
+
+
+def test_a_tool_with_a_hostile_name_is_only_text_in_what_changed() -> None:
+    plant = edit_calls(lambda block: block | {"name": HOSTILE})
+    page = measured(ReportForm.HTML, plant)
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    for line in measured(ReportForm.MARKDOWN, plant).splitlines():
+        outside = "".join(line.split("`")[::2])
+        assert "<script" not in outside
+        assert "@team" not in outside
+
+
+def test_a_secret_in_an_argument_is_not_shown_as_what_is_new() -> None:
+    plant = edit_calls(lambda block: block | {"input": block["input"] | {"password": "hunter2hunter2"}})
+    for form in ReportForm:
+        assert "hunter2" not in measured(form, plant)

@@ -1,0 +1,259 @@
+"""``python -m tests.bench.diff_gate``: how often the gate of diff is right, on recordings of real agents.
+
+Reads tau_bench and agentdyn in the folder that STREAM_GUARD_DATA names. Everything is drawn by seeds: two runs print
+the same table. ``--keep`` writes it down.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from stream_guard_diff import diff
+from stream_guard_diff.comparison import DiffReport
+from stream_guard_diff.deciding import GateAnswer, decide
+from stream_guard_diff.judging import Thresholds
+from stream_guard_diff.pairing import pair_trails
+from stream_guard_diff.regressions import compare_rules
+from stream_guard_diff.surfaces import measure_noise
+from stream_guard_diff.trails import SessionTrail, read_trails
+
+from stream_guard.model import Event
+from stream_guard.observability.counts import Counts
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
+from tests.bench.diff_plants import FORBIDDEN, PLANTS, Session, count_tokens, plant_into
+
+VARIABLE: Final = "STREAM_GUARD_DATA"
+KEPT: Final = Path(__file__).parent / "data" / "diff_gate.json"
+SIZES: Final = (20, 50, 100)
+POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
+BETTER: Final = ("confirmation skipped", "policy broken", "call repeated", "refusal", "twice the tokens")
+
+Tasks = dict[str, list[Session]]  # the sessions of one agent by task
+
+
+def read_agents(folder: Path) -> dict[str, Tasks]:
+    """Return the agents that ran a task more than once, each with its sessions by task."""
+    agents: defaultdict[str, Tasks] = defaultdict(dict)
+    decoders = build_registry().decoders
+    for file in sorted((folder / "tau_bench").glob("*.jsonl.gz")):
+        if file.name.startswith(("airline_gpt-4o", "retail_tool-calling")):
+            agent = "tau " + file.name.split(".jsonl")[0].rpartition("_0")[0].replace("retail_tool-calling-", "")
+            agent = agent if "airline" not in file.name else "tau airline gpt-4o"
+            decoder = decoders["tau-bench"]()
+            for raw, line in _lines(file):
+                _add(agents[agent], f"{file.name[:3]} {raw['task_id']}", decoder.decode(Record(line, file.name)))
+    decoder = decoders["agentdojo"]()
+    for raw, line in _lines(folder / "agentdyn" / "runs.jsonl.gz"):
+        task = f"{raw['suite_name']}/{raw['user_task_id']}"
+        _add(agents[f"dyn {raw['pipeline_name']}"], task, decoder.decode(Record(line, "runs")))
+    return dict(agents)
+
+
+def _lines(file: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
+    with gzip.open(file, "rb") as lines:
+        for line in lines:
+            yield json.loads(line), line.strip()
+
+
+def _add(tasks: Tasks, task: str, events: Sequence[Event]) -> None:
+    if events:
+        labelled = [msgspec.structs.replace(event, labels={"scenario": task}) for event in events]
+        tasks.setdefault(task, []).append(count_tokens(labelled))
+
+
+def split(tasks: Tasks, size: int, drawn: random.Random) -> tuple[list[Session], list[Session]]:
+    """Return two sets of sessions of one agent: other trials of the same tasks, as many as there are up to ``size``."""
+    pools = {task: drawn.sample(runs, len(runs)) for task, runs in sorted(tasks.items())}
+    sides: tuple[list[Session], list[Session]] = ([], [])
+    names = drawn.sample(sorted(pools), len(pools))
+    while len(sides[0]) < size and any(len(pools[name]) > 1 for name in names):
+        for name in names:
+            if len(pools[name]) > 1 and len(sides[0]) < size:
+                sides[0].append(pools[name].pop())
+                sides[1].append(pools[name].pop())
+    return sides
+
+
+def ask(old: Sequence[Session], new: Sequence[Session], policy: Policy | None) -> tuple[GateAnswer, DiffReport]:
+    """Return what the gate answers. Turns are not aligned: the measured gate does not look at them."""
+    runs = [event for one in old for event in one], [event for one in new for event in one]
+    sides = read_trails(runs[0]), read_trails(runs[1])
+    pairing = pair_trails(*sides)
+    changes = compare_rules([runs[0]], [sides[0]], runs[1], sides[1], pairing, policy, Counts())
+    noise = measure_noise(pairing, *sides, changes.broken, policy, Thresholds())
+    report = DiffReport(
+        severity="none", axes=(), first_divergence=None, divergences=(), divergence_count=0, sessions=(), noise=noise
+    )
+    return decide(report), report
+
+
+def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> dict[str, Any]:
+    """Compare each agent with itself."""
+    rows: dict[str, Any] = {}
+    for size in SIZES:
+        passed, why = [], Counter[str]()
+        for name, tasks in agents.items():
+            for number in range(rounds):
+                sides = split(tasks, size, random.Random(f"null {name} {size} {number}"))
+                if len(sides[0]) >= min(size, 20):
+                    answer, report = ask(*sides, policy)
+                    passed.append(not answer.trips)
+                    why.update(axis.name for axis in report.noise.axes if axis.blocks)
+        rows[f"null {size}"] = {"right": sum(passed), "of": len(passed), "why_not": dict(why)}
+    return rows
+
+
+def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Plant faults into the candidate, then into the baseline alone: what is worse blocks, what is better does not."""
+    rows: dict[str, Any] = {}
+    for fault in names or PLANTS:
+        for share in (0.3, 0.1, -0.3):
+            if share < 0 and fault not in BETTER:
+                continue
+            right, why = [], Counter[str]()
+            for name, tasks in agents.items():
+                if fault == "confirmation skipped" and name.startswith("dyn"):
+                    continue  # one message of the user, and nothing to confirm
+                for number in range(rounds):
+                    drawn = random.Random(f"{fault} {name} {number}")
+                    old, new = split(tasks, 100, drawn)
+                    if share < 0:
+                        old = plant_into(old, PLANTS[fault], -share, drawn)
+                    else:
+                        new = plant_into(new, PLANTS[fault], share, drawn)
+                    answer, report = ask(old, new, policy)
+                    right.append(answer.trips == (share > 0))
+                    why.update(axis.name for axis in report.noise.axes if axis.blocks)
+            word = f"{share:.0%}" if share > 0 else "gone"
+            rows[f"{fault} {word}"] = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
+            _show(f"{fault} {word}", rows[f"{fault} {word}"])
+    return rows
+
+
+def measure_models(agents: dict[str, Tasks], policy: Policy) -> dict[str, Any]:
+    """Compare different models on the same tasks: each pair of neighbours is another agent, and is to be reported."""
+    rows: dict[str, Any] = {}
+    for family in ("tau ", "dyn "):
+        names = [name for name in agents if name.startswith(family) and "airline" not in name]
+        right, why = [], Counter[str]()
+        for first, second in pairwise(names):
+            shared = sorted(agents[first].keys() & agents[second].keys())
+            sides = [[agents[name][task][0] for task in shared] for name in (first, second)]
+            _, report = ask(sides[0], sides[1], policy)
+            changed = [axis.name for axis in report.noise.axes if axis.verdict in ("worse", "changed")]
+            right.append(bool(changed))
+            why.update(changed)
+        rows[f"another model, {family.strip()}"] = {
+            "right": sum(right),
+            "of": len(right),
+            "why": dict(why.most_common(6)),
+        }
+    return rows
+
+
+def measure_pairing(agents: dict[str, Tasks]) -> dict[str, Any]:
+    """Pair trials of the same tasks in six conditions, and count the pairs that are of one task."""
+    rows: dict[str, Any] = {}
+    for condition, (before, after) in {
+        "renamed": (1, 1),
+        "shuffled": (1, 1),
+        "dropped": (1, 1),
+        "two trials a task": (2, 2),
+        "three trials against one": (3, 1),
+        "no labels": (1, 1),
+    }.items():
+        right = total = 0
+        for name, tasks in agents.items():
+            drawn = random.Random(f"{condition} {name}")
+            runs = {
+                task: drawn.sample(found, len(found)) for task, found in tasks.items() if len(found) >= before + after
+            }
+            if len(runs) < 10:
+                continue
+            old = [(task, one) for task, found in runs.items() for one in found[:before]]
+            new = [(task, one) for task, found in runs.items() for one in found[before : before + after]]
+            if condition != "renamed":
+                new = drawn.sample(new, len(new))
+            if condition == "dropped":
+                old, new = old[: len(old) * 4 // 5], new[: len(new) * 4 // 5]
+            labels = condition != "no labels"
+            found_right, found_total = _right_pairs(old, new, labels=labels)
+            right, total = right + found_right, total + found_total
+        rows[f"pairing, {condition}"] = {"right": right, "of": total}
+    return rows
+
+
+def _right_pairs(
+    old: Sequence[tuple[str, Session]], new: Sequence[tuple[str, Session]], *, labels: bool
+) -> tuple[int, int]:
+    def trails(side: Sequence[tuple[str, Session]], word: str) -> list[SessionTrail]:
+        made = []
+        for number, (_, session) in enumerate(side):
+            name = f"{word}{number}"
+            events = [msgspec.structs.replace(event, session_id=name) for event in session]
+            if not labels:
+                events = [msgspec.structs.replace(event, labels={}) for event in events]
+            made += read_trails(events)
+        return made
+
+    found = pair_trails(trails(old, "a"), trails(new, "b"))
+    pairs = [(old[first][0], new[second][0]) for stratum in found.strata for first, second in stratum.pairs]
+    tasks = Counter(task for task, _ in old), Counter(task for task, _ in new)
+    possible = sum(min(count, tasks[1][task]) for task, count in tasks[0].items())
+    return sum(first == second for first, second in pairs), max(possible, len(pairs))
+
+
+def measure_time(agents: dict[str, Tasks], policy: Policy) -> dict[str, Any]:
+    """Return the CPU seconds of the whole diff, alignment and all, of as many sessions as an agent has up to 100."""
+    rows: dict[str, Any] = {}
+    registry = build_registry()
+    for name in ("tau airline gpt-4o", "dyn gpt-5.1-2025-11-13"):
+        old, new = split(agents[name], 100, random.Random("time"))
+        sides = [[event for one in side for event in one] for side in (old, new)]
+        began = time.process_time()
+        diff(sides[0], sides[1], axes=registry.axes, policy=policy)
+        rows[f"time, {name}"] = {"sessions": len(old), "cpu_seconds": round(time.process_time() - began, 2)}
+    return rows
+
+
+def _show(name: str, row: dict[str, Any]) -> None:
+    share = f"{row['right'] / max(1, row['of']):6.1%}" if "of" in row else ""
+    print(f"{name:34} {share} {json.dumps(row)}", flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; ``--quick`` draws less."""
+    folder = Path(os.environ.get(VARIABLE) or "missing")
+    if not (folder / "tau_bench").is_dir():
+        print(f"{VARIABLE} names no folder with tau_bench and agentdyn in it", file=sys.stderr)
+        return 2
+    agents = read_agents(folder)
+    repeated = {name: tasks for name, tasks in agents.items() if sum(len(runs) > 1 for runs in tasks.values()) >= 10}
+    policy = load_policy(POLICY, build_registry(), file="policy.yaml")
+    rounds = 1 if "--quick" in arguments else 4
+    rows = measure_pairing(repeated) | measure_models(agents, policy) | measure_time(agents, policy)
+    rows |= measure_null(repeated, policy, rounds)
+    for name, row in rows.items():
+        _show(name, row)
+    rows |= measure_plants(repeated, policy, max(1, rounds // 2))
+    if "--keep" in arguments:
+        KEPT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
