@@ -70,8 +70,9 @@ def test_annotation_is_one_line_whatever_an_agent_wrote() -> None:
 
 
 def test_template_is_loaded_with_its_filters() -> None:
-    template = load_template("stream_guard_diff.report", "diff.html.j2", change=str, sureness=str)
-    assert {"visible", "number", "change", "sureness"} <= set(template.environment.filters)
+    names = ("change", "sureness", "words", "interval", "chance", "drawn")
+    template = load_template("stream_guard_diff.report", "diff.html.j2", **dict.fromkeys(names, str))
+    assert {"visible", "number", *names} <= set(template.environment.filters)
 
 
 def test_report_forms_are_known_without_the_packages_that_write_them() -> None:
