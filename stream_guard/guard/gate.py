@@ -6,6 +6,7 @@ ended, records every match, and gives the same attempt the same answer when it i
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,9 +24,12 @@ from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
+from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Alert, Event, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
+
+_logger = logging.getLogger(__name__)
 
 PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller that may run it has no gate
 
@@ -62,6 +66,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     rule_ids: tuple[str, ...]
     checked: bool = True
     rules: RuleCoverage = RuleCoverage()
+    record: int = 0  # of an allow: the number of the audit record that seals this row
 
 
 class Gate:
@@ -204,10 +209,13 @@ class Gate:
             answered = self._ask(statements, attempt, known, ruling)
             if answered.action is Action.PAUSE:
                 return answered
-            audit.append(statements, "decision", self._clock(), _audited(attempt, answered, known.rule_ids))
             # Final: from now on the attempt has this answer, whatever happens to the review.
-            settled = msgspec.structs.replace(known, action=answered.action, reason=answered.reason)
-            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", to_text(settled), key)
+            number = audit.head_of(statements).number + 1
+            settled = msgspec.structs.replace(known, action=answered.action, reason=answered.reason, record=number)
+            row = (key, call_key(attempt), to_text(settled))
+            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
+            record = {**_audited(attempt, answered, known.rule_ids), SEAL: seal_of(RULINGS, key, row)}
+            audit.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)
         return answered
 
@@ -232,8 +240,17 @@ class Gate:
         record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
 
     def _remembered(self, key: str) -> _Remembered | None:
-        rows = self.database.read("SELECT body FROM sg_rulings WHERE attempt = ?", key) if key else []
-        return from_text(rows[0][0], _Remembered) if rows else None
+        rows = self.database.read("SELECT attempt, call, body FROM sg_rulings WHERE attempt = ?", key) if key else []
+        if not rows:
+            return None
+        known = from_text(rows[0][2], _Remembered)
+        if known.action is not Action.ALLOW:
+            return known
+        with self.database.transaction() as statements:
+            if is_sealed(statements, known.record, seal_of(RULINGS, key, rows[0])):
+                return known
+        _logger.error("an answer was changed outside stream_guard and does not count; see audit verify")
+        return None
 
     def _ended(self, session_id: str) -> _Remembered | None:
         rows = self.database.read("SELECT body FROM sg_ended WHERE session = ?", digest_of(session_id))

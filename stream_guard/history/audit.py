@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard.history import review_rows
+from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import START, Head, append, chain_rows, head_of, is_intact, record_of, records
 from stream_guard.history.database import Database, Row
-from stream_guard.history.seals import SEAL, seal_of
+from stream_guard.history.seals import RULINGS, SEAL, is_sealed, read_record, seal_of
 
 __all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "verify"]
 
@@ -27,7 +28,7 @@ class AuditCheck(msgspec.Struct, frozen=True):
 def verify(database: Database, expected: Head | None = None) -> AuditCheck:
     """Check the whole chain and the reviews; what was changed, added, moved or removed is a problem with its name."""
     problems: list[str] = []
-    told: dict[str, dict[str, Any]] = {}  # the latest record about each review
+    told = _Told()
     before, number = START, 0
     seen = expected is None or expected.number == 0
     for number_found, digest, body in chain_rows(database):
@@ -36,7 +37,7 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
             problems.append(f"record {number} is missing: record {number_found} stands in its place")
             number = number_found
         problems.extend(_faults(number, digest, body, before))
-        _note_review(body, told)
+        told.note(body)
         before = digest
         if expected is not None and number == expected.number:
             seen = True
@@ -44,19 +45,50 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
                 problems.append(f"record {number} is not the one that was the head then: its digest is another")
     if not seen:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
-    problems.extend(_changed_reviews(database, told))
+    problems.extend(_changed_reviews(database, told.reviews))
+    problems.extend(_changed_answers(database, told))
     rest = len(problems) - _SHOWN
     listed = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
     return AuditCheck(Head(number, before), tuple(listed))
 
 
-def _note_review(body: str, told: dict[str, dict[str, Any]]) -> None:
-    try:
-        record = record_of(body)
-    except ValueError:
-        return  # _faults says so
-    if review_rows.is_about_review(record):
-        told[str(record.get("review"))] = record
+class _Told:
+    """What the records say of the rows: the latest of each review, and the sessions that ended."""
+
+    def __init__(self) -> None:
+        self.reviews: dict[str, dict[str, Any]] = {}
+        self.ended: dict[str, int] = {}
+
+    def note(self, body: str) -> None:
+        """Take in one record."""
+        try:
+            record = record_of(body)
+        except ValueError:
+            return  # _faults says so
+        if review_rows.is_about_review(record):
+            self.reviews[str(record.get("review"))] = record
+        elif record.get("what") == "decision" and record.get("action") == "terminate_session":
+            self.ended.setdefault(digest_of(record.get("session_id")), int(record.get("number", 0)))
+
+
+def _changed_answers(database: Database, told: _Told) -> Iterator[str]:
+    """Yield answers that let an attempt through and that no record knows, and ended sessions that are open again."""
+    allowed = "SELECT attempt, call, body FROM sg_rulings WHERE body LIKE ? AND NOT body LIKE ?"
+    for row in database.read(allowed, '%"record": %', '%"record": 0}'):
+        number = read_record(str(row[2])).get("record")
+        if number and not _is_sealed_now(database, number, row):
+            yield f"an answer of the gate is not what record {number} says: it was written past stream_guard"
+    kept = {session for (session,) in database.read("SELECT session FROM sg_ended")}
+    for session, number in told.ended.items():
+        if session not in kept:
+            yield f"record {number} ended a session, and its row was taken out"
+
+
+def _is_sealed_now(database: Database, number: int, row: Row) -> bool:
+    """Whether an answer is in order, or was replaced since it was read."""
+    with database.transaction() as statements:
+        now = statements.run("SELECT attempt, call, body FROM sg_rulings WHERE attempt = ?", row[0])
+        return now != [row] or is_sealed(statements, number, seal_of(RULINGS, str(row[0]), row))
 
 
 def _changed_reviews(database: Database, told: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -7,13 +7,14 @@ put back to what it was before, does not have the seal of the latest record abou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import is_intact, record_of
 from stream_guard.history.database import Statements, Value
 
-SEAL = "seal"  # the key of a record
+SEAL: Final = "seal"  # the key of a record
+RULINGS: Final = "rulings"  # answers of the gate that let an attempt through
 
 
 def seal_of(table: str, key: str, row: Sequence[Value]) -> dict[str, str]:

@@ -228,6 +228,35 @@ def reviews_of_another_tenant_are_not_there(world: World) -> None:
     assert gate.reviews.approve(review, by="ada", tenant="acme").status == "approved"
 
 
+def answer_that_the_audit_does_not_know_lets_nothing_through(world: World) -> None:
+    gate = world.gate()
+    review = paused(gate)
+    allow = '{"action": 0, "reason": "approved by ada", "rule_ids": ["pay"], "record": 2}'
+    for body in (allow, allow.replace(', "record": 2', "")):
+        with world.database.transaction() as statements:
+            statements.run("UPDATE sg_rulings SET body = ?", body)
+        assert gate.check(call("pay", {"amount": 20}, call_id="c1")).action is Action.PAUSE
+        assert ("an answer of the gate is not what record 2 says" in problems(world)) is ("record" in body)
+    gate.reviews.approve(review, by="ada")
+    assert gate.check(call("pay", {"amount": 20}, call_id="c1")).action is Action.ALLOW
+
+
+def honest_answer_is_given_again_and_the_audit_agrees(world: World) -> None:
+    gate = world.gate()
+    gate.reviews.approve(paused(gate), by="ada")
+    for gate_now in (gate, gate, world.gate(database=world.connect())):
+        assert gate_now.check(call("pay", {"amount": 20}, call_id="c1")).action is Action.ALLOW
+    assert problems(world) == ""
+
+
+def session_that_was_ended_and_taken_out_is_found(world: World) -> None:
+    world.gate().check(call("leak"))
+    assert problems(world) == ""
+    with world.database.transaction() as statements:
+        statements.run("DELETE FROM sg_ended")
+    assert "ended a session, and its row was taken out" in problems(world)
+
+
 REVIEW_CLAIMS: tuple[Callable[[World], None], ...] = (
     approval_that_the_audit_does_not_know_lets_nothing_through,
     used_approval_that_is_put_back_lets_nothing_through,
@@ -245,4 +274,7 @@ REVIEW_CLAIMS: tuple[Callable[[World], None], ...] = (
     attempt_that_nobody_could_read_is_blocked,
     attempts_wait_for_people_up_to_a_limit,
     reviews_of_another_tenant_are_not_there,
+    answer_that_the_audit_does_not_know_lets_nothing_through,
+    honest_answer_is_given_again_and_the_audit_agrees,
+    session_that_was_ended_and_taken_out_is_found,
 )

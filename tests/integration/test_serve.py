@@ -54,8 +54,8 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **variables: str) -> Iterator[Running]:
-    (folder / "policy.yaml").write_text(POLICY)
+def serving(folder: Path, *options: str, policy: str = POLICY, **variables: str) -> Iterator[Running]:
+    (folder / "policy.yaml").write_text(policy)
     command = ["serve", "--policy", folder / "policy.yaml", "--port", "0", "--history", folder / "history.db", *options]
     process = processes.start(*command, stderr=subprocess.PIPE, text=True, env=variables)
     assert process.stderr is not None
