@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,7 @@ from stream_guard import (
 )
 from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
 from stream_guard_compliance.judging import Judgement, ask_judge, transcript
+from stream_guard_compliance.proposing import ask_reader
 from stream_guard_compliance.results import (
     ComplianceResult,
     NotEvaluated,
@@ -69,20 +71,36 @@ async def check_compliance(
         raise FeatureNotEnabledError(f"check_compliance is switched off: compliance.require_flag asks for {FLAG}=1")
     registry = registry or build_registry(settings.plugins)
     trace = read_trace(trace_events)
-    declared = [*tools, *trace.declared]
-    extraction = extract(system_prompt, declared, seen=trace.tools, has_results=trace.has_results)
     outcomes = _Outcomes(not_evaluated=list(trace.unreadable))
+    deadline = time.monotonic() + timeout
+    extraction = await _extract(system_prompt, [*tools, *trace.declared], trace, settings, outcomes, timeout)
     _run_rules(extraction, trace, registry, outcomes)
     open_rules = [rule for rule in extraction.rules if not rule.compiled.rules]
     text, was_cut = transcript(trace.events, settings.judge.max_characters)
     asked = [rule.rule for rule in open_rules] if trace.events else []
-    judgements = await ask_judge(asked, text, registry, settings.judge, timeout)
+    judgements = await ask_judge(asked, text, registry, settings.judge, max(0.0, deadline - time.monotonic()))
     for rule, judgement in zip(open_rules, judgements or [Judgement(None, _EMPTY)] * len(open_rules), strict=True):
         _add_judgement(rule, judgement, was_cut, outcomes)
     outcomes.not_evaluated += [
         NotEvaluated(what=f"sentence: {redact_text(left.sentence)}", reason=left.reason) for left in extraction.unparsed
     ]
     return _result(extraction, outcomes)
+
+
+async def _extract(
+    prompt: str, tools: list[str], trace: Trace, settings: Settings, outcomes: _Outcomes, seconds: float
+) -> Extraction:
+    """Return the rules of the prompt; with ``compliance.propose``, a model is asked about what is left open."""
+    found = extract(prompt, tools, seen=trace.tools, has_results=trace.has_results)
+    if not settings.compliance.propose:
+        return found
+    open_sentences = [rule.rule.description for rule in found.rules if not rule.compiled.rules]
+    proposed = await ask_reader(open_sentences, tools or trace.tools, settings.judge, seconds)
+    outcomes.tokens += proposed.tokens
+    outcomes.cost += proposed.cost_usd
+    if proposed.why:
+        outcomes.not_evaluated.append(NotEvaluated(what="readings of a model", reason=proposed.why))
+    return extract(prompt, tools, seen=trace.tools, proposals=proposed.proposals, has_results=trace.has_results)
 
 
 _EMPTY: Final = "the trace has no event that could be read"

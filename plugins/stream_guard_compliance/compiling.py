@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import re2
@@ -59,7 +59,8 @@ def compile_reading(reading: Reading, context: CompileContext) -> CompiledReadin
     """Return rules of ordinary kinds, or the reason why a machine cannot check the sentence."""
     if not reading.concrete:
         return CompiledReading(why=reading.why or "it leaves to judgement what counts")
-    return _COMPILERS[reading.kind](reading, context)
+    compiled = _COMPILERS[reading.kind](reading, context)
+    return replace(compiled, certain=False) if reading.proposed else compiled
 
 
 def _names(tools: tuple[str, ...], context: CompileContext) -> list[str]:

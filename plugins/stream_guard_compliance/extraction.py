@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import re2
@@ -11,7 +11,9 @@ import re2
 from stream_guard import Json
 from stream_guard.documents import MAX_REASON, write_yaml
 from stream_guard_compliance.compiling import CompileContext, CompiledReading, Form, compile_reading
-from stream_guard_compliance.reading.sentences import ReadSentence, catalogue_of, read_prompt
+from stream_guard_compliance.proposals import Proposal, RefusedProposalError, verify
+from stream_guard_compliance.reading.document import Sentence
+from stream_guard_compliance.reading.sentences import NO_RULE, ReadSentence, catalogue_of, read_prompt
 from stream_guard_compliance.reading.values import Reading, SeverityWord
 from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
 
@@ -75,13 +77,19 @@ class Extraction:
 
 
 def extract(
-    prompt: str, tools: Iterable[str] = (), *, seen: Iterable[str] = (), has_results: bool = True
+    prompt: str,
+    tools: Iterable[str] = (),
+    *,
+    seen: Iterable[str] = (),
+    proposals: Iterable[Proposal] = (),
+    has_results: bool = True,
 ) -> Extraction:
     """Return the rules of a system prompt; the same prompt and tools give the same rules, byte for byte.
 
     ``tools`` are all the tools that the agent has: then no other word is taken for one. ``seen`` are tools that a
     trace calls, of which there may be more. ``has_results`` says whether results of calls are recorded; without them
-    an attempt counts as done.
+    an attempt counts as done. ``proposals`` are readings of a model for sentences that are left open; one that the
+    verifier refuses changes nothing but the reason why its sentence is open.
     """
     declared, called = list(tools), list(seen)
     prompt = prompt.encode("utf-8", "replace").decode()
@@ -90,7 +98,7 @@ def extract(
     unparsed: list[Unparsed] = []
     other: list[ReadSentence] = []
     taken: dict[str, int] = {}
-    for read in read_prompt(prompt, declared, called):
+    for read in _with_proposals(read_prompt(prompt, declared, called), list(proposals), context):
         if read.reading.kind == "unparsed":
             sentence = read.sentence
             unparsed.append(
@@ -101,6 +109,29 @@ def extract(
         else:
             rules.append(_rule(read, context, taken))
     return Extraction(tuple(rules), tuple(unparsed), tuple(other))
+
+
+def _with_proposals(
+    read: list[ReadSentence], proposals: list[Proposal], context: CompileContext
+) -> Iterator[ReadSentence]:
+    """Yield the sentences, those that are open with what a model proposed and the verifier let pass."""
+    for one in read:
+        quoted = [proposal for proposal in proposals if " ".join(proposal.quote.split()) in one.sentence.text]
+        if one.reading.concrete or one.reading.kind in NO_RULE or not quoted:
+            yield one
+            continue
+        try:
+            yield ReadSentence(one.sentence, _verified(quoted[0], one.sentence, context))
+        except RefusedProposalError as reason:
+            why = f"{one.reading.why}; a model read {quoted[0].kind}, but {reason}"
+            yield ReadSentence(one.sentence, replace(one.reading, why=why))
+
+
+def _verified(proposal: Proposal, sentence: Sentence, context: CompileContext) -> Reading:
+    reading = verify(proposal, sentence, context.catalogue)
+    if not compile_reading(reading, context).rules:
+        raise RefusedProposalError("no rule can be made of it")
+    return reading
 
 
 def _rule(read: ReadSentence, context: CompileContext, taken: dict[str, int]) -> ExtractedRule:

@@ -181,6 +181,10 @@ class ComplianceSettings(Section):
         default=False,
         description="refuse to run unless PISAMA_ENABLE_CHECK_COMPLIANCE is 1, true or yes, as that SDK does",
     )
+    propose: bool = Field(
+        default=False,
+        description="let the endpoint of `judge` propose readings for sentences that are left open; a verifier decides",
+    )
 
 
 class JudgeSettings(Section):

@@ -35,6 +35,7 @@ class Reading:
     items: tuple[str, ...] = ()
     why: str = ""  # for what is no rule, for what is left to judgement, and for what could not be read
     concrete: bool = False  # every content word is accounted for: it may be compiled
+    proposed: bool = False  # by a model, and the verifier found nothing against it
     modality: Modality = "must"
     # What compiling needs to know beyond the items.
     first: tuple[str, ...] = ()  # tools of an order: what must come first
