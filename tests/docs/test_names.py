@@ -53,7 +53,7 @@ PACKAGES = (
     stream_guard_contract,
     stream_guard_compliance,
 )
-WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md")
+WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md", "docs/security.md", "docs/serve.md")
 WITH_NAMES = ("docs/architecture.md", "docs/walk.md")
 
 
