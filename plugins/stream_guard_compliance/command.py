@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from stream_guard import SettingsError, SourceError
-from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, ListFormat, SettingsFile, load_plugins
+from stream_guard.commands import (
+    FINDINGS,
+    INCONCLUSIVE,
+    USAGE,
+    ListFormat,
+    Reports,
+    ReportTarget,
+    SettingsFile,
+    load_plugins,
+    report_target,
+    require_extra,
+    write_report,
+)
+from stream_guard.reports import ReportForm
+
+if TYPE_CHECKING:
+    from stream_guard_compliance import ComplianceResult, Extraction
 
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
@@ -29,37 +46,50 @@ def check(
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
     ] = False,  # a flag
+    reports: Reports = None,
     settings_file: SettingsFile = None,
 ) -> None:
     """Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open."""
-    from stream_guard_compliance import check_compliance
+    from stream_guard_compliance import check_compliance, extract
+    from stream_guard_compliance.trace import read_trace
 
     settings, registry = load_plugins(settings_file)
+    targets = _targets(reports)
     text = _read(prompt)
-    outcomes = set()
+    outcomes: Counter[str] = Counter()
     results = []
+    judged = []
+    seen: dict[str, None] = {}
     for name, events in _traces(traces):
         result = asyncio.run(
             check_compliance(text, events, timeout=timeout, tools=tool or (), settings=settings, registry=registry)
         )
-        outcomes.add(result.verdict)
+        outcomes[result.verdict] += 1
+        judged.append(result)
+        seen.update(dict.fromkeys(read_trace(events).tools))
         if form is ListFormat.TABLE:
             _print_result(name, result)
         results.append({"trace": name, "verdict": result.verdict, **msgspec.to_builtins(result)})
     if form is ListFormat.JSON:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
-    if "violated" in outcomes:
+    elif len(results) > 1:
+        typer.echo(f"{len(results)} sessions: {', '.join(f'{count} {word}' for word, count in outcomes.items())}")
+    _write(targets, text, extract(text, tool or (), seen=seen), judged)
+    if outcomes["violated"]:
         raise typer.Exit(FINDINGS)
-    if outcomes != {"satisfied"} and not allow_inconclusive:
+    if set(outcomes) != {"satisfied"} and not allow_inconclusive:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)
 
 
-def extract_policy(prompt: Prompt, tool: Tools = None) -> None:
+def extract_policy(prompt: Prompt, tool: Tools = None, reports: Reports = None) -> None:
     """Write the rules of a prompt as a policy on standard output; what is not in it is said on standard error."""
     from stream_guard_compliance import extract
 
-    extraction = extract(_read(prompt), tool or ())
+    targets = _targets(reports)
+    text = _read(prompt)
+    extraction = extract(text, tool or ())
+    _write(targets, text, extraction, ())
     concrete = [rule for rule in extraction.rules if rule.compiled.rules]
     left = [rule for rule in extraction.rules if not rule.compiled.rules]
     for rule in left:
@@ -73,6 +103,27 @@ def extract_policy(prompt: Prompt, tool: Tools = None) -> None:
         typer.echo("no rule of this prompt can be checked by a machine; there is no policy to write", err=True)
         raise typer.Exit(INCONCLUSIVE)
     typer.echo(extraction.policy_yaml(), nl=False)
+
+
+def _targets(reports: list[str] | None) -> list[ReportTarget]:
+    targets = [report_target(text) for text in reports or ()]
+    if any(form is ReportForm.HTML for form, _ in targets):
+        require_extra("analysis", "jinja2")
+    return targets
+
+
+def _write(
+    targets: Sequence[ReportTarget], prompt: str, extraction: Extraction, results: Sequence[ComplianceResult]
+) -> None:
+    """Write the reports on the prompt and all sessions that were held against it."""
+    if not targets:
+        return
+    from stream_guard_compliance.report.account import account_of
+    from stream_guard_compliance.report.writing import write_account
+
+    account = account_of(prompt, extraction, results)
+    for form, file in targets:
+        write_report(file, write_account(account, form))
 
 
 def _print_result(name: str, result: Any) -> None:
