@@ -73,7 +73,17 @@ PolicyFile = Annotated[Path, typer.Option("--policy", "-p", help="The policy fil
 FORMATS: Final = (
     *("agentdojo", "agentlog", "anthropic", "atif", "auto", "claude-code", "claude-stream-json", "cloudevents"),
     *("codex-rollout", "flat-spans", "inspect", "langchain", "langfuse", "langsmith", "native", "openai-chat"),
-    *("openai-responses", "openinference", "otlp-json", "otlp-proto", "steps", "tau-bench", "tau2", "text-protocol"),
+    *(
+        "openai-responses",
+        "openinference",
+        "otlp",
+        "otlp-json",
+        "otlp-proto",
+        "steps",
+        "tau-bench",
+        "tau2",
+        "text-protocol",
+    ),
 )
 """The formats that come with the project; plugins may bring more."""
 

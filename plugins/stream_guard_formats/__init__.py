@@ -11,7 +11,7 @@ from stream_guard_formats.text_protocol import TextProtocolDecoder
 
 @hookimpl
 def stream_guard_decoders() -> dict[str, type[Decoder]]:
-    """Return the decoders of this pack, by format name; ``otlp-proto`` is there with the extra ``otlp``."""
+    """Return the decoders of this pack, by format name; two of them only with the extra ``otlp``."""
     found: dict[str, type[Decoder]] = {
         **DECODERS,
         "auto": AutoDecoder,
@@ -19,7 +19,8 @@ def stream_guard_decoders() -> dict[str, type[Decoder]]:
     }
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
         # Only now: without the extra, the rest of the pack works.
+        from stream_guard_formats.otlp_exports import OtlpExportsDecoder  # noqa: PLC0415
         from stream_guard_formats.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415
 
-        found["otlp-proto"] = OtlpProtoDecoder
+        found |= {"otlp": OtlpExportsDecoder, "otlp-proto": OtlpProtoDecoder}
     return found

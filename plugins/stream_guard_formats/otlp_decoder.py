@@ -34,6 +34,10 @@ class OtlpDecoder(Decoder):
         holding._sessions = Stitcher(memory, self._wait)  # noqa: SLF001  # of its own class
         return holding
 
+    def share(self, other: OtlpDecoder) -> None:
+        """Use the sessions of another decoder, so that spans that either reads are joined."""
+        self._sessions = other._sessions
+
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
         return self._sessions.elapse(seconds)

@@ -22,7 +22,10 @@ from stream_guard.sources import is_endless
 
 def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     source: Annotated[
-        str, typer.Argument(help="A file or folder of JSON lines, - for standard input, or kafka://HOST:PORT/TOPIC.")
+        str,
+        typer.Argument(
+            help="A file or folder of JSON, - for standard input, kafka://HOST:PORT/TOPIC or otlp://HOST:PORT."
+        ),
     ],
     policy: PolicyFile,
     alerts: Annotated[
@@ -51,6 +54,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
     follow = is_endless(source) if follow is None else follow
     with stop_on_signals() as stop, set_up(settings_file, log_format) as assembly:
+        form = assembly.form_of(source, form)
         reloading = assembly.follow_policy(policy, form) if (follow if reload is None else reload) else None
         options = RunOptions(
             source=source,
@@ -66,6 +70,8 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
         for warning in options.policy.warnings:
             typer.echo(str(warning), err=True)
         opened = open_run(options, assembly, stop)
+        if opened.listening:
+            typer.echo(f"telemetry at {opened.listening}/v1/traces and /v1/logs", err=True)
         if opened.url:
             typer.echo(f"metrics at {opened.url}/metrics", err=True)
         opened.runner.run(stopped=stop.is_set, reloading=reloading)

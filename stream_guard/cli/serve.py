@@ -26,6 +26,9 @@ def serve(
     alerts: Annotated[
         list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go, as for run; may be repeated.")
     ] = None,
+    telemetry: Annotated[
+        str, typer.Option(help="Take in telemetry too, at otlp://HOST:PORT, and judge it as recorded events.")
+    ] = "",
     settings_file: SettingsFile = None,
 ) -> None:
     """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
@@ -40,6 +43,6 @@ def serve(
         loaded = assembly.load_policy(policy)
         for warning in loaded.warnings:
             typer.echo(str(warning), err=True)
-        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint)
+        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint, telemetry=telemetry)
         lines = [f"listening at {ready.url}", *([f"warning: {ready.warning}"] if ready.warning else [])]
         ready.serve(lambda: typer.echo("\n".join(lines), err=True))

@@ -26,6 +26,7 @@ from stream_guard.running.recordings import RecordedEvents
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.settings import Settings, load_settings
 from stream_guard.sources import open_source
+from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.storage.stores import CheckpointStore
 
 
@@ -62,6 +63,14 @@ class Assembly:
         decoders = [self.registry.decoders.get(name) for name in (form, *self.settings.decode.formats.values())]
         return max(float(getattr(decoder, "lateness", 0.0)) for decoder in decoders)
 
+    def form_of(self, target: str, form: str) -> str:
+        """Return the format to read a source in: what a receiver takes in can only be OTLP."""
+        if form != "auto" or not target.startswith(OTLP):
+            return form
+        if "otlp" not in self.registry.decoders:
+            raise SettingsError(f"{target} needs an extra: pip install 'stream-guard[otlp]'")
+        return "otlp"
+
     def make_decoder(self, form: str) -> Decoder:
         """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are."""
         formats = self.settings.decode.formats
@@ -85,6 +94,7 @@ class Assembly:
             marks=file_marks(checkpoint),
             stop=stop,
             kafka=self.settings.kafka,
+            receiver=self.settings.receiver,
         )
         self.opened.callback(source.close)
         return source
@@ -92,6 +102,10 @@ class Assembly:
     def open_checkpoint(self, file: Path | None, source: str = "") -> CheckpointStore | None:
         """Open the file that progress is kept in, if there is one; SettingsError where the source cannot be resumed."""
         if file is None:
+            if source.startswith(OTLP):
+                raise SettingsError(
+                    f"{source} needs --checkpoint: exporters forget what was acknowledged, so it must survive a crash"
+                )
             return None
         if source == "-":
             raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")

@@ -40,6 +40,7 @@ from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
 from stream_guard.sources.kafka import KafkaSource
 from stream_guard.sources.marks import MarkedSource
+from stream_guard.sources.otlp import OtlpSource
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
 
@@ -166,6 +167,7 @@ class OpenRun:
     counts: Counts
     dead_letters: DeadLetters
     url: str  # of /metrics and /healthz; empty when they are not served
+    listening: str = ""  # where telemetry is received; empty when it is not
 
 
 def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
@@ -197,4 +199,5 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         status=status,
         often=settings.commit,
     )
-    return OpenRun(runner, counts, letters, status.url if status is not None else "")
+    listening = source.url if isinstance(source, OtlpSource) else ""
+    return OpenRun(runner, counts, letters, status.url if status is not None else "", listening)

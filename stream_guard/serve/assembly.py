@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event as Flag
 from types import FrameType
 from typing import Final
 
@@ -27,7 +28,10 @@ from stream_guard.serve.access import open_door
 from stream_guard.serve.app import make_app
 from stream_guard.serve.protocol import bounded_protocol
 from stream_guard.serve.service import GateMetrics, Service
+from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.settings import ApiSettings
+from stream_guard.sources.otlp import SCHEME as OTLP
+from stream_guard.sources.otlp import open_otlp
 
 _BACKLOG: Final = 2048
 _GRACE: Final = 5  # seconds for open requests after a signal to stop
@@ -49,7 +53,12 @@ class Ready:
 
 
 def open_server(
-    policy: Policy, assembly: Assembly, alerts: Sequence[str] = (), *, checkpoint: Path | None = None
+    policy: Policy,
+    assembly: Assembly,
+    alerts: Sequence[str] = (),
+    *,
+    checkpoint: Path | None = None,
+    telemetry: str = "",
 ) -> Ready:
     """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
@@ -67,9 +76,23 @@ def open_server(
     service = Service(gate, settings.api, registry=registry, delivery=delivery)
     GateMetrics(service)
     opened.callback(service.close)
+    if telemetry:
+        _open_telemetry(telemetry, assembly, service, counts)
     listening, url = listen(settings.api)
     opened.callback(listening.close)
     return Ready(make_app(service, assembly.make_decoder("native"), door), listening, url, settings.api, door.warning)
+
+
+def _open_telemetry(target: str, assembly: Assembly, service: Service, counts: Counts) -> None:
+    """Take in telemetry beside the gate, and let the gate judge it."""
+    if not target.startswith(OTLP):
+        raise SettingsError(f"--telemetry {target}: write {OTLP}HOST:PORT")
+    settings, stop = assembly.settings, Flag()
+    form = assembly.form_of(target, "auto")
+    letters = assembly.open_dead_letters(None, form, counts)
+    decoder = assembly.make_decoder(form)
+    source = open_otlp(target, settings.receiver, most=settings.decode.max_record_bytes, positions={}, stop=stop)
+    assembly.opened.callback(TelemetryFeed(source, decoder, letters, service, stop).close)
 
 
 def listen(settings: ApiSettings) -> tuple[socket.socket, str]:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -80,6 +80,10 @@ class Service:
     def run(self, work: Callable[..., Answer], *values: object) -> asyncio.Future[Answer]:
         """Run a function in the thread that judges."""
         return asyncio.get_running_loop().run_in_executor(self._worker, work, *values)
+
+    def submit(self, work: Callable[..., Answer], *values: object) -> Future[Answer]:
+        """Run a function in the thread that judges, for a caller outside the loop."""
+        return self._worker.submit(work, *values)
 
     def alert(self, alerts: list[Alert]) -> None:
         """Deliver alerts without waiting for them."""

@@ -103,6 +103,18 @@ class StatusSettings(Section):
     )
 
 
+class ReceiverSettings(Section):
+    """The receiver of telemetry over HTTP: ``run otlp://HOST:PORT`` and ``serve --telemetry``."""
+
+    spool: Path = Field(
+        default=Path("stream-guard-spool"), description="a folder for what was taken in and is not judged yet"
+    )
+    max_bytes: int = Field(default=2**30, gt=0, description="bytes kept there; more is refused with 429")
+    token: SecretStr | None = Field(
+        default=None, description="what exporters must send; any address but loopback needs one"
+    )
+
+
 class ApiSettings(Section):
     """The HTTP API for agents: ``stream-guard serve``."""
 
@@ -267,6 +279,7 @@ class Settings(BaseSettings):
 
     plugins: PluginSettings = PluginSettings()
     decode: DecodeSettings = DecodeSettings()
+    receiver: ReceiverSettings = ReceiverSettings()
     sessions: SessionLimits = SessionLimits()
     serve: StatusSettings = StatusSettings()
     commit: CommitSettings = CommitSettings()

@@ -1,4 +1,4 @@
-"""Where records come from: a file, a folder, standard input, the topics of a Kafka cluster."""
+"""Where records come from: a file, a folder, standard input, the topics of a Kafka cluster, exports over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
-from stream_guard.settings import DecodeSettings, KafkaSettings
+from stream_guard.settings import DecodeSettings, KafkaSettings, ReceiverSettings
 from stream_guard.sources.archive import SUFFIXES as ARCHIVE_SUFFIXES
 from stream_guard.sources.archive import open_archive
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
@@ -21,6 +21,8 @@ from stream_guard.sources.folder import FolderSource
 from stream_guard.sources.kafka import open_kafka
 from stream_guard.sources.lines import FileSource
 from stream_guard.sources.marks import FileMark
+from stream_guard.sources.otlp import SCHEME as OTLP
+from stream_guard.sources.otlp import open_otlp
 from stream_guard.sources.stdin import PipeSource
 from stream_guard.sources.tables import is_table
 
@@ -29,12 +31,14 @@ __all__ = ["is_endless", "open_source"]
 
 def is_endless(target: str) -> bool:
     """Whether a run follows this input by default, and waits for more at its end."""
+    if target.startswith(OTLP):
+        return True
     if target.startswith(SCHEME):
         return "to" not in parse_qs(target.partition("?")[2])
     return Path(target).is_dir()
 
 
-def open_source(
+def open_source(  # noqa: PLR0911  # one for each sort of source
     target: str,
     *,
     follow: bool = False,
@@ -43,8 +47,11 @@ def open_source(
     marks: Mapping[str, FileMark] | None = None,
     stop: Flag | None = None,
     kafka: KafkaSettings | None = None,
+    receiver: ReceiverSettings | None = None,
 ) -> Source:
-    """Return the source for a file, a folder, ``-`` for standard input or ``kafka://...``; SourceError without one.
+    """Return the source for a file, a folder, ``-`` for standard input, ``kafka://...`` or ``otlp://...``.
+
+    SourceError where there is none.
 
     Iteration ends at the end of the input, which a followed source does not have. ``stop`` only ends a wait early:
     the source yields None, and the caller decides whether to stop. ``positions`` and ``marks`` are what an
@@ -53,6 +60,9 @@ def open_source(
     limit = (limits or DecodeSettings()).max_record_bytes
     if target.startswith(SCHEME):
         return open_kafka(target, kafka, follow=follow, limit=limit, positions=positions or {})
+    if target.startswith(OTLP):
+        settings = receiver or ReceiverSettings()
+        return open_otlp(target, settings, most=limit, positions=positions or {}, stop=stop or Flag())
     if target == "-":
         return _open_stdin(limit)
     # Absolute, because positions are stored by path and the next run may start in another folder.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import contract, diff, formats, guard, lengths, memory, rates, redaction, serve, shadow
+from tests.bench import contract, diff, formats, guard, lengths, memory, rates, receiver, redaction, serve, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
             "formats": lambda: formats.measure(registry),
             "guard": guard.measure,
             "serve": lambda: serve.measure(registry, Path(folder)),
+            "receiver": lambda: receiver.measure(Path(folder)),
             "redaction": redaction.measure,
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
         }

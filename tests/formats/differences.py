@@ -76,7 +76,9 @@ def _ids_by_place(seen: list[Seen]) -> list[Seen]:
     return found
 
 
-SPANS = frozenset({"flat-spans", "inspect", "langfuse", "langsmith", "openinference", "otlp-json", "otlp-proto"})
+SPANS = frozenset(
+    {"flat-spans", "inspect", "langfuse", "langsmith", "openinference", "otlp", "otlp-json", "otlp-proto"}
+)
 
 DIFFERENCES = (
     Difference(
@@ -94,6 +96,7 @@ DIFFERENCES = (
                 "langfuse",
                 "langsmith",
                 "openinference",
+                "otlp",
                 "otlp-json",
                 "otlp-proto",
                 "steps",

@@ -40,6 +40,8 @@ DETECTED = tuple(RENDERERS)  # what follows, auto cannot tell from others
 RENDERERS["text-protocol"] = text_protocol
 TEXTS = tuple(RENDERERS)  # one record to a line; what follows has bytes that would end lines
 RENDERERS["otlp-proto"] = otlp_proto
+RENDERERS["otlp"] = otlp_proto
+RENDERERS["otlp:json"] = otlp_current
 DECODERS = build_registry(PluginSettings(allow=("formats",))).decoders
 
 
