@@ -220,9 +220,9 @@ class Gate:
         return answered
 
     def _ask(self, statements: Statements, attempt: ToolCall, known: _Remembered, ruling: Ruling) -> Ruling:
-        review = self.reviews.ask(statements, attempt, known.rule_ids, known.reason, ruling.policy_version)
+        reason, version, masked = known.reason, ruling.policy_version, self.policy.masked_arguments
+        review = self.reviews.ask(statements, attempt, known.rule_ids, reason, version, masked)
         action = _ANSWERS.get(review.status, Action.PAUSE)
-        reason = known.reason
         if action is not Action.PAUSE:
             word = "approved" if action is Action.ALLOW else "rejected"
             reason = f"{word} by {review.by}{f': {review.note}' if review.note else ''}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from typing import Final
 
@@ -27,6 +27,7 @@ from stream_guard.settings import ReviewSettings
 __all__ = ["TIMEOUT", "Review", "Reviews", "Status", "call_key"]
 
 _TENANT: Final = "tenant"  # the label that names it
+_MASKED: Final = "[masked by the policy]"
 
 
 class Reviews:
@@ -40,12 +41,18 @@ class Reviews:
         self._clock = clock
 
     def ask(
-        self, statements: Statements, attempt: ToolCall, rule_ids: tuple[str, ...], reason: str, policy_version: str
+        self,
+        statements: Statements,
+        attempt: ToolCall,
+        rule_ids: tuple[str, ...],
+        reason: str,
+        policy_version: str,
+        masked: Collection[str] = (),
     ) -> Review:
         """Return the review that an attempt depends on; open one when there is none that is still valid.
 
         An approved one is returned as ``used``: this attempt has used it up. Where no person can be asked, a review
-        that is not kept is returned as ``rejected``, with the reason.
+        that is not kept is returned as ``rejected``, with the reason. ``masked`` names arguments that are not shown.
         """
         now = self._expire(statements)
         written = canonical(attempt.args)
@@ -76,7 +83,7 @@ class Reviews:
         obstacle = self._obstacle(statements, len(written))
         if obstacle:
             return msgspec.structs.replace(opened, id="", status="rejected", by=ITSELF, note=obstacle)
-        return review_rows.insert(statements, msgspec.structs.replace(opened, arguments=_in_full(attempt.args)))
+        return review_rows.insert(statements, msgspec.structs.replace(opened, arguments=_in_full(attempt.args, masked)))
 
     def alert(self, statements: Statements, incident: str, alert: Alert) -> Review:
         """Open an ``anomaly_alert``: a person should see it, and no attempt waits for the answer."""
@@ -209,14 +216,14 @@ def call_key(attempt: ToolCall) -> str:
     return call_key_of(attempt.session_id, attempt.call_id)
 
 
-def _in_full(value: Json) -> Json:
+def _in_full(value: Json, masked: Collection[str]) -> Json:
     """Return arguments as a person is shown them: all there is, and nothing that could be taken for something else."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
         return value if abs(value) < float("inf") else str(value)  # JSON has neither NaN nor infinity
     if isinstance(value, list | tuple):
-        return [_in_full(item) for item in value]
+        return [_in_full(item, masked) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _in_full(item) for key, item in value.items()}
+        return {key: _MASKED if key in masked else _in_full(item, masked) for key, item in value.items()}
     return repr(value)  # of callers in this process: keys or values that JSON does not have

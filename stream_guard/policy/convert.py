@@ -30,6 +30,7 @@ def to_native(policy: Policy) -> dict[str, Json]:
         "version": 1,
         "sessions": sessions,
         "tool_classes": {name: list(members) for name, members in policy.tool_classes.items()},
+        "masked_arguments": list(policy.masked_arguments),
         "agents": {name: _agent(agent) for name, agent in policy.agents.items()},
     }
     return {**_without_defaults(written), "rules": [_rule(rule) for rule in policy.rules]}

@@ -193,6 +193,9 @@ class PolicyForm(FormBase):
     tool_classes: dict[str, ToolNames] = Field(
         default={}, description="names for groups of tools; a rule says @name where it takes a tool"
     )
+    masked_arguments: list[Text] = Field(
+        default=[], description="names of arguments, at any depth, that reviewers are not shown"
+    )
     agents: dict[str, AgentForm] = Field(
         default={}, description="the agents that rules can belong to, by name or name@version"
     )

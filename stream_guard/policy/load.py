@@ -70,7 +70,9 @@ def with_lateness(policy: Policy, seconds: float) -> Policy:
     """Return the policy with this lateness where its file gives none: events of some formats never come in order."""
     if policy.states_lateness or seconds == policy.max_out_of_orderness:
         return policy
-    version = version_of(policy.rules, policy.idle, seconds, policy.tool_classes, policy.agents)
+    version = version_of(
+        policy.rules, policy.idle, seconds, policy.tool_classes, policy.agents, policy.masked_arguments
+    )
     return replace(policy, version=version, max_out_of_orderness=seconds)
 
 
@@ -159,13 +161,14 @@ def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Pro
     idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
     return Policy(
         rules=tuple(specs),
-        version=version_of(specs, idle, late, form.tool_classes, agents),
+        version=version_of(specs, idle, late, form.tool_classes, agents, form.masked_arguments),
         name=form.name or "",
         idle=idle,
         max_out_of_orderness=late,
         states_lateness="max_out_of_orderness" in form.sessions.model_fields_set,
         tool_classes=form.tool_classes,
         agents=agents,
+        masked_arguments=tuple(form.masked_arguments),
         warnings=tuple(report.in_order()),
         file=file,
     )

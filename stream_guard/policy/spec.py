@@ -71,6 +71,7 @@ class Policy:
     states_lateness: bool = False  # the file gives ``max_out_of_orderness``; otherwise the format content
     tool_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     agents: Agents = field(default_factory=Agents)
+    masked_arguments: tuple[str, ...] = ()  # names of arguments that reviewers are not shown
     warnings: tuple[Problem, ...] = ()
     file: str = ""
 
@@ -86,6 +87,7 @@ def version_of(
     max_out_of_orderness: float,
     tool_classes: Mapping[str, Sequence[str]],
     agents: Agents,
+    masked_arguments: Sequence[str] = (),
 ) -> str:
     """Return a digest of everything that affects findings and decisions, and of nothing else.
 
@@ -99,6 +101,8 @@ def version_of(
     }
     if agents:
         content["agents"] = {name: _agent_content(agent) for name, agent in agents.items()}
+    if masked_arguments:
+        content["masked_arguments"] = sorted(masked_arguments)
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_VERSION_LENGTH]
 

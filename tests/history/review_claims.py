@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -197,6 +198,20 @@ def review_shows_all_that_will_run(world: World) -> None:
     assert len(str(listed.arguments)) < 2000, "a list has excerpts"
 
 
+def arguments_that_the_policy_masks_are_not_shown(world: World) -> None:
+    gate = world.gate()
+    gate.policy = replace(gate.policy, masked_arguments=("pin",))
+    args = {"amount": 20, "pin": "1234", "cards": [{"pin": ["5678"], "to": "bob"}]}
+    shown = gate.reviews.get(review_of(gate.check(call("pay", args, call_id="c1"))))
+    assert shown is not None
+    hidden = "[masked by the policy]"
+    assert shown.arguments == {"amount": 20, "pin": hidden, "cards": [{"pin": hidden, "to": "bob"}]}
+    gate.reviews.approve(shown.id, by="ada")
+    other = {**args, "pin": "9999"}
+    assert gate.check(call("pay", other, call_id="c2")).action is Action.PAUSE, "the digest is of what will run"
+    assert gate.check(call("pay", args, call_id="c1")).action is Action.ALLOW
+
+
 def attempt_that_nobody_could_read_is_blocked(world: World) -> None:
     world.rules = ReviewSettings(max_bytes=1000)
     gate = world.gate()
@@ -271,6 +286,7 @@ REVIEW_CLAIMS: tuple[Callable[[World], None], ...] = (
     two_people_have_to_approve_where_the_settings_say_so,
     one_of_two_people_can_reject,
     review_shows_all_that_will_run,
+    arguments_that_the_policy_masks_are_not_shown,
     attempt_that_nobody_could_read_is_blocked,
     attempts_wait_for_people_up_to_a_limit,
     reviews_of_another_tenant_are_not_there,
