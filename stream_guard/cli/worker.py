@@ -43,7 +43,8 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     rekey: Annotated[
         bool | None, typer.Option("--rekey", help="The records' keys are not session ids: pass them on under those.")
     ] = None,
-    form: SourceFormat = "auto",
+    # Not auto: no producer chooses the decoder of its records, and spans that wait exclude rules across sessions.
+    form: SourceFormat = "native",
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
     log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,

@@ -73,6 +73,10 @@ class ChangelogTable:
         """Return the current rows of all partitions."""
         return self._store.rows()
 
+    def end(self, partition: int) -> int:
+        """Return the offset after the last row that we know."""
+        return self._ends[partition]
+
     def load(self, partition: int, rows: Iterable[LoggedRow]) -> None:
         """Set the rows that count, of rows that were read from the changelog in their order."""
         for row in rows:

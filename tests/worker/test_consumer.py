@@ -8,13 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
 from stream_guard.ports import Record
+from stream_guard.worker.changelog import FencedError
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.consumer import BatchConsumer
+from tests.worker.logs import MemoryLog, recover
 
 EVENTS = TP("events", 0)
+ROWS = TP("rows", 0)
 
 
 class Processed:
@@ -22,6 +26,7 @@ class Processed:
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
+        self.ticks: list[list[int]] = []
 
     def next_offset(self, _source: TopicPartition) -> int | None:
         return self.offsets[-1] + 1 if self.offsets else None
@@ -31,8 +36,8 @@ class Processed:
             self.offsets += [record.position for record in records]
         on_durable(batch)
 
-    async def tick(self, _partitions: Sequence[int]) -> None:
-        """Do nothing."""
+    async def tick(self, partitions: Sequence[int]) -> None:
+        self.ticks.append(list(partitions))
 
 
 class Consumer(BatchConsumer):
@@ -109,3 +114,68 @@ def test_only_offsets_of_processed_records_may_be_committed(consumer: Consumer) 
     consumer.give(0, 1)
     consumer.give(7)
     assert consumer._new_offset(EVENTS) == 2
+
+
+class IdleConsumer(Consumer):
+    """An owner without unread records, as far as it knows, over a changelog in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(Processed())
+        self.changelog = MemoryLog()
+        self.table, _ = recover(self.changelog)
+        self.answers = True
+        self._confirm_again = self._last_tick = 0.0
+        self._end_offsets: dict[TP, int] = {}
+
+    def _event_partitions(self) -> list[TP]:
+        return [EVENTS]
+
+    def _changelog_partitions(self) -> list[TP]:
+        return [ROWS]
+
+    def lag_of(self, tp: TP) -> int | None:
+        return self._end_offsets.get(tp, 0)
+
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
+        if not self.answers:
+            raise KafkaConnectionError
+        return {tp: self.changelog.end if tp == ROWS else 0 for tp in partitions}
+
+    @property
+    def ticks(self) -> list[list[int]]:
+        stages: Any = self.stages
+        return list(stages.ticks)
+
+
+def test_the_clock_of_an_idle_partition_advances_when_the_brokers_confirm_that_it_is_idle() -> None:
+    async def drive() -> None:
+        consumer = IdleConsumer()
+        await consumer.table.claim({0: 0})
+        await consumer._tick()
+        assert consumer.ticks == [[0]]
+
+    asyncio.run(drive())
+
+
+def test_no_clock_advances_while_the_brokers_do_not_answer() -> None:
+    async def drive() -> None:
+        consumer = IdleConsumer()
+        await consumer.table.claim({0: 0})
+        consumer.answers = False
+        await consumer._tick()
+        assert consumer.ticks == []
+
+    asyncio.run(drive())
+
+
+def test_an_owner_that_was_frozen_advances_no_clock_when_it_continues() -> None:
+    async def drive() -> None:
+        consumer = IdleConsumer()
+        await consumer.table.claim({0: 0})
+        other, end = recover(consumer.changelog)
+        await other.claim({0: end})
+        with pytest.raises(FencedError):
+            await consumer._tick()
+        assert consumer.ticks == []
+
+    asyncio.run(drive())

@@ -74,6 +74,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         stream_wait_empty=True,
         stream_recovery_delay=0.0,
         table_standby_replicas=0,
+        topic_allow_declare=False,  # the topics exist: make_topics has made those of the group
         topic_disable_leader=True,
         topic_partitions=partitions,
         web_enabled=False,

@@ -141,11 +141,12 @@ class BatchConsumer(OwningConsumer):
                 self._discarded.update(fetched)
                 return
             try:
-                if not self._is_owner:
-                    await self._become_owner()
+                if not self._is_owner and not await self._become_owner():
+                    self._discarded.update(fetched)
+                    return
                 await self._process_batch(fetched)
                 await self._tick()
-                await self._check_ownership()
+                await self._check_topics()
             except FencedError as error:
                 self._be_fenced(error)
 
@@ -205,10 +206,13 @@ class BatchConsumer(OwningConsumer):
             return
         self._last_tick = time.monotonic()
         await self._skip_markers()
-        lagging = [tp for tp in self._event_partitions() if self.lag_of(tp) != 0]
+        lagging = self._lagging()
         self._reread_stalled(lagging)
-        idle = {tp.partition for tp in self._event_partitions()} - {tp.partition for tp in lagging}
-        await self.stages.tick(sorted(idle))
+        # A worker that was frozen or cut off knows of no records since. To it, all partitions look idle.
+        if len(lagging) < len(self._event_partitions()) and await self._confirm_ends():
+            lagging = self._lagging()
+            idle = {tp.partition for tp in self._event_partitions()} - {tp.partition for tp in lagging}
+            await self.stages.tick(sorted(idle))
 
     def unready(self) -> list[str]:
         """Return the reasons why the worker is not ready; none when it is."""

@@ -58,6 +58,9 @@ class LagConsumer(Consumer):
             return None
         return max(0, end - (done or 0))
 
+    def _lagging(self) -> list[TP]:
+        return [tp for tp in self._event_partitions() if self.lag_of(tp) != 0]
+
     def lag(self) -> int:
         """Return the lag of all partitions in records, as far as it is known."""
         return sum(self.lag_of(tp) or 0 for tp in self._event_partitions()) if self._is_ready() else 0

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -19,7 +20,8 @@ from stream_guard.worker.kafka.lag import END_OFFSETS, LagConsumer
 from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
 from stream_guard.worker.rows import encode_row, known_topics, owner_key, topics_key
 
-CHECK: Final = 10.0  # seconds between two looks at the changelog and at the topics
+CHECK: Final = 10.0  # seconds between two looks at the topics, and after a question without an answer
+HEARSAY: Final = 1.0  # seconds until all brokers know of a topic
 
 _logger = logging.getLogger(__name__)
 
@@ -39,30 +41,41 @@ class OwningConsumer(LagConsumer):
         self._is_owner = False  # of the assigned partitions
         self._fenced: tuple[float, FencedError] | None = None  # until when to wait, and what happened
         self._restored: dict[TP, int] = {}  # changelog partitions: the offset after the last row in the table
-        self._checked = 0.0
+        self._checked = 0.0  # when the topics were looked at last
+        self._confirm_again = 0.0  # when to ask for end offsets again, after no answer
 
     def _changelog_partitions(self) -> list[TP]:
         return [tp for tp in self.assignment() if self._is_changelog_tp(tp)]
 
-    async def _become_owner(self) -> None:
-        """Claim the assigned partitions, and see that their topics are those that were read before."""
+    async def _become_owner(self) -> bool:
+        """Claim the assigned partitions, and see that their topics are those that were read before.
+
+        False when the brokers cannot answer yet: a partition may be between two leaders.
+        """
+        try:
+            described, ends = await self._describe()
+        except (KafkaError, TimeoutError) as error:
+            _logger.info("no answer about the topics: %r; asking again", error)
+            return False
         tables: Any = self.app.tables  # Faust's interface leaves out the recovery
         highwaters = tables.recovery.active_highwaters  # of the last row, and not of the next one
-        ends = {
-            tp.partition: max((highwaters[tp] or 0) + 1 if tp in highwaters else 0, self._restored.get(tp, 0))
+        recovered = {
+            tp.partition: max(highwaters[tp] + 1 if tp in highwaters else 0, self._restored.get(tp, 0))
             for tp in self._changelog_partitions()
         }
-        new = {number for number in ends if owner_key(number) not in self.table.recovered()}
-        await self.table.claim(ends)
+        new = {number for number in recovered if owner_key(number) not in self.table.recovered()}
+        await self.table.claim(recovered)
         self.stages.drop_partitions()  # opened before the claim, they may lack rows
-        await self._recognise_topics(new)
+        await self._recognise_topics(described, ends, new)
         self.stages.drop_partitions()
         self._checked = time.monotonic()
         self._is_owner = True
+        return True
 
-    async def _recognise_topics(self, new: Collection[int]) -> None:
+    async def _recognise_topics(
+        self, described: Mapping[str, TopicDescription], ends: Mapping[TP, int], new: Collection[int]
+    ) -> None:
         """Record the topics of the partitions; raise SourceError for one that is not the one that was read before."""
-        described, ends = await self._describe(self.fence_patience)
         for number in sorted({tp.partition for tp in ends}):
             before = known_topics(self.table.recovered(), number)
             now = dict(before)
@@ -93,38 +106,60 @@ class OwningConsumer(LagConsumer):
         offset = self.stages.next_offset(TopicPartition(*tp))
         return self._committed_offset[tp] if offset is None else offset
 
-    async def _describe(self, patience: float = 0.0) -> tuple[Mapping[str, TopicDescription], Mapping[TP, int]]:
+    async def _describe(self) -> tuple[Mapping[str, TopicDescription], Mapping[TP, int]]:
         """Return the topics as the brokers have them, and the end offsets of the assigned partitions."""
         topics = {*self.stages.topics, *(tp.topic for tp in self._changelog_partitions())}
-        described = await describe_topics(self.client, sorted(topics), patience=patience)
+        described = await describe_topics(self.client, sorted(topics))
+        if topics - described.keys():
+            await asyncio.sleep(HEARSAY)  # a broker may not have heard of a topic yet
+            described = await describe_topics(self.client, sorted(topics))
         if missing := topics - described.keys():
             raise SourceError(f"there is no topic {', '.join(sorted(missing))} any more; create it again")
         counts = {topic: described[topic].partitions for topic in sorted(topics)}
         if len(set(counts.values())) > 1:
             raise partitions_differ(counts)
         partitions = self._event_partitions()
-        return described, dict(await self.highwaters(*partitions)) if partitions else {}
+        ends = await asyncio.wait_for(self.highwaters(*partitions), END_OFFSETS) if partitions else {}
+        return described, dict(ends)
 
-    async def _check_ownership(self) -> None:
-        """See now and then that nobody else writes our rows, and that the topics are the same."""
+    async def _confirm_ends(self) -> bool:
+        """Ask where all partitions end, now; False without an answer. FencedError when a changelog has another owner.
+
+        Rows of others are found here: an owner that writes nothing would not meet them.
+        """
+        if time.monotonic() < self._confirm_again:
+            return False
+        events, rows = self._event_partitions(), self._changelog_partitions()
+        try:
+            ends = dict(await asyncio.wait_for(self.highwaters(*events, *rows), END_OFFSETS))
+            for tp in rows:
+                if ends[tp] > self.table.end(tp.partition):  # rows of others, or our own in flight
+                    await self.table.check(tp.partition, partial(self._end_of, tp))
+        except (KafkaError, TimeoutError) as error:  # BrokerHealth handles brokers that do not answer
+            _logger.info("no answer about the ends of partitions: %r; their clocks stand still", error)
+            self._confirm_again = time.monotonic() + CHECK
+            return False
+        self._end_offsets = {tp: ends[tp] for tp in events}
+        return True
+
+    async def _end_of(self, tp: TP) -> int:
+        ends = await asyncio.wait_for(self.highwaters(tp), END_OFFSETS)
+        return int(ends[tp])
+
+    async def _check_topics(self) -> None:
+        """See now and then that the topics are the same."""
         if time.monotonic() - self._checked < CHECK:
             return
         self._checked = time.monotonic()
         try:
-            for tp in self._changelog_partitions():
-                await self.table.check(tp.partition, lambda tp=tp: self._end_of(tp))  # type: ignore[misc]  # a lambda
             described, ends = await self._describe()
-        except (KafkaError, TimeoutError) as error:  # BrokerHealth handles a broker that does not answer
-            _logger.info("the topics cannot be checked now: %r", error)
+        except (KafkaError, TimeoutError) as error:  # as above
+            _logger.info("no answer about the topics: %r", error)
             return
         for tp, end in ends.items():
             known = known_topics(self.table.recovered(), tp.partition).get(tp.topic)
             if what := changed(known, PresentTopic(described[tp.topic].topic_id, end), self._position(tp)):
                 raise refusal(TopicPartition(*tp), what)
-
-    async def _end_of(self, tp: TP) -> int:
-        ends = await asyncio.wait_for(self.highwaters(tp), END_OFFSETS)
-        return int(ends[tp])
 
     def _be_fenced(self, error: FencedError) -> None:
         """Process nothing more until partitions are assigned again."""
