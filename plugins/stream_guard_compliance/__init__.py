@@ -50,6 +50,12 @@ def stream_guard_commands() -> list[Command]:
             "what is not in it is said on standard error.",
             target="stream_guard_compliance.command:extract_policy",
         ),
+        Command(
+            name="watch",
+            help="Hold sessions against the prompts that their own turns carry; "
+            "exit 1 for violations, 4 when some stayed open.",
+            target="stream_guard_compliance.watch_command:watch",
+        ),
     )
     return [Command(name="compliance", help="Hold agents to their system prompt.", commands=commands)]
 

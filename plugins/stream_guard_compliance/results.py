@@ -39,6 +39,18 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     severity: SeverityWord = "medium"
 
 
+class LiveViolation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that a session broke, of the prompt that its own turns carry."""
+
+    session_id: str
+    event_id: str
+    rule_id: str
+    kind: str
+    severity: SeverityWord
+    explanation: str
+    prompt_version: str  # the beginning of the digest of the prompt and the tools declared beside it
+
+
 class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one rule, and who gave it."""
 
