@@ -33,6 +33,8 @@ class MergedCall(NamedTuple):
 def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCall]:
     """Return the tool calls that new spans are views of. ``spans`` are all spans of the trace that are known."""
     tools = [span for span in spans.values() if span.sort == "tool"]
+    if not tools:
+        return []
     outer = {tool.span_id: found for tool in tools if (found := _find_outer(tool, spans, tools)) is not None}
     repeated = _detach_repeated(outer, spans)
     groups: dict[str, list[Span]] = {}
@@ -161,6 +163,8 @@ def _complete(views: Sequence[Span], outcomes: Mapping[str, Span], *, repeated: 
     telling = views[1:] if repeated and len(views) > 1 else views
     ends = [outcomes[view.span_id] for view in views if view.span_id in outcomes]
     head = views[0]
+    if len(views) == 1 and not ends:
+        return head
     return head._replace(
         inputs=next((view.inputs for view in views if view.inputs is not None), None),
         outputs=next((view.outputs for view in telling if view.outputs is not None), None),

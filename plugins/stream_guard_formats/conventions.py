@@ -5,7 +5,6 @@ OpenTelemetry GenAI in all its generations, MCP, OpenInference, OpenLLMetry, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from stream_guard import Json
@@ -21,7 +20,7 @@ from stream_guard_formats.span_messages import (
     result_in_messages,
 )
 from stream_guard_formats.usage import read_usage
-from stream_guard_formats.verdicts import read_verdict
+from stream_guard_formats.verdicts import VERDICT_NAMES, read_verdict
 
 # Attributes that name the conversation, best first. Without any of them the id of the trace is used.
 SESSION_NAMES: Final = (
@@ -117,9 +116,45 @@ _MODELS: Final = (
 )
 _AGENTS: Final = ("gen_ai.agent.name", "agent.name", "gen_ai.agent.id", "agent.id")
 _AGENT_SPANS: Final = ("gen_ai.agent.name", "agent.name", "traceloop.entity.name", "gen_ai.agent.id", "agent.id")
+# What is read from the attributes of a span, and the names of each under the conventions, best first. One attribute may
+# stand for several things.
+_TEXTS: Final[dict[str, tuple[str, ...]]] = {
+    "session": SESSION_NAMES,
+    "tool": _TOOL_NAMES,
+    "call_id": _CALL_IDS,
+    "model": _MODELS,
+    "agent": _AGENTS,
+    "agent_span": _AGENT_SPANS,
+    "version": ("gen_ai.agent.version", "agent.version"),
+    "run": ("agent_id",),
+    "method": ("mcp.method.name",),
+    "operation": ("gen_ai.operation.name",),
+    "requested": ("gen_ai.request.model", "llm.model_name", "ai.model.id", "model"),
+    "provider": ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system"),
+    "response_id": ("gen_ai.response.id", "ai.response.id", "request_id"),
+    "uri": ("mcp.resource.uri",),
+    "rpc_id": ("jsonrpc.request.id",),
+    "rpc_session": ("mcp.session.id",),
+    "data_source": ("gen_ai.data_source.id",),
+    "store": ("gen_ai.memory.store.id",),
+    "record": ("gen_ai.memory.record.id",),
+}
+_VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "arguments": _ARGUMENTS,
+    "result": _RESULTS,
+    "error": ("error.type",),
+    "action": VERDICT_NAMES,
+    "query": ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "input.value"),
+    "cost": ("gen_ai.usage.cost", "llm.cost.total", "gen_ai.usage.total_cost"),
+    "tools": ("gen_ai.tool.definitions", "ai.prompt.tools", "llm.tools"),
+    "system": ("gen_ai.system_instructions",),
+    "first_chunk": ("gen_ai.response.time_to_first_chunk",),
+    "first_chunk_ms": ("ai.stream.msToFirstChunk", "ttft_ms"),
+}
 _PREFIXES_OF_USAGE: Final = ("gen_ai.usage.", "llm.token_count.", "llm.usage.", "ai.usage.")
 _PLAIN_USAGE: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "cost_usd")
-_PARAMS: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed", "choice.count", "stream", "stop_sequences")
+_REQUEST: Final = "gen_ai.request."
+_TOOL_LISTS: Final = ("llm.tools.", "llm.request.functions.")
 # Requests of MCP that an agent makes for something of its own; the others keep the connection.
 _MCP_REQUESTS: Final = ("resources/read", "prompts/get")
 _MERGED_TOOLS: Final = "(merged tools)"  # written by ADK for a user interface: nothing is called by that name
@@ -127,10 +162,46 @@ _REDACTED: Final = ("<REDACTED>", "[REDACTED]")
 _MAX_NAME: Final = 200
 
 
+def _by_name() -> dict[str, tuple[tuple[str, int, bool], ...]]:
+    """Return, for each attribute, what it stands for: the thing, its rank among the names, and whether it is a text."""
+    found: dict[str, tuple[tuple[str, int, bool], ...]] = {}
+    for table in (_TEXTS, _VALUES):
+        for thing, names in table.items():
+            for rank, name in enumerate(names):
+                found[name] = (*found.get(name, ()), (thing, rank, table is _TEXTS))
+    return found
+
+
+_THINGS: Final = _by_name()
+
+
+def _fields_of(attributes: dict[str, Json]) -> dict[str, Json]:
+    """Return what the attributes say, by thing. This looks at each attribute once, because most spans have few."""
+    found: dict[str, Json] = {}
+    ranks: dict[str, int] = {}
+    for name, value in attributes.items():
+        things = _THINGS.get(name)
+        if things is None or value is None:
+            continue
+        for thing, rank, is_text in things:
+            if thing in ranks and ranks[thing] <= rank:
+                continue
+            if not is_text or (isinstance(value, str) and value):
+                found[thing] = value
+            elif isinstance(value, int) and not isinstance(value, bool):
+                found[thing] = str(value)
+            else:
+                continue
+            ranks[thing] = rank
+    return found
+
+
 def read_span(raw: RawSpan) -> Span:
     """Return the span with its attributes interpreted."""
     attributes = raw.attributes
     sort = sort_of(attributes, raw.name)
+    fields = _fields_of(attributes)
+    failed = raw.failed or "error" in fields or attributes.get("success") in (False, "false")
     span = Span(
         span_id=raw.span_id,
         parent_id=raw.parent_id,
@@ -138,26 +209,26 @@ def read_span(raw: RawSpan) -> Span:
         name=raw.name,
         start=raw.start,
         end=raw.end,
-        failed=raw.failed or "error.type" in attributes or attributes.get("success") in (False, "false"),
-        error=_error_of(raw),
-        agent=_agent_of(attributes),
-        run_id=text_at(attributes, "agent_id")[:_MAX_NAME],
+        failed=failed,
+        error=_error_of(raw) if failed else "",
+        agent=_versioned(fields.get("agent", ""), fields),
+        run_id=fields.get("run", "")[:_MAX_NAME],
     )
     if sort == "llm" or (sort == "agent" and raw.kind == "client"):
-        return _read_model_call(span, raw)
+        return _read_model_call(span, raw, fields)
     if sort == "tool":
-        return _read_tool(span, raw)
-    if sort == "agent":
-        name = text_at(attributes, *_AGENT_SPANS) or raw.name
-        return span._replace(name=name, agent=_versioned(name, attributes), outputs=_first(attributes, _RESULTS))
+        return _read_tool(span, raw, fields)
     if sort in ("retrieval", "memory"):
-        return _read_store(span, raw)
-    inputs, outputs = _first(attributes, _ARGUMENTS), _first(attributes, _RESULTS)
-    if sort == "prompt":
-        inputs = _captured(attributes.get("user_prompt", attributes.get("prompt")))
-    return span._replace(
-        inputs=inputs, outputs=outputs, verdict=read_verdict(attributes, raw.name) if sort == "verdict" else None
-    )
+        return _read_store(span, attributes, fields)
+    changes: dict[str, Json] = {"inputs": fields.get("arguments"), "outputs": fields.get("result")}
+    if sort == "agent":
+        name = fields.get("agent_span") or raw.name
+        changes = {"name": name, "agent": _versioned(name, fields), "outputs": fields.get("result")}
+    elif sort == "prompt":
+        changes["inputs"] = _captured(attributes.get("user_prompt", attributes.get("prompt")))
+    elif sort == "verdict":
+        changes["verdict"] = read_verdict(attributes, raw.name)
+    return span._replace(**changes)
 
 
 def sort_of(attributes: dict[str, Json], name: str = "") -> SpanSort:
@@ -183,30 +254,28 @@ def session_of(attributes: dict[str, Json]) -> str:
     return text_at(attributes, *SESSION_NAMES)
 
 
-def _read_model_call(span: Span, raw: RawSpan) -> Span:
+def _read_model_call(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
     attributes = raw.attributes
-    inputs, outputs = messages_of(raw)
+    inputs, written = messages_of(raw)
+    outputs = unpack(written)
     answers, choices = choices_of(outputs, attributes)
-    request: dict[str, Json] = {
-        "model": text_at(attributes, "gen_ai.request.model", "llm.model_name", "ai.model.id", "model"),
-        "provider": text_at(attributes, "gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system"),
-        "system": unpack(attributes.get("gen_ai.system_instructions")),
-        "tools": _tools_of(attributes),
-        "params": {name: value for name in _PARAMS if (value := attributes.get(f"gen_ai.request.{name}")) is not None},
-    }
-    first_chunk = number_at(attributes, "gen_ai.response.time_to_first_chunk")
-    milliseconds = number_at(attributes, "ai.stream.msToFirstChunk") or number_at(attributes, "ttft_ms")
-    response: dict[str, Json] = {
-        "id": text_at(attributes, "gen_ai.response.id", "ai.response.id", "request_id"),
-        "time_to_first_chunk_ms": first_chunk * 1000 if first_chunk is not None else milliseconds,
-        "choices": choices,
-    }
+    usage, params = _numbers_of(attributes, fields)
+    request: dict[str, Json] = {"model": fields.get("requested"), "provider": fields.get("provider"), "params": params}
+    if "system" in fields:
+        request["system"] = unpack(fields["system"])
+    request["tools"] = _tools_of(attributes, fields.get("tools"))
+    response: dict[str, Json] = {"id": fields.get("response_id"), "choices": choices}
+    if "first_chunk" in fields:
+        seconds = number_at(fields, "first_chunk")
+        response["time_to_first_chunk_ms"] = None if seconds is None else seconds * 1000
+    elif "first_chunk_ms" in fields:
+        response["time_to_first_chunk_ms"] = number_at(fields, "first_chunk_ms")
     return span._replace(
-        name=text_at(attributes, *_AGENT_SPANS) or raw.name if span.sort == "agent" else raw.name,
+        name=fields.get("agent_span") or raw.name if span.sort == "agent" else raw.name,
         inputs=inputs,
         outputs=answers,
-        model=text_at(attributes, *_MODELS),
-        usage=_usage(attributes),
+        model=fields.get("model", ""),
+        usage=usage,
         stop_reason=finish_reason_of(attributes, outputs),
         request={name: value for name, value in request.items() if value},
         response={name: value for name, value in response.items() if value},
@@ -215,60 +284,67 @@ def _read_model_call(span: Span, raw: RawSpan) -> Span:
     )
 
 
-def _read_tool(span: Span, raw: RawSpan) -> Span:
+def _numbers_of(attributes: dict[str, Json], fields: dict[str, Json]) -> tuple[Json, dict[str, Json]]:
+    """Return the usage, and the parameters of the request."""
+    if "span.type" in attributes:  # Claude Code counts cached tokens beside the input, conventions of spans inside it
+        return read_usage({name: attributes.get(name) for name in _PLAIN_USAGE}, cache_beside=True), {}
+    used: dict[str, Json] = {}
+    params: dict[str, Json] = {}
+    for name, value in attributes.items():
+        if name.startswith(_PREFIXES_OF_USAGE):
+            used[name[next(len(prefix) for prefix in _PREFIXES_OF_USAGE if name.startswith(prefix)) :]] = value
+        elif name.startswith(_REQUEST) and name != "gen_ai.request.model":
+            params[name[len(_REQUEST) :]] = value
+    cost = fields.get("cost")
+    return read_usage(used, cost=cost, cache_beside=False) if used or cost is not None else None, params
+
+
+def _read_tool(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
     attributes = raw.attributes
-    method = text_at(attributes, "mcp.method.name")
-    inputs, outputs = _first(attributes, _ARGUMENTS), _first(attributes, _RESULTS)
+    method = fields.get("method", "")
+    inputs, outputs = fields.get("arguments"), fields.get("result")
     if inputs is None and "full_command" in attributes:
         inputs = {"command": attributes["full_command"]}
     if method in _MCP_REQUESTS:
         name = method
-        inputs = {"uri": text_at(attributes, "mcp.resource.uri")} if method == "resources/read" else _variables(raw)
+        inputs = {"uri": fields.get("uri", "")} if method == "resources/read" else _variables(raw)
     else:
-        name = text_at(attributes, *_TOOL_NAMES) or raw.name
+        name = fields.get("tool") or raw.name
     if raw.events and (inputs is None or outputs is None):
         inputs = arguments_in_messages(raw) if inputs is None else inputs
         outputs = result_in_messages(raw) if outputs is None else outputs
-    verdict = read_verdict(attributes, raw.name)
     return span._replace(
         name=name,
         inputs=_captured(inputs),
         outputs=outputs,
-        call_id=text_at(attributes, *_CALL_IDS),
+        call_id=fields.get("call_id", ""),
         failed=span.failed or attributes.get("gen_ai.tool.status") == "error",
         protocol="mcp" if method else "",
-        identity=_identity_of(attributes),
-        verdict=verdict,
+        identity=_identity_of(attributes, fields),
+        verdict=read_verdict(attributes, raw.name) if "action" in fields else None,
     )
 
 
-def _identity_of(attributes: dict[str, Json]) -> str:
+def _identity_of(attributes: dict[str, Json], fields: dict[str, Json]) -> str:
     """Return a name that all views of a call share and no other call has, where the convention gives one."""
     if "span.type" in attributes and (call_id := text_at(attributes, "tool_use_id")):
         return call_id
-    request, session = text_at(attributes, "jsonrpc.request.id"), text_at(attributes, "mcp.session.id")
+    request, session = fields.get("rpc_id"), fields.get("rpc_session")
     return f"{session} {request}" if request and session else ""
 
 
-def _read_store(span: Span, raw: RawSpan) -> Span:
+def _read_store(span: Span, attributes: dict[str, Json], fields: dict[str, Json]) -> Span:
     """Read a retrieval, or what was done with a memory: what was asked for, and what came of it."""
-    attributes = raw.attributes
-    args: dict[str, Json] = {
-        "query": _first(attributes, ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "input.value")),
-        "data_source": text_at(attributes, "gen_ai.data_source.id"),
-        "store": text_at(attributes, "gen_ai.memory.store.id"),
-        "record": text_at(attributes, "gen_ai.memory.record.id"),
-    }
+    given = {name: fields[name] for name in ("query", "data_source", "store", "record") if fields.get(name)}
     records = unpack(attributes.get("gen_ai.memory.records"))
     found: Json = None
-    name = text_at(attributes, "gen_ai.operation.name")
+    name = fields.get("operation", "")
     if span.sort == "retrieval":
         name, found = "retrieval", documents_of(attributes)
     elif name == "search_memory":
         found = records
     elif records is not None:
-        args["records"] = records
-    given = {key: value for key, value in args.items() if value not in (None, "")}
+        given["records"] = records
     return span._replace(name=name, inputs=given or None, outputs=found)
 
 
@@ -278,23 +354,17 @@ def _variables(raw: RawSpan) -> dict[str, Json]:
     return found | {name[len(prefix) :]: value for name, value in raw.attributes.items() if name.startswith(prefix)}
 
 
-def _tools_of(attributes: dict[str, Json]) -> Json:
-    """Return the tools as the model was given them."""
-    tools = unpack(_first(attributes, ("gen_ai.tool.definitions", "ai.prompt.tools", "llm.tools")))
+def _tools_of(attributes: dict[str, Json], whole: Json) -> Json:
+    """Return the tools as the model was given them: in one attribute, or in several."""
+    tools = unpack(whole)
     if isinstance(tools, list):
         return [unpack(tool) for tool in tools]
-    prefixes = ("llm.tools.", "llm.request.functions.")
-    names = [name for name in attributes if name.startswith(prefixes)]
-    flat = [unpack(attributes[name]) if name.endswith("json_schema") else attributes[name] for name in names]
-    return flat or None
+    names = [name for name in attributes if name.startswith(_TOOL_LISTS)]
+    return [unpack(attributes[name]) if name.endswith("json_schema") else attributes[name] for name in names] or None
 
 
-def _agent_of(attributes: dict[str, Json]) -> str:
-    return _versioned(text_at(attributes, *_AGENTS), attributes)
-
-
-def _versioned(name: str, attributes: dict[str, Json]) -> str:
-    version = text_at(attributes, "gen_ai.agent.version", "agent.version")
+def _versioned(name: str, fields: dict[str, Json]) -> str:
+    version = fields.get("version")
     name = name[:_MAX_NAME]
     return f"{name}@{version[:50]}" if name and version and "@" not in name else name
 
@@ -309,26 +379,5 @@ def _error_of(raw: RawSpan) -> str:
     return (message or text_at(attributes, "error.type", "exception.type"))[:1000]
 
 
-def _usage(attributes: dict[str, Json]) -> dict[str, Json] | None:
-    """Return the usage. Spans count cached tokens inside the input; those of Claude Code count them beside it."""
-    if "span.type" in attributes:
-        return read_usage({name: attributes.get(name) for name in _PLAIN_USAGE}, cache_beside=True)
-    found = {
-        name[len(prefix) :]: value
-        for name, value in attributes.items()
-        for prefix in _PREFIXES_OF_USAGE
-        if name.startswith(prefix)
-    }
-    cost = _first(attributes, ("gen_ai.usage.cost", "llm.cost.total", "gen_ai.usage.total_cost"))
-    return read_usage(found, cost=cost, cache_beside=False) if found or cost is not None else None
-
-
 def _captured(value: Json) -> Json:
     return None if isinstance(value, str) and value in _REDACTED else value
-
-
-def _first(attributes: dict[str, Json], names: Iterable[str]) -> Json:
-    for name in names:
-        if (value := attributes.get(name)) is not None:
-            return value
-    return None

@@ -44,6 +44,18 @@ class ConversationHistory(msgspec.Struct, array_like=True):
         """Return how often a message became an event."""
         return self.messages.get(_digest(key), 0)
 
+    def take(self, key: str) -> bool:
+        """Whether a message was counted; it is counted once less from now on."""
+        name = _digest(key)
+        left = self.messages.get(name, 0) - 1
+        if left < 0:
+            return False
+        if left:
+            self.messages[name] = left
+        else:
+            del self.messages[name]
+        return True
+
     def add_chunks(self, chunks: list[Json]) -> None:
         """Add what was retrieved for the next answers; the oldest is dropped where it becomes too much."""
         self.retrieved += chunks

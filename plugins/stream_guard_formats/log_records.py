@@ -53,10 +53,10 @@ def is_about_agents(name: str) -> bool:
     return name.startswith(_NAMES)
 
 
-def trace_of_log(trace_id: str, fields: dict[str, Json]) -> str:
-    """Return the trace of a log record. One without a trace belongs to its session; without one either, to nothing."""
+def trace_of_log(fields: dict[str, Json]) -> str:
+    """Return what stands for the trace of a log record that has none: its session; without that, an empty text."""
     session_id = session_of(fields)
-    return trace_id or (f"logs/{session_id}" if session_id else "")
+    return f"logs/{session_id}" if session_id else ""
 
 
 def logged_spans(logs: Iterable[AgentLog]) -> Iterator[RawSpan]:

@@ -159,7 +159,9 @@ def _read_part(
     part: dict[str, Json], calls: list[dict[str, Json]], results: list[CallResult], texts: list[str]
 ) -> None:
     kind = part.get("type")
-    if kind in ("tool_call", "tool_use", "tool-call", "server_tool_call", "server_tool_use", "mcp_tool_use"):
+    if kind == "text":
+        texts.append(text_of([part]))
+    elif kind in ("tool_call", "tool_use", "tool-call", "server_tool_call", "server_tool_use", "mcp_tool_use"):
         args = part.get("arguments", part.get("input", part.get("args", part.get("server_tool_call"))))
         calls.append(_call_block(part.get("id", part.get("toolCallId")), part.get("name", part.get("toolName")), args))
     elif call := object_at(part, "function_call") or object_at(part, "functionCall"):

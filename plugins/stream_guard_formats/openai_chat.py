@@ -48,8 +48,7 @@ class OpenAIChatDecoder(JsonDecoder):
                 "choices": others or None,
             }
             answer = object_at(choice, "message") | {"role": "assistant"}
-            header = given_request(request)
-            add_message(conversation, answer, strict_keys=self.strict_keys, extra=extra, **header)
+            add_message(conversation, answer, strict_keys=self.strict_keys, extra=extra, **given_request(request))
         return conversation.events
 
 

@@ -80,9 +80,10 @@ def _agent_logs(data: dict[str, Json]) -> Iterator[AgentLog]:
                 if is_about_agents(name):
                     fields = attributes | (body if isinstance(body, dict) else {})
                     time = nanoseconds(log.get("timeUnixNano")) or nanoseconds(log.get("observedTimeUnixNano"))
-                    in_session = bool(trace_of_log("", fields))
-                    trace_id = trace_of_log(_id(log, "traceId", 16, needed=not in_session), fields)
-                    yield AgentLog(trace_id, _id(log, "spanId", 8, needed=not in_session), name, fields, time)
+                    # Without a trace, a record may still name its session.
+                    session_trace = "" if log.get("traceId") else trace_of_log(fields)
+                    trace_id = session_trace or _id(log, "traceId", 16)
+                    yield AgentLog(trace_id, _id(log, "spanId", 8, needed=not session_trace), name, fields, time)
 
 
 def attributes_of(holder: dict[str, Json]) -> dict[str, Json]:

@@ -89,7 +89,7 @@ def _is_whole(log: Any) -> bool:
     """Whether a log record has a time and, if it is about an agent, the ids of its span or a session."""
     if not (log.time_unix_nano or log.observed_time_unix_nano):
         return False
-    return _has_ids(log) or not is_about_agents(_name(log)) or bool(trace_of_log("", _fields(log)))
+    return _has_ids(log) or not is_about_agents(_name(log)) or bool(trace_of_log(_fields(log)))
 
 
 def _name(log: Any) -> str:
@@ -105,7 +105,7 @@ def _fields(log: Any) -> dict[str, Json]:
 def _agent_log(log: Any) -> AgentLog:
     fields = _fields(log)
     time = nanoseconds(log.time_unix_nano) or nanoseconds(log.observed_time_unix_nano)
-    return AgentLog(trace_of_log(log.trace_id.hex(), fields), log.span_id.hex(), _name(log), fields, time)
+    return AgentLog(log.trace_id.hex() or trace_of_log(fields), log.span_id.hex(), _name(log), fields, time)
 
 
 def _attributes(pairs: Iterable[Any], depth: int = 0) -> dict[str, Json]:

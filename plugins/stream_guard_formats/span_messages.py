@@ -84,7 +84,7 @@ def messages_in_events(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[l
 
 def choices_of(outputs: Json, attributes: dict[str, Json]) -> tuple[Json, Json]:
     """Return the answer, and the other choices where the model was asked for several: nobody was told them all."""
-    found = unpack(outputs)
+    found = outputs
     if not isinstance(found, list) or len(found) < 2 or not all(isinstance(item, dict) for item in found):
         return outputs, None
     reasons = attributes.get("gen_ai.response.finish_reasons")
@@ -99,12 +99,13 @@ def choices_of(outputs: Json, attributes: dict[str, Json]) -> tuple[Json, Json]:
 
 def finish_reason_of(attributes: dict[str, Json], outputs: Json) -> str:
     """Return why the model stopped, from the span or from the first message of its answer."""
-    reasons = unpack(_first(attributes, _FINISH_REASONS))
+    reasons = _first(attributes, _FINISH_REASONS)
+    if isinstance(reasons, str):
+        reasons = unpack(reasons)
     first = reasons[0] if isinstance(reasons, list) and reasons else reasons
     if isinstance(first, str) and first:
         return first[:100]
-    found = unpack(outputs)
-    message = found[0] if isinstance(found, list) and found else found
+    message = outputs[0] if isinstance(outputs, list) and outputs else outputs
     return text_at(message, "finish_reason", "finishReason", "stop_reason")[:100] if isinstance(message, dict) else ""
 
 

@@ -17,6 +17,7 @@ class SpanTree:
         self.spans: dict[str, Span] = {span.span_id: span for span in known}
         self._told = {span.span_id for span in known}
         self._outcomes: dict[str, Span] = {}  # what came of a span, by its id
+        self._agents: dict[str, list[Span]] = {}  # around a span, by its parent
         self._calling_agents: set[str] = set()  # agents that call a model themselves; others only group them
         self._around_model_calls: set[str] = set()  # spans with a call to a model inside
 
@@ -24,12 +25,15 @@ class SpanTree:
         """Add spans of the trace."""
         self.spans |= {span.span_id: span for span in spans}
         self._outcomes = {span.parent_id: span for span in self.spans.values() if span.sort == "outcome"}
-        for span in [span for span in self.spans.values() if span.sort == "llm"]:
-            above = [one.span_id for one in self._above(span)]
-            self._around_model_calls.update(above)
-            nearest = next((one for one in self._above(span) if one.sort == "agent"), None)
-            if nearest is not None:
-                self._calling_agents.add(nearest.span_id)
+        self._agents.clear()
+        for span in self.spans.values():
+            if span.sort == "llm":
+                nearest = None
+                for above in self._above(span):
+                    self._around_model_calls.add(above.span_id)
+                    if nearest is None and above.sort == "agent":
+                        nearest = above.span_id
+                        self._calling_agents.add(nearest)
 
     def is_model_call(self, span: Span) -> bool:
         """Whether a span is a call to a model and no span inside it, or told before around it, is the same call."""
@@ -80,7 +84,11 @@ class SpanTree:
 
     def agents_around(self, span: Span) -> list[Span]:
         """Return the agents around a span that call a model themselves, the nearest first."""
-        return [above for above in self._above(span) if above.span_id in self._calling_agents]
+        known = self._agents.get(span.parent_id)
+        if known is None:
+            known = [above for above in self._above(span) if above.span_id in self._calling_agents]
+            self._agents[span.parent_id] = known
+        return known
 
     def _above(self, span: Span) -> Iterator[Span]:
         above, passed = self.spans.get(span.parent_id), {span.span_id}

@@ -75,7 +75,7 @@ class SpanReader:
         if not self._messages:
             self._prepare(spans)
         calls = {call.span.span_id: call for call in merge_views(self._tree.spans, spans)}
-        for span in sorted([*spans, *(call.span for call in calls.values() if call.span not in spans)], key=_place):
+        for span in sorted(spans, key=_place):
             if span.sort == "tool":
                 if (call := calls.pop(span.span_id, None)) is not None:
                     self._add_tool_call(call)
@@ -180,16 +180,17 @@ class SpanReader:
         history = self._history
         for block in calls:
             call_id = block["id"]
-            history.add_message(f"a{call_id}")
             # The span of the call may have come before the answer that announces it.
-            if not call_id or history.count_of(f"a{call_id}") > history.count_of(f"r{call_id}"):
-                history.open.append(AnnouncedCall(call_id, block["name"], args_digest(block["input"])))
+            if call_id and history.take(f"span before {call_id}"):
+                continue
+            history.open.append(AnnouncedCall(call_id, block["name"], args_digest(block["input"])))
         del history.open[:-_MAX_OPEN_CALLS]
         history.calls |= {block["id"]: True for block in calls}
 
     def _add_messages(self, messages: Sequence[Message], header: dict[str, Any], *, results_only: bool = False) -> None:
         """Add the messages, or only the results in them, that did not become events before."""
-        header = {name: value for name, value in header.items() if name != "request"}
+        if "request" in header:
+            header = {name: value for name, value in header.items() if name != "request"}
         met: Counter[str] = Counter()
         turns = 0
         for message in messages:
@@ -243,15 +244,16 @@ class SpanReader:
             waiting.remove(call)
         status: Literal["ok", "error"] = "error" if result.failed else "ok"
         call_id = result.call_id or (call.call_id if call else "")
+        if result.call_id:
+            self._history.add_message(f"result before {call_id}")
         self._conversation.result(key, call_id, result.output, status=status, tool=result.tool, **header)
 
     def _add_tool_call(self, merged: MergedCall) -> None:
         span = merged.span
         if merged.told or (span.identity and self._is_told(f"v{span.identity}")):
             return
-        if span.call_id and self._history.count_of(f"r{span.call_id}") > self._history.count_of(f"x{span.call_id}"):
-            self._history.add_message(f"x{span.call_id}")
-            return  # a later request told the result before its span came
+        if span.call_id and self._history.take(f"result before {span.call_id}"):
+            return  # a later request told the result before the span came
         args = unpack(span.inputs)
         call = self._announced_call(span, args)
         call_id = span.call_id or (call.call_id if call else span.span_id)
@@ -259,6 +261,8 @@ class SpanReader:
         block = {"id": call_id, "name": tool, "input": {} if args is None else args}
         captured = span.inputs is not None
         if call is None:
+            if span.call_id:
+                self._history.add_message(f"span before {span.call_id}")
             self._conversation.call([span.span_id], block, **self._header(span, span.start) | {"captured": captured})
         elif call in self._history.open:
             self._history.open.remove(call)
@@ -272,7 +276,6 @@ class SpanReader:
     def _add_outcome(self, span: Span, call_id: str, tool: str) -> None:
         key = f"r{call_id or tool}"
         self._history.add_message(key)
-        self._history.add_message(f"x{call_id}")
         output, failed = _tool_output(span.outputs)
         captured = span.outputs is not None
         if not captured and call_id in self._outputs:  # the span leaves the result out, the next model call has it
@@ -327,7 +330,7 @@ class SpanReader:
         header = self._header(span, span.start)
         if call_id and self._is_told("\n".join(("d", call_id, verdict.action, *verdict.rule_ids))):
             return
-        told = call_id in self._history.calls or self._history.count_of(f"x{call_id}") > 0
+        told = call_id in self._history.calls or self._history.count_of(f"r{call_id}") > 0
         if tool and verdict.action != "allow" and not told and target.sort != "tool":
             # What is held back may never run: nothing else tells of the attempt.
             block = {"id": call_id, "name": tool, "input": {}}

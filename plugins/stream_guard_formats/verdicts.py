@@ -35,6 +35,8 @@ _ACTION_NAMES: Final = (
     "decision_type",
     "metadata.action",
 )
+_TRIGGERS: Final = ("gen_ai.guardrail.triggered", "guardrail.triggered", "triggered")
+VERDICT_NAMES: Final = (*_ACTION_NAMES, *_TRIGGERS)  # attributes without which a span has no verdict
 _RULE_NAMES: Final = (
     "gen_ai.security.policy.rule.id",
     "policy.rule.id",
@@ -107,7 +109,7 @@ def _action_of(attributes: dict[str, Json]) -> GateAction | None:
         word = attributes.get(name)
         if isinstance(word, str) and (action := _ACTIONS.get(word.lower())) is not None:
             return action
-    for name in ("gen_ai.guardrail.triggered", "guardrail.triggered", "triggered"):
+    for name in _TRIGGERS:
         if isinstance(fired := attributes.get(name), bool):
             return "block" if fired else "allow"
     if attributes.get("openinference.span.kind") == "GUARDRAIL":
