@@ -27,7 +27,7 @@ class HistorySink(Sink):
         if not address:
             raise SinkError('the sink "history" needs a file: write history:FILE, or set history.url', retryable=False)
         try:
-            return cls(FollowUp(address))
+            return cls(FollowUp(address, key=settings.read_key() if hasattr(settings, "read_key") else b""))
         except StoreError as error:
             raise SinkError(str(error), retryable=False) from error
 

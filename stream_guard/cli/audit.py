@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Annotated
 
 import typer
@@ -33,6 +34,16 @@ def verify(
     if result.problems:
         raise typer.Exit(FINDINGS)
     typer.echo(f"{result.head.number} records, none changed; keep the head elsewhere", err=True)
+
+
+def sign(history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
+    """Begin to sign records with history.key_file; run verify first: what is there counts as it is from now on."""
+    with open_history(history, settings_file) as (database, settings):
+        if not settings.history.key_file:
+            raise SettingsError("there is no key to sign with; set history.key_file, made by: openssl rand -hex 32")
+        with database.transaction() as statements:
+            head = audit.sign(statements, time.time())
+    typer.echo(str(head))
 
 
 def show(

@@ -25,7 +25,7 @@ NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answ
 def open_history(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
     """Open the history of the options or the settings."""
     settings = load_settings(settings_file, history={"url": history})
-    database = open_database(settings.history.url)
+    database = open_database(settings.history.url, settings.history.read_key())
     try:
         yield database, settings
     finally:

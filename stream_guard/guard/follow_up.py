@@ -26,8 +26,8 @@ def record_findings(statements: Statements, alerts: Sequence[Alert], now: float,
 class FollowUp:
     """Records the findings of a stream in a history; it never changes a decision of the gate."""
 
-    def __init__(self, address: str, clock: Callable[[], float] = time.time) -> None:
-        self._database = open_database(address)
+    def __init__(self, address: str, clock: Callable[[], float] = time.time, key: bytes = b"") -> None:
+        self._database = open_database(address, key)
         self._reviews = Reviews(self._database, clock=clock)
         self._clock = clock
 

@@ -9,11 +9,11 @@ import msgspec
 
 from stream_guard.history import review_rows
 from stream_guard.history.canonical import digest_of
-from stream_guard.history.chain import START, Head, append, chain_rows, head_of, is_intact, record_of, records
+from stream_guard.history.chain import START, Head, append, chain_rows, head_of, is_intact, record_of, records, sign
 from stream_guard.history.database import Database, Row
 from stream_guard.history.seals import RULINGS, SEAL, is_sealed, read_record, seal_of
 
-__all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "verify"]
+__all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "sign", "verify"]
 
 _SHOWN: Final = 20  # problems that are listed
 
@@ -29,20 +29,27 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
     """Check the whole chain and the reviews; what was changed, added, moved or removed is a problem with its name."""
     problems: list[str] = []
     told = _Told()
-    before, number = START, 0
+    before, number, signed = START, 0, False
     seen = expected is None or expected.number == 0
     for number_found, digest, body in chain_rows(database):
         number += 1
         if number_found != number:
             problems.append(f"record {number} is missing: record {number_found} stands in its place")
             number = number_found
-        problems.extend(_faults(number, digest, body, before))
+        has_signature = bool(database.key) and is_intact(digest, body, database.key)
+        if has_signature:
+            signed = True
+        elif signed:
+            problems.append(f"record {number} is not signed with the key, as the one before it is")
+        problems.extend(_faults(number, body, before, is_known=has_signature or is_intact(digest, body)))
         told.note(body)
         before = digest
         if expected is not None and number == expected.number:
             seen = True
             if digest != expected.digest:
                 problems.append(f"record {number} is not the one that was the head then: its digest is another")
+    if database.key and number and not signed:
+        problems.append("no record is signed with the key of the settings (history.key_file)")
     if not seen:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
     problems.extend(_changed_reviews(database, told.reviews))
@@ -117,9 +124,9 @@ def _is_genuine_now(database: Database, name: str) -> bool:
         return found is not None and found[1]
 
 
-def _faults(number: int, digest: str, body: str, before: str) -> Iterator[str]:
-    if not is_intact(digest, body):
-        yield f"record {number} was changed: its content does not have the digest that was noted"
+def _faults(number: int, body: str, before: str, *, is_known: bool) -> Iterator[str]:
+    if not is_known:
+        yield f"record {number} was changed, or signed with another key: its content does not have the digest noted"
     try:
         record = record_of(body)
         follows, own = record["previous"], record["number"]

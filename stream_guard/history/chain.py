@@ -1,7 +1,11 @@
-"""The chain of the audit: records are appended, and each has the digest of the one before."""
+"""The chain of the audit: records are appended, and each has the digest of the one before.
+
+With a key, digests are HMACs: whoever can write the database, but does not have the key, cannot write a record.
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Iterator
 from hashlib import sha256
@@ -9,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stream_guard.errors import StoreError
 from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
 from stream_guard.model import Json
@@ -36,13 +41,42 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def append(statements: Statements, what: str, time: float, entry: dict[str, Json]) -> Head:
-    """Add a record at the end of the chain, inside a transaction."""
+    """Add a record at the end of the chain, inside a transaction.
+
+    StoreError when the record before is not signed with the key, or is and there is no key: what comes after would
+    vouch for it, or break the chain.
+    """
+    _require_intact_end(statements)
+    return _append(statements, what, time, entry)
+
+
+def sign(statements: Statements, time: float) -> Head:
+    """Begin to sign a chain that has records without a signature: what is there counts as it is."""
+    return _append(statements, "audit_signed", time, {})
+
+
+def _append(statements: Statements, what: str, time: float, entry: dict[str, Json]) -> Head:
     last = head_of(statements)
     number = last.number + 1
     body = canonical({**entry, "what": what, "time": time, "number": number, "previous": last.digest})
-    digest = sha256(body).hexdigest()
+    digest = _digest(body, statements.key)
     statements.run("INSERT INTO sg_audit VALUES (?, ?, ?)", number, digest, body.decode())
     return Head(number, digest)
+
+
+def _require_intact_end(statements: Statements) -> None:
+    rows = statements.run("SELECT digest, body FROM sg_audit ORDER BY number DESC LIMIT 1")
+    digest, body = rows[0] if rows else ("", "")
+    if rows and not is_intact(digest, body, statements.key):
+        key = "with the key of the settings (history.key_file)" if statements.key else "without a key"
+        raise StoreError(
+            f"the last record of the audit was not written {key}, so nothing is written after it; "
+            "run: stream-guard audit verify, and to begin with a key: stream-guard audit sign"
+        )
+
+
+def _digest(body: bytes, key: bytes) -> str:
+    return hmac.new(key, body, sha256).hexdigest() if key else sha256(body).hexdigest()
 
 
 def head_of(statements: Statements) -> Head:
@@ -70,9 +104,9 @@ def chain_rows(database: Database, after: int = 0) -> Iterator[tuple[int, str, s
             return
 
 
-def is_intact(digest: str, body: str) -> bool:
-    """Whether a record's content has the digest that was noted."""
-    return sha256(body.encode("utf-8", "surrogatepass")).hexdigest() == digest
+def is_intact(digest: str, body: str, key: bytes = b"") -> bool:
+    """Whether a record's content has the digest that was noted, made with the key."""
+    return _digest(body.encode("utf-8", "surrogatepass"), key) == digest
 
 
 def record_of(body: str) -> dict[str, Any]:

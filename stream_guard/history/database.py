@@ -43,7 +43,9 @@ TABLES: Final = (
 
 
 class Statements(Protocol):
-    """Runs statements inside a transaction."""
+    """Runs statements inside a transaction; ``key`` is the secret that records are signed with, empty for none."""
+
+    key: bytes
 
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement, with ``?`` for each value, and return its rows."""
@@ -51,6 +53,8 @@ class Statements(Protocol):
 
 class Database(Protocol):
     """Where the history is kept. Safe to use from many threads and many processes."""
+
+    key: bytes
 
     def transaction(self) -> AbstractContextManager[Statements]:
         """Run several statements, all or none, without another writer meanwhile. Errors are StoreError."""
@@ -79,8 +83,9 @@ def prepare(statements: Statements, where: str) -> None:
 class SqliteDatabase:
     """A history in one file with a write-ahead log: a process that is killed leaves its last transaction."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: bytes = b"") -> None:
         self.path = path
+        self.key = key
         self._lock = RLock()
         self._db: sqlite3.Connection | None = None
         try:

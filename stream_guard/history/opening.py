@@ -9,11 +9,11 @@ from stream_guard.history.database import Database, SqliteDatabase
 from stream_guard.history.postgres import PostgresDatabase
 
 
-def open_database(address: str) -> Database:
-    """Return the database at a path or a ``postgresql://`` address, with its tables created."""
+def open_database(address: str, key: bytes = b"") -> Database:
+    """Return the database at a path or a ``postgresql://`` address, with its tables created; ``key`` signs records."""
     if address.startswith(("postgresql://", "postgres://")):
-        return PostgresDatabase(address)
+        return PostgresDatabase(address, key)
     if "://" in address:
         scheme = address.partition("://")[0]
         raise StoreError(f"a history cannot be kept at {scheme}://...; give a file's path or postgresql://host/name")
-    return SqliteDatabase(Path(address))
+    return SqliteDatabase(Path(address), key)

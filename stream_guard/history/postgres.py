@@ -18,7 +18,7 @@ _PATIENCE: Final = 10  # seconds to wait for the server's first answer
 class PostgresDatabase:
     """A history that several servers share. A broken connection is opened again at the next use."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, key: bytes = b"") -> None:
         try:
             import psycopg  # noqa: PLC0415  (an extra)
         except ModuleNotFoundError as error:
@@ -26,6 +26,7 @@ class PostgresDatabase:
                 "a history in Postgres needs psycopg; install it with: pip install 'stream-guard[postgres]'"
             ) from error
         self._psycopg = psycopg
+        self.key = key
         self._address = address
         self._shown = redact_text(address)
         self._lock = RLock()

@@ -25,7 +25,10 @@ def seal_of(table: str, key: str, row: Sequence[Value]) -> dict[str, str]:
 def is_sealed(statements: Statements, number: int, seal: dict[str, str]) -> bool:
     """Whether this record sealed the row as it is now, and no later one sealed it otherwise."""
     rows = statements.run("SELECT digest, body FROM sg_audit WHERE number = ?", number)
-    if not rows or not is_intact(*rows[0]) or read_record(rows[0][1]).get(SEAL) != seal:
+    if not rows:
+        return False
+    digest, body = rows[0]
+    if not is_intact(digest, body, statements.key) or read_record(body).get(SEAL) != seal:
         return False
     # Rows that matter are young, so few records are later; this needs no index.
     later = statements.run(

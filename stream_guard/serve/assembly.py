@@ -63,7 +63,7 @@ def open_server(
     """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
     door = open_door(settings.api)
-    database = open_database(settings.history.url)
+    database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
     counts, registry = Counts(), CollectorRegistry()
     delivery = assembly.open_delivery(alerts, counts)

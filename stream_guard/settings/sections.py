@@ -15,6 +15,7 @@ from stream_guard.language.text_protocols import TextProtocol
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"
+_SHORTEST_KEY: Final = 32
 
 
 class Section(BaseModel):
@@ -163,6 +164,24 @@ class HistorySettings(Section):
     url: str = Field(
         default="stream_guard_history.db", description="a file, or postgresql://host/name; libpq finds the password"
     )
+    key_file: Path | None = Field(
+        default=None, description="a file with a secret that records are signed with; keep it away from the database"
+    )
+
+    def read_key(self) -> bytes:
+        """Return the secret, empty when there is none; SettingsError when its file cannot be used."""
+        if self.key_file is None:
+            return b""
+        try:
+            key = self.key_file.read_bytes().strip()
+        except OSError as error:
+            raise SettingsError(f"{self.key_file}: the key of the history cannot be read: {error.strerror}") from None
+        if len(key) < _SHORTEST_KEY:
+            raise SettingsError(
+                f"{self.key_file}: the key of the history needs {_SHORTEST_KEY} bytes or more; "
+                "make one with: openssl rand -hex 32"
+            )
+        return key
 
 
 class ReviewSettings(Section):

@@ -228,6 +228,7 @@ class _Full:
     def __init__(self, database: Database) -> None:
         self.read = database.read
         self.close = database.close
+        self.key = database.key
 
     def transaction(self) -> Any:
         raise OSError("the disk is full")
@@ -283,7 +284,7 @@ def every_match_is_audited_and_the_chain_holds(world: World) -> None:
 
 class _Reading:
     def __init__(self, database: Database) -> None:
-        self.run = database.read
+        self.run, self.key = database.read, database.key
 
 
 TAMPERED = {
