@@ -22,6 +22,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Record, Store
 from stream_guard.rule import Mode
+from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
@@ -34,13 +35,14 @@ def open_table(
     store: Store | None = None,
     *,
     mode: Mode = "batch",
+    clock: SharedClock | None = None,
 ) -> SessionTable:
     """Return the sessions of one policy. On a stream they share a clock; otherwise each has its own."""
     counts = counts if counts is not None else Counts()
     limits = limits or SessionLimits()
     engine = Engine(policy, counts, mode=mode, max_states=limits.max_states)
     store = store if store is not None else MemoryStore()
-    return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream")
+    return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
 
 
 class Pipeline:

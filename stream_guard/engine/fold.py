@@ -475,7 +475,8 @@ class Engine:
         suppressed = 0
         if bound.spec.cooldown is not None and time is not None:
             last, suppressed = key_state.cooldowns.get(address, (None, 0))
-            if last is not None and time - last < bound.spec.cooldown:
+            # As far back too: a stamp from the future must not hold back what comes now.
+            if last is not None and abs(time - last) < bound.spec.cooldown:
                 key_state.cooldowns[address] = (last, suppressed + 1)
                 self.counts.suppressed += 1
                 if not hit.followup:

@@ -31,6 +31,7 @@ class Counts:
         "contested_calls",
         "dead_letters",
         "decode_errors",
+        "disbelieved_times",
         "duplicate_events",
         "earlier",
         "events",
@@ -77,6 +78,7 @@ class Counts:
         self.evictions: defaultdict[Eviction, int] = defaultdict(int)  # by limit that was reached
         self.late_events = 0  # older than what the session had already judged; judged all the same
         self.duplicate_events = 0  # dropped: the session had seen the event's id
+        self.disbelieved_times = 0  # stamps that moved no clock; the event was judged all the same
         self.merged_calls = 0  # tool calls that a turn's tool-use block had already announced
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.contested_calls = 0  # tool calls on whose arguments common readers differ

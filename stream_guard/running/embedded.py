@@ -36,6 +36,7 @@ from stream_guard.running.checkpoint import (
     sink_positions,
 )
 from stream_guard.running.reload import ReloadingPolicy
+from stream_guard.sessions.clock import QUORUM, SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
 from stream_guard.sources.kafka import KafkaSource
@@ -71,7 +72,9 @@ class EmbeddedRunner:
         self._status = status
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(WATERMARK_META)) is not None:
-            table.watermark = float(clock)
+            stored = float(clock)
+            if table.clock.is_credible(stored):  # an earlier version believed any stamp
+                table.watermark = stored
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False, reloading: ReloadingPolicy | None = None) -> None:
         """Judge every record of the source. Its end ends all sessions; a stop ends none.
@@ -183,7 +186,9 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     position = position_of(checkpoint, DEAD_LETTERS_META)
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)
     source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)
-    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream")
+    skew = settings.sessions.max_future_skew
+    clock = SharedClock(time.time, skew=skew, live=options.follow, quorum=QUORUM)
+    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream", clock=clock)
     status = RunStatus(counts, policy, settings.serve) if options.serve else None
     if status is not None:
         assembly.opened.callback(status.close)

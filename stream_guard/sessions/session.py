@@ -27,14 +27,17 @@ class Session(KeyState):
     __slots__ = (
         "answered",
         "attempts",
+        "before",
         "buffer",
         "explicit_part",
         "fresh_part",
+        "jump",
         "lag",
         "older",
         "open",
         "open_count",
         "recent",
+        "resting",
         "restored",
         "scheduled",
         "seq",
@@ -56,6 +59,10 @@ class Session(KeyState):
         self.lag = 0.0  # how far this session's clock runs behind the stream's
         self.scheduled: float | None = None  # its earliest entry in the table's heap of deadlines
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
+        self.resting = False  # closed as idle by the shared clock; its own next event may show that it was not
+        # A jump in its own time closed the session before this one. The next event may take the jump back.
+        self.before: Session | None = None
+        self.jump: Event | None = None
 
     def add_open(self, call: OpenCall) -> None:
         """Remember a call until its result comes."""
@@ -82,6 +89,11 @@ class Session(KeyState):
             return known[-1] if known else None
         of_tool = [call for calls in self.open.values() for call in calls if call.tool == tool]
         return max(of_tool, key=lambda call: call.attempt, default=None)
+
+    def forget_before(self, time: float) -> None:
+        """Forget the session from before a jump when that was longer ago than ``time``: nothing takes it back."""
+        if self.jump is not None and (self.jump.time is None or self.jump.time <= time):
+            self.before = self.jump = None
 
     def has_seen(self, event_id: str) -> bool:
         """Whether the id is among the digests that came from the store."""
@@ -149,8 +161,16 @@ def pack(session: Session, engine: Engine) -> bytes:
             [(*named(address), since) for address, since in session.holds.items()],
             session.buffer,
             engine.policy.version,
+            *_later_fields(session, engine),
         )
     )
+
+
+def _later_fields(session: Session, engine: Engine) -> tuple[Any, ...]:
+    """Return the fields that rows of an earlier version do not have; none where they hold nothing."""
+    if not session.resting and session.before is None:
+        return ()
+    return session.resting, b"" if session.before is None else pack(session.before, engine), session.jump
 
 
 def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
@@ -231,6 +251,8 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
     session.recent, session.older, session.restored = set(array("Q", row.recent)), set(array("Q", row.older)), 2
     session.memory = set(row.memory)
+    session.resting, session.jump = row.resting, row.jump
+    session.before = unpack(session_id, row.before, engine, counts) if row.before else None
     _restore_rules(session, row, engine, counts)
     return session
 

@@ -97,3 +97,7 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     holds: list[tuple[int, tuple[str, ...], float]]
     buffer: list[tuple[float, int, Event]]
     policy_version: str = ""  # under which the open calls were judged
+    # Rows of an earlier version end here, and an earlier version ignores what follows.
+    resting: bool = False
+    before: bytes = b""  # a row of the session from before a jump in time
+    jump: Event | None = None

@@ -1,9 +1,9 @@
 """All live sessions: which are in memory, which are stored, and which have a deadline that has passed.
 
-There are two clocks. On a stream, the highest event time seen (the watermark) moves the clock of every session, so
-that deadlines fire in silent sessions; a session that lags behind keeps its distance. In batch, only its own events
-move the clock of a session, because recorded sessions follow each other in a file. With events in order, both give
-the same findings (docs/adr/0005).
+There are two clocks. On a stream, the shared clock moves the clock of every session, so that deadlines fire in silent
+sessions; a session that lags behind keeps its distance, and one that was closed too early goes on (docs/adr/0020). In
+batch, only its own events move the clock of a session, because recorded sessions follow each other in a file. With
+events in order, both give the same findings (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections.abc import Iterator, Set
-from math import inf
+from math import inf, nextafter
 from operator import itemgetter
 
 from msgspec.structs import force_setattr
@@ -24,6 +24,7 @@ from stream_guard.model import Event, SessionEnd, ToolCall
 from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
+from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
@@ -49,19 +50,30 @@ class SessionTable:
         limits: SessionLimits | None = None,
         *,
         shared_clock: bool = True,
+        clock: SharedClock | None = None,
     ) -> None:
         self.store = store
         self.memory = DecoderMemory(store)
         self.counts = counts
         self.limits = limits or SessionLimits()
         self.shared_clock = shared_clock
-        self.watermark = -inf
+        self.clock = clock or SharedClock()
         self._set_engine(engine)
         self._half_window = max(1, self.limits.duplicate_window // 2)
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
+        self._resting: set[str] = set()  # closed as idle and kept; not counted as open
         self._heap: list[tuple[float, str]] = []
         self._restore()
+
+    @property
+    def watermark(self) -> float:
+        """The shared clock; minus infinity before the first event."""
+        return self.clock.now
+
+    @watermark.setter
+    def watermark(self, time: float) -> None:
+        self.clock.now = time
 
     def _set_engine(self, engine: Engine) -> None:
         self.engine = engine
@@ -95,11 +107,13 @@ class SessionTable:
                 heapq.heappush(self._heap, (deadline, session_id))
         self._next_due = self._heap[0][0] if self._heap else inf
 
-    def feed(self, event: Event, out: Findings) -> None:
+    def feed(self, event: Event, out: Findings) -> None:  # noqa: C901  # the hot path: calls cost more than branches
         """Fold one event into its session, and append the findings to ``out``."""
         session = self._touched.get(event.session_id)
         if session is None:
             session = self._admit(event, out)
+        if session.resting:
+            session = self._wake(session, event.time)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
@@ -110,7 +124,8 @@ class SessionTable:
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
-        if time is None:
+        clock = self.clock
+        if time is None or (time > clock.horizon and not clock.is_credible(time)):
             self._feed_untimed(event, session, out)
         elif self._lateness:
             self._reorder(event, session, out)
@@ -118,15 +133,15 @@ class SessionTable:
         else:
             self._apply(event, session, out)
             if self.shared_clock:
-                watermark = self.watermark
-                if time > watermark:
-                    self.watermark = watermark = time
-                session.lag = watermark - session.now
+                if time > clock.now:
+                    clock.see(event.session_id, time)
+                watermark = clock.now
+                session.lag = max(0.0, watermark - session.now)
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
     def _feed_untimed(self, event: Event, session: Session, out: Findings) -> None:
-        """Apply an event without a time, or buffer it behind the buffered ones: it came after them."""
+        """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
         if session.buffer and type(event) is not SessionEnd:
             self._buffer(event, session.buffer[-1][0], session)
         else:
@@ -162,7 +177,7 @@ class SessionTable:
         """Load or create the session of an event, and evict another one beyond the limit."""
         check_session_id(event.session_id)
         session = self._load(event.session_id)
-        if self.counts.sessions > self.limits.max_live:
+        if self.counts.sessions + len(self._resting) > self.limits.max_live:
             self._evict(session, out)
         return session
 
@@ -170,20 +185,54 @@ class SessionTable:
         """Fold an event that is next in order."""
         time = event.time
         if time is not None:
-            now = session.now
-            if time >= now:
-                if time - now >= self._idle and now > -inf:
-                    session = self._renew(session, out)
-                elif session.timers:
-                    self.engine.fire(session, time, out)
-                session.now = time
+            if time > self.clock.horizon and not self.clock.is_credible(time):
+                self.counts.disbelieved_times += 1
+                if session.now == -inf:  # it must end some time
+                    session.now = max(self.clock.now, 0.0) or self.clock.horizon
+                time = None
             else:
-                self.counts.late_events += 1
-        kind = type(event)
-        self.counts.events[kind] += 1
-        if kind is SessionEnd:
+                session = self._move(session, event, time, out)
+        self.counts.events[type(event)] += 1
+        if type(event) is SessionEnd:
             self._end(session, "closed", out, time=time)
-            return
+        else:
+            self._judge(event, session, out)
+
+    def _move(self, session: Session, event: Event, time: float, out: Findings) -> Session:
+        """Move the session's own clock to an event; return the session that the event belongs to."""
+        now = session.now
+        if time < now and session.before is not None and time - session.before.now < self._idle:
+            session = self._take_back(session, out)
+            now = session.now
+        if time < now:
+            self.counts.late_events += 1
+            return session
+        session.forget_before(time - self._idle)
+        if time - now >= self._idle and now > -inf:
+            session = self._renew(session, out)
+            session.jump = event
+        elif session.timers:
+            self.engine.fire(session, time, out)
+        session.now = time
+        return session
+
+    def _take_back(self, session: Session, out: Findings) -> Session:
+        """Go on with the session from before a jump that this event takes back: there was no pause."""
+        before, jump = session.before, session.jump
+        if before is None:
+            return session
+        self.counts.disbelieved_times += 1
+        before.lag, before.buffer, before.scheduled = session.lag, session.buffer, None
+        before.recent, before.older, before.restored = session.recent, session.older, session.restored
+        self._touched[session.id] = before
+        if jump is not None and type(jump) is not SessionEnd:
+            with self._tracker.one_session_only():  # the rules of other keys have seen it
+                self._judge(jump, before, out)
+        return before
+
+    def _judge(self, event: Event, session: Session, out: Findings) -> None:
+        """Show an event to the rules."""
+        kind = type(event)
         session.seq += 1
         event_id = event.event_id
         if not event_id or event_id[0] == "~":
@@ -195,13 +244,31 @@ class SessionTable:
         session.last = event
 
     def _renew(self, session: Session, out: Findings) -> Session:
-        """Close an idle session and open it again for the event that follows."""
+        """Close an idle session and open it again for the event that follows; the next one may take that back."""
         waiting, session.buffer = session.buffer, []
-        self._end(session, "idle", out, time=session.now + self._idle)
-        renewed = self._load(session.id)
+        self._close(session, "idle", out, time=session.now + self._idle)
+        renewed = self._open_again(session)
         renewed.buffer = waiting
+        renewed.before, session.before, session.jump = session, None, None
+        return renewed
+
+    def _open_again(self, session: Session) -> Session:
+        """Begin a new session of the same id; redelivered events of the earlier one are still known."""
+        renewed = self._touched[session.id] = Session(session.id)
         renewed.recent, renewed.older, renewed.restored = session.recent, session.older, session.restored
         return renewed
+
+    def _wake(self, session: Session, time: float | None) -> Session:
+        """Return the session that an event continues: the one that was closed as idle, or a new one.
+
+        The shared clock closed it. When it was not idle by its own times, it goes on.
+        """
+        self._resting.discard(session.id)
+        self.counts.sessions += 1
+        if time is None or (self.clock.is_credible(time) and time - session.now >= self._idle):
+            return self._open_again(session)
+        session.resting, session.scheduled = False, None
+        return session
 
     def _show_across(self, event: Event, session: Session, out: Findings) -> None:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
@@ -217,17 +284,46 @@ class SessionTable:
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
         key_state = self._touched.get(key_id) or self._load(key_id)
-        if event.time is not None:
-            if event.time - key_state.now >= self._idle and key_state.now > -inf:
-                key_state = self._renew(key_state, out)
-            self.engine.fire(key_state, event.time, out)
-            key_state.now = max(key_state.now, event.time)
+        if key_state.resting:
+            key_state = self._wake(key_state, event.time)
+        if event.time is not None and self.clock.is_credible(event.time):
+            key_state = self._move_key(group, key_state, event, event.time, out)
+        self._judge_key(group, key_state, event, turns, memory, out)
+        if self.shared_clock:
+            self._schedule(key_state)
+
+    def _move_key(
+        self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings
+    ) -> Session:
+        """Move the clock of a key value to an event; return the state that the event belongs to."""
+        before, jump = key_state.before, key_state.jump
+        if time < key_state.now and before is not None and time - before.now < self._idle:
+            before.lag, before.scheduled = key_state.lag, None
+            self._touched[before.id] = key_state = before
+            if jump is not None:
+                self._judge_key(group, key_state, jump, key_state.turns, frozenset(), out)
+        else:
+            key_state.forget_before(time - self._idle)
+        if time - key_state.now >= self._idle and key_state.now > -inf:
+            key_state = self._renew(key_state, out)
+            key_state.jump = event
+        self.engine.fire(key_state, time, out)
+        key_state.now = max(key_state.now, time)
+        return key_state
+
+    def _judge_key(
+        self,
+        group: CrossSessionRules,
+        key_state: Session,
+        event: Event,
+        turns: int,
+        memory: Set[int],
+        out: Findings,
+    ) -> None:
         key_state.turns, key_state.last = turns, event
         plan = group.index.plan(event)
         if plan is not None:
             self.engine.run(plan, event, key_state, memory, out)
-        if self.shared_clock:
-            self._schedule(key_state)
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> None:
         """Buffer the event until no earlier one is expected."""
@@ -253,6 +349,9 @@ class SessionTable:
         if session is None:
             blob = self.store.get(session_id)
             session = unpack(session_id, blob, self.engine, self.counts) if blob is not None else None
+            if session is not None and session.resting and session_id not in self._resting:
+                self._resting.add(session_id)  # an earlier run closed it
+                self.counts.sessions -= 1
             if session is None:
                 session = Session(session_id)
                 if blob is None:
@@ -265,6 +364,9 @@ class SessionTable:
         oldest: Session | None = None
         while self._heap and (oldest is None or oldest is newest):
             oldest = self._find(heapq.heappop(self._heap)[1])
+            if oldest is not None and oldest.resting:
+                self._drop(oldest)
+                return
         if oldest is None or oldest is newest:  # no deadlines: take the one that was loaded first
             oldest = self._first_loaded(newest)
         if oldest is not None:
@@ -276,7 +378,7 @@ class SessionTable:
         # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
         for held in (self._clean, self._touched):
             for session in held.values():
-                if session is not newest:
+                if session is not newest and not session.resting:
                     return session
         return None
 
@@ -284,14 +386,15 @@ class SessionTable:
         """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""
         if not self.shared_clock:
             return
-        self.watermark = max(self.watermark, time - self._lateness)
+        self.clock.see(session_id, time - self._lateness)
+        watermark = self.clock.now
         session = self._touched.get(session_id)
         if session is not None:
             newest = session.buffer[-1][0] if session.buffer else session.now
-            session.lag = self.watermark - newest + self._lateness
+            session.lag = max(0.0, watermark - newest + self._lateness)
             self._schedule(session)
-        if self._next_due <= self.watermark:
-            self.advance(self.watermark, out)
+        if self._next_due <= watermark:
+            self.advance(watermark, out)
 
     def _schedule(self, session: Session) -> None:
         deadline = self._deadline(session)
@@ -303,11 +406,20 @@ class SessionTable:
     def _deadline(self, session: Session) -> float | None:
         """Return the next deadline of the session, on the stream's clock."""
         deadline = inf if session.now == -inf else session.now + self._idle
+        if session.resting:
+            return None if deadline == inf else deadline + self._idle + session.lag
         if session.timers:
             deadline = min(deadline, *session.timers.values())
         if session.buffer:
             deadline = min(deadline, session.buffer[0][0])
         return None if deadline == inf else deadline + session.lag
+
+    def follow(self, event: Event, out: Findings) -> None:
+        """Let the shared clock follow an event that its session contains already."""
+        if event.time is not None and self.clock.is_credible(event.time):
+            self.clock.see(event.session_id, event.time - self._lateness)
+            if self._next_due <= self.clock.now:
+                self.advance(self.clock.now, out)
 
     def advance(self, watermark: float, out: Findings) -> None:
         """Set the watermark: fire the deadlines it has passed, and close idle sessions.
@@ -325,10 +437,17 @@ class SessionTable:
             if due is not None and due <= watermark:
                 self._clean.pop(session_id, None)
                 self._touched[session_id] = session
-                self._advance_session(session, watermark - session.lag, out)
+                if session.resting:
+                    self._drop(session)
+                else:
+                    self._advance_session(session, watermark - session.lag, out)
                 session = self._touched.get(session_id)
             if session is not None:
-                self._schedule(session)
+                # Everything up to the watermark is done, whatever a rounded deadline says.
+                deadline = self._deadline(session)
+                if deadline is not None:
+                    session.scheduled = max(deadline, nextafter(watermark, inf))
+                    heapq.heappush(self._heap, (session.scheduled, session_id))
         self._next_due = self._heap[0][0] if self._heap else inf
 
     def _find(self, session_id: str) -> Session | None:
@@ -349,10 +468,17 @@ class SessionTable:
             if current.buffer:  # the buffered events came after the idle time
                 self._renew(current, out)
             else:
-                self._end(current, "idle", out, time=current.now + self._idle)
+                self._rest(current, out)
+
+    def _rest(self, session: Session, out: Findings) -> None:
+        """Close a session that other sessions' clocks show as idle; keep it for as long again, it may know better."""
+        self._close(session, "idle", out, time=session.now + self._idle)
+        session.resting, session.scheduled = True, None
+        self._resting.add(session.id)
+        self.counts.sessions -= 1
 
     def _end(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
-        """Close a session: apply its buffered events first, then judge its end."""
+        """Close a session and forget it: apply its buffered events first, then judge its end."""
         if session.buffer:
             self._touched[session.id] = session
             self._release(session, inf, out)
@@ -360,6 +486,11 @@ class SessionTable:
             if current is None:
                 return  # one of the buffered events ended it
             session = current
+        self._close(session, reason, out, time=time)
+        self._drop(session)
+
+    def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
+        """Judge the end of a session."""
         time = session.time if time is None else time
         if time is not None:
             self.engine.fire(session, time, out)
@@ -367,11 +498,16 @@ class SessionTable:
         group = next((rules for rules in self.engine.cross_session if rules.owns(session.id)), None)
         if group is not None or session.id[0] != MARK:  # the state of a key without rules is only dropped
             self.engine.end(session, end, out, index=group.index if group else None)
+        self.counts.closed[reason] += 1
+
+    def _drop(self, session: Session) -> None:
         self._touched.pop(session.id, None)
         self._clean.pop(session.id, None)
         self.store.drop(session.id)
-        self.counts.sessions -= 1
-        self.counts.closed[reason] += 1
+        if session.resting:
+            self._resting.discard(session.id)
+        else:
+            self.counts.sessions -= 1
 
     def end_all(self, out: Findings) -> None:
         """End of input: end every open session, sorted by id."""
@@ -379,6 +515,9 @@ class SessionTable:
             self._release(self._touched.get(session_id) or self._load(session_id), inf, out)
             session = self._touched.get(session_id)
             if session is None:
+                continue
+            if session.resting:
+                self._drop(session)
                 continue
             # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
             self._end(session, "end_of_input", out, time=None if session.time is None else session.now + self._idle)

@@ -7,8 +7,8 @@ only update the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import force_setattr, replace
@@ -57,6 +57,15 @@ class Tracker:
             GateDecision: self._decision,
             ToolResult: self._tool_result,
         }
+
+    @contextmanager
+    def one_session_only(self) -> Iterator[None]:
+        """Show events to the rules of their session only."""
+        show_across, self._show_across = self._show_across, None
+        try:
+            yield
+        finally:
+            self._show_across = show_across
 
     def begin_part(self, session: Session, out: Findings, *, name: str = "") -> None:
         """Begin a new user-initiated part of the session; the end of the part before it is judged."""

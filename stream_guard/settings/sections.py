@@ -70,6 +70,9 @@ class SessionLimits(Section):
     max_open_calls: int = Field(default=256, gt=0, description="unanswered tool calls remembered per session")
     duplicate_window: int = Field(default=64, gt=0, description="event ids remembered per session")
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
+    max_future_skew: Duration = Field(
+        default=300.0, description="how far ahead of the receiver's clock an event may be stamped and still move clocks"
+    )
 
 
 class DiffSettings(Section):

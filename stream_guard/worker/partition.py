@@ -11,6 +11,7 @@ from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
+from stream_guard.sessions.clock import QUORUM, SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
@@ -33,9 +34,11 @@ class SessionPartition:
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
-        self._lateness = engine.policy.max_out_of_orderness
-        self._sending = SendingTable(engine, store, engine.counts, limits) if engine.cross_session else None
-        self._table = self._sending or SessionTable(engine, store, engine.counts, limits)
+        clock = SharedClock(now, skew=limits.max_future_skew, live=True, quorum=QUORUM)
+        self._sending = (
+            SendingTable(engine, store, engine.counts, limits, clock=clock) if engine.cross_session else None
+        )
+        self._table = self._sending or SessionTable(engine, store, engine.counts, limits, clock=clock)
         self._pipeline = Pipeline(decoder, self._table, dead_letters)
         self._read = self._pipeline.reader.read
         self._counts: Counts = engine.counts
@@ -45,8 +48,9 @@ class SessionPartition:
         self.redelivered = 0
         self.foreign_keys = 0  # records whose key is not their session's id
         progress = store.progress
-        if progress is not None and progress.watermark is not None:
-            self._table.watermark = progress.watermark
+        stored = None if progress is None else progress.watermark
+        if progress is not None and stored is not None and clock.is_credible(stored):  # else an earlier version's
+            self._table.watermark = stored
             self._watermark_wall = progress.wall
 
     @property
@@ -94,8 +98,7 @@ class SessionPartition:
                 self.redelivered += 1
                 if self._sending is not None:
                     self._sending.skip_event()
-                if event.time is not None and event.time - self._lateness > table.watermark:
-                    table.advance(event.time - self._lateness, out)
+                table.follow(event, out)
                 continue
             if record.key is not None and record.key != event.session_id.encode("utf-8", "surrogatepass"):
                 self.foreign_keys += 1

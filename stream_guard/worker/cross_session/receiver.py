@@ -1,13 +1,15 @@
 """Cross-session rules on the partition of their key: events wait for the watermarks of all senders, then are evaluated.
 
 Each sender's events come in that sender's order. Here they are evaluated in the order of their times: an event waits
-until the watermarks of all senders have passed it. The result depends on the records alone, not on batches or on wall
-time, so that a run after a crash repeats exactly what the crash interrupted.
+until the watermarks of all senders have passed it. The result depends on the records alone, not on batches, so that a
+run after a crash repeats exactly what the crash interrupted. The one exception is a stamp that is not credible by the
+receiver's own clock: its event is evaluated at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -17,6 +19,7 @@ from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.ports import Record
+from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
@@ -37,16 +40,19 @@ class ReceivingPartition:
         limits: SessionLimits,
         *,
         senders: int,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._engine = engine
         self._dead_letters = dead_letters
         self._senders = senders
-        self._table = SessionTable(engine, store, engine.counts, limits)
+        clock = SharedClock(now, skew=limits.max_future_skew)
+        self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
         self._stored: set[int] = set()  # offsets of waiting events that have a row
-        if store.progress is not None and store.progress.watermark is not None:
-            self._table.watermark = store.progress.watermark
+        stored = None if store.progress is None else store.progress.watermark
+        if stored is not None and clock.is_credible(stored):  # an earlier version believed any stamp
+            self._table.watermark = stored
         self._restore()
 
     def _restore(self) -> None:
@@ -93,7 +99,8 @@ class ReceivingPartition:
             self._advance(record.position, tag, out)
         elif _is_new(message, sender):
             time = message.event.time
-            if time is None or time < self._table.watermark:
+            # What no clock will come to must not wait for it.
+            if time is None or time < self._table.watermark or not self._table.clock.is_credible(time):
                 self._evaluate(message, record.position, tag, out)
             else:
                 self._wait(record.position, message)

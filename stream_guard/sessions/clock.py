@@ -1,0 +1,71 @@
+"""The shared clock: how far the events of all sessions have come. No single session moves it far.
+
+A session may stamp its events as it likes. A stamp ahead of the clock moves it only when enough other sessions have
+passed it too, or, on a live stream, when the receiver's own clock has. A stamp further ahead of the receiver's clock
+than the allowed skew is not credible and moves nothing (docs/adr/0020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+QUORUM: Final = 3  # sessions that must have passed a time
+
+
+class SharedClock:
+    """The event time that sessions are held against, from their stamps.
+
+    Without a receiver's clock and with a quorum of one, it believes every stamp: for tests and for trusted events.
+    """
+
+    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "_wall", "horizon", "now")
+
+    def __init__(
+        self,
+        receiver: Callable[[], float] | None = None,
+        *,
+        skew: float = 300.0,
+        live: bool = False,
+        quorum: int = 1,
+    ) -> None:
+        self.now = -inf
+        self.horizon = inf if receiver is None else -inf  # the latest stamp known to be credible
+        self._receiver = receiver
+        self._skew = skew
+        self._live = live
+        self._quorum = quorum
+        self._wall = -inf  # the receiver's clock when it was last read
+        self._ahead: dict[str, float] = {}  # the sessions that are furthest ahead, as many as the quorum
+
+    def is_credible(self, time: float) -> bool:
+        """Whether a stamp is no further ahead of the receiver's clock than the allowed skew."""
+        if time > self.horizon and self._receiver is not None:
+            self._wall = self._receiver()
+            self.horizon = self._wall + self._skew
+        return time <= self.horizon
+
+    def see(self, session_id: str, time: float) -> None:
+        """Take note that a session has come to a time, and move the clock where that is believed."""
+        if time <= self.now:
+            return
+        if self._quorum == 1 or (self._live and self._has_passed(time)):
+            self.now = time
+            return
+        ahead = self._ahead
+        known = ahead.get(session_id)
+        if known is None and len(ahead) == self._quorum:
+            last = min(ahead, key=ahead.__getitem__)
+            if ahead[last] >= time:
+                return
+            del ahead[last]
+        if known is None or time > known:
+            ahead[session_id] = time
+            if len(ahead) == self._quorum:
+                self.now = max(self.now, min(ahead.values()))
+
+    def _has_passed(self, time: float) -> bool:
+        if time > self._wall and self._receiver is not None:
+            self._wall = self._receiver()
+        return time <= self._wall
