@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_guard.model import Json, ToolCall
+from stream_guard.language.arguments import Arguments
+from stream_guard.model import ToolCall
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
 
 
-def match_block(session: Session, call_id: str, tool: str, args: Json) -> OpenCall | None:
+def match_block(session: Session, call_id: str, tool: str, reading: Arguments) -> OpenCall | None:
     """Return the open attempt that an event reported and no block announced yet, or None.
 
     Two blocks are two attempts, even under one id.
     """
     for call in reversed(_candidates(session, call_id)):
-        if call.in_event and not call.in_block and call.same_call(tool, args):
+        same = call.in_event and not call.in_block
+        if same and call.same_call(tool, reading.value, contested=reading.contested != ""):
             call.in_block = True
             _name(session, call, call_id)
             return call
@@ -36,7 +38,8 @@ def match_event(session: Session, event: ToolCall) -> OpenCall | None:
     for call in reversed(_candidates(session, call_id)):
         announced = call.in_block and not call.in_event
         repeated = call.in_event and call_id != "" and call.call_id == call_id
-        if (announced or repeated) and call.same_call(event.tool, event.args):
+        contested = event.contested != ""
+        if (announced or repeated) and call.same_call(event.tool, event.args, contested=contested):
             call.in_event = True
             _name(session, call, call_id)
             return call

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import xxhash
 
-from stream_guard.engine.objections import Objection
+from stream_guard.engine.objections import CONTESTED, Objection
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Event, Json
 
@@ -38,9 +38,12 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
     objections: tuple[Objection, ...] | None = None
 
-    def same_call(self, tool: str, args: Json) -> bool:
-        """Whether a call with this tool and these arguments is this attempt."""
-        if tool != self.tool:
+    def same_call(self, tool: str, args: Json, *, contested: bool = False) -> bool:
+        """Whether a call with this tool and these arguments is this attempt.
+
+        Contested arguments are never those that one reader takes from them.
+        """
+        if tool != self.tool or contested != self._is_contested():
             return False
         if self.digest == 0:
             if args is None or self.args is None:  # left out, as some sources leave out an empty object
@@ -49,6 +52,9 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
         if not self.exact:  # stored by an earlier version
             return self.digest == args_digest(args)
         return self.exact == exact_digest(args)
+
+    def _is_contested(self) -> bool:
+        return bool(self.objections) and any(one.cause == CONTESTED for one in self.objections or ())
 
 
 def args_digest(args: Json) -> int:

@@ -165,7 +165,8 @@ class SessionTable:
         session = self._touched.get(attempt.session_id)
         calls = session.open.get(attempt.call_id, ()) if session is not None else ()
         same = [call for call in calls if call.event_id == attempt.event_id]
-        return next((call for call in same if call.same_call(attempt.tool, attempt.args)), None)
+        contested = attempt.contested != ""
+        return next((call for call in same if call.same_call(attempt.tool, attempt.args, contested=contested)), None)
 
     def forget_call(self, attempt: ToolCall) -> None:
         """Forget the open call that an attempt was counted as, so that it is judged anew."""

@@ -115,7 +115,7 @@ class Tracker:
         call_id = call_id if type(call_id) is str else ""
         # JSON in JSON, as some sources write it
         reading = read_arguments(args) if type(args) is str else Arguments(args)
-        if session.open and match_block(session, call_id, tool, reading.value) is not None:
+        if session.open and match_block(session, call_id, tool, reading) is not None:
             self._counts.merged_calls += 1
             return
         opened = self._open_attempt(session, call_id, tool, reading.value, in_block=True)

@@ -143,3 +143,12 @@ def test_the_answer_names_the_rules_by_what_became_of_them() -> None:
     )
     named = ask(loaded, args={"amount": 1}, agent="payments").rules
     assert (named.checked, named.not_applicable) == (("amount",), ("tool", "kind", "agent"))
+
+
+@pytest.mark.parametrize("first", [{"amount": 1}, CONTESTED])
+def test_contested_arguments_are_not_the_call_that_one_reader_takes_from_them(first: Any) -> None:
+    guard = Guard(policy(guarded({"when": AMOUNT})))
+    second = CONTESTED if first != CONTESTED else {"amount": 1}
+    for args in (first, second, first):
+        decision = guard.check(ToolCall(session_id="s", call_id="c", tool="pay", args=args))
+        assert decision.action is (Action.BLOCK if args == CONTESTED else Action.ALLOW)
