@@ -80,7 +80,11 @@ COMMANDS: Final = (
                 "exit 1 when one was changed. Prints the head.",
                 "audit",
             ),
-            _core("sign", "Begin to sign records with history.key_file; run verify first.", "audit"),
+            _core(
+                "sign",
+                "Begin to sign records with history.key_file; run verify first: what is there counts from now on.",
+                "audit",
+            ),
             _core("show", "Print the records in order, one JSON object a line.", "audit"),
         ),
     ),
