@@ -266,7 +266,7 @@ class SpanReader:
             self._conversation.call([span.span_id], block, **self._header(span, span.start) | {"captured": captured})
         elif call in self._history.open:
             self._history.open.remove(call)
-        for view in merged.inner if call is None else ():
+        for view in merged.inner if call is None or call.args == args_digest(args) else ():
             # The session counts what is merged: to it, another view is the same attempt, reported again.
             self._conversation.call([view.span_id], block, **self._header(view, view.start) | {"captured": captured})
         if span.verdict is not None and span.verdict.action != "allow":

@@ -79,7 +79,7 @@ class Counts:
         self.late_events = 0  # older than what the session had already judged; judged all the same
         self.duplicate_events = 0  # dropped: the session had seen the event's id
         self.disbelieved_times = 0  # stamps that moved no clock; the event was judged all the same
-        self.merged_calls = 0  # tool calls that a turn's tool-use block had already announced
+        self.merged_calls = 0  # views of a tool call that was counted already
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.contested_calls = 0  # tool calls on whose arguments common readers differ
         self.unpaired_results = 0  # results no open call was found for

@@ -76,7 +76,11 @@ class Metrics(Collector):
         yield _total("late_events", "Events older than what their session had already judged", counts.late_events)
         yield _total("disbelieved_times", "Stamps that no clock was moved by", counts.disbelieved_times)
         yield _total("duplicate_events", "Events dropped because their session had seen them", counts.duplicate_events)
-        yield _total("merged_calls", "Tool calls already announced by their turn", counts.merged_calls)
+        yield _total(
+            "merged_calls",
+            "Views of tool calls that were counted already",
+            counts.merged_calls,
+        )
         yield _total(
             "lookalike_names", "Attempts under a name that only looks like a known one", counts.lookalike_names
         )

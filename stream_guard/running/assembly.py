@@ -11,6 +11,7 @@ from typing import Self
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.prices import PricedDecoder
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
 from stream_guard.errors import SettingsError
@@ -75,7 +76,9 @@ class Assembly:
         """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are."""
         formats = self.settings.decode.formats
         decoders = {name: self._make_decoder(name) for name in (form, *formats.values())}
-        return TopicDecoder(form, decoders, formats) if formats else decoders[form]
+        decoder: Decoder = TopicDecoder(form, decoders, formats) if formats else decoders[form]
+        prices = self.settings.decode.prices
+        return PricedDecoder(decoder, prices) if prices else decoder
 
     def open_source(
         self,

@@ -45,6 +45,18 @@ class PluginSettings(Section):
     block: Names = Field(default=(), description="names never to load")
 
 
+class ModelPrice(Section):
+    """What a model costs, in US dollars for a million tokens."""
+
+    input: float = Field(ge=0, description="tokens of the request")
+    output: float = Field(ge=0, description="tokens of the answer")
+    thinking: float | None = Field(default=None, ge=0, description="tokens of thinking; as the answer's without one")
+    cache_read: float | None = Field(default=None, ge=0, description="cached tokens; as the request's without one")
+    cache_write: float | None = Field(
+        default=None, ge=0, description="tokens cached anew; as the request's without one"
+    )
+
+
 class DecodeSettings(Section):
     """How records are read."""
 
@@ -59,6 +71,10 @@ class DecodeSettings(Section):
     )
     formats: dict[str, str] = Field(
         default={}, description="formats of topics, by topic; the others have that of --from-format"
+    )
+    prices: dict[str, ModelPrice] = Field(
+        default={},
+        description="what models cost, where records do not say: `{input: 3, output: 15}`, dollars a million tokens",
     )
 
 
