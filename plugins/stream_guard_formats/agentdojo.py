@@ -19,7 +19,7 @@ from stream_guard_formats.transcripts import open_run
 
 
 class AgentDojoDecoder(JsonDecoder):
-    """Reads run files, one to a line. The verdicts of a run, such as ``security``, are not events."""
+    """Reads run files, one to a line. The decisions of a run, such as ``security``, are not events."""
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the run's events in order, its end with them, or raise DecodeError."""

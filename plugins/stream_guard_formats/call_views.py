@@ -173,6 +173,6 @@ def _complete(views: Sequence[Span], outcomes: Mapping[str, Span], *, repeated: 
         error=next((view.error for view in (*telling, *ends) if view.error), ""),
         agent=next((view.agent for view in views if view.agent), ""),
         end=telling[0].end,
-        verdict=next((view.verdict for view in views if view.verdict is not None), None),
+        decision=next((view.decision for view in views if view.decision is not None), None),
         identity=next((view.identity for view in views if view.identity), ""),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard import Json
+from stream_guard_formats.foreign_decisions import DECISION_NAMES, read_decision
 from stream_guard_formats.messages import unpack
 from stream_guard_formats.raw_spans import RawSpan, Span, SpanSort
 from stream_guard_formats.reading import number_at, text_at
@@ -20,7 +21,6 @@ from stream_guard_formats.span_messages import (
     result_in_messages,
 )
 from stream_guard_formats.usage import read_usage
-from stream_guard_formats.verdicts import VERDICT_NAMES, read_verdict
 
 # Attributes that name the conversation, best first. Without any of them the id of the trace is used.
 SESSION_NAMES: Final = (
@@ -40,8 +40,8 @@ _SORTS: Final[dict[str, SpanSort]] = {
     "TOOL": "tool",
     "AGENT": "agent",
     "RETRIEVER": "retrieval",
-    "GUARDRAIL": "verdict",
-    "EVALUATOR": "verdict",
+    "GUARDRAIL": "decision",
+    "EVALUATOR": "decision",
     "chat": "llm",
     "text_completion": "llm",
     "generate_content": "llm",
@@ -58,9 +58,9 @@ _SORTS: Final[dict[str, SpanSort]] = {
     "search_memory": "memory",
     "create_memory_store": "memory",
     "delete_memory_store": "memory",
-    "apply_guardrail": "verdict",
-    "run_guardrail": "verdict",
-    "guardrail": "verdict",
+    "apply_guardrail": "decision",
+    "run_guardrail": "decision",
+    "guardrail": "decision",
     "tool": "tool",
     "agent": "agent",
     "ai.generateText.doGenerate": "llm",
@@ -72,7 +72,7 @@ _SORTS: Final[dict[str, SpanSort]] = {
     "llm_request": "llm",
     "interaction": "prompt",
     "tool.execution": "outcome",
-    "tool.blocked_on_user": "verdict",
+    "tool.blocked_on_user": "decision",
 }
 _SORT_NAMES: Final = (
     "openinference.span.kind",
@@ -143,7 +143,7 @@ _VALUES: Final[dict[str, tuple[str, ...]]] = {
     "arguments": _ARGUMENTS,
     "result": _RESULTS,
     "error": ("error.type",),
-    "action": VERDICT_NAMES,
+    "action": DECISION_NAMES,
     "query": ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "input.value"),
     "cost": ("gen_ai.usage.cost", "llm.cost.total", "gen_ai.usage.total_cost"),
     "tools": ("gen_ai.tool.definitions", "ai.prompt.tools", "llm.tools"),
@@ -226,8 +226,8 @@ def read_span(raw: RawSpan) -> Span:
         changes = {"name": name, "agent": _versioned(name, fields), "outputs": fields.get("result")}
     elif sort == "prompt":
         changes["inputs"] = _captured(attributes.get("user_prompt", attributes.get("prompt")))
-    elif sort == "verdict":
-        changes["verdict"] = read_verdict(attributes, raw.name)
+    elif sort == "decision":
+        changes["decision"] = read_decision(attributes, raw.name)
     return span._replace(**changes)
 
 
@@ -321,7 +321,7 @@ def _read_tool(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
         failed=span.failed or attributes.get("gen_ai.tool.status") == "error",
         protocol="mcp" if method else "",
         identity=_identity_of(attributes, fields),
-        verdict=read_verdict(attributes, raw.name) if "action" in fields else None,
+        decision=read_decision(attributes, raw.name) if "action" in fields else None,
     )
 
 

@@ -7,20 +7,20 @@ from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
+from stream_guard_formats.foreign_decisions import read_decision
 from stream_guard_formats.messages import unpack
 from stream_guard_formats.raw_spans import Span, SpanSort
 from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import SpanReader
 from stream_guard_formats.usage import read_usage
-from stream_guard_formats.verdicts import read_verdict
 
 _SORTS: Final[dict[str, SpanSort]] = {
     "GENERATION": "llm",
     "TOOL": "tool",
     "AGENT": "agent",
     "RETRIEVER": "retrieval",
-    "GUARDRAIL": "verdict",
-    "EVALUATOR": "verdict",
+    "GUARDRAIL": "decision",
+    "EVALUATOR": "decision",
 }
 # What instrumentations put in front of a tool's name when they name its span.
 _PREFIXES: Final = ("execute_tool ", "running tool: ")
@@ -90,8 +90,8 @@ def _span(observation: dict[str, Json]) -> Span:
         found = unpack(span.outputs)
         chunks = found if isinstance(found, list) or found is None else [found]
         return span._replace(name="retrieval", inputs={"query": unpack(span.inputs)}, outputs=chunks)
-    if sort == "verdict":
+    if sort == "decision":
         said = unpack(span.outputs)
         fields = said if isinstance(said, dict) else {"decision": said}
-        return span._replace(verdict=read_verdict(fields, name))
+        return span._replace(decision=read_decision(fields, name))
     return span

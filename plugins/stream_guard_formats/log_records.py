@@ -1,4 +1,4 @@
-"""Log records about agents, as spans: messages of a call to a model, verdicts, failures, and what Claude Code logs."""
+"""Log records about agents, as spans: messages of a call to a model, decisions, failures, and what Claude Code logs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from stream_guard import Json
 from stream_guard_formats.conventions import session_of, sort_of
+from stream_guard_formats.foreign_decisions import read_decision
 from stream_guard_formats.raw_spans import RawSpan
 from stream_guard_formats.reading import digest, number_at, text_at
 from stream_guard_formats.span_messages import DETAILS, messages_in_events
-from stream_guard_formats.verdicts import read_verdict
 
 GEN_AI: Final = "gen_ai."
 _CLAUDE: Final = "claude_code."
@@ -97,12 +97,12 @@ def _model_call(trace_id: str, span_id: str, logs: Sequence[AgentLog]) -> Iterat
 
 
 def _other_span(log: AgentLog) -> Iterator[RawSpan]:
-    """Yield a verdict or a failure, as a span inside the one that it is about."""
+    """Yield a decision or a failure, as a span inside the one that it is about."""
     if log.name == _EXCEPTION:
         fields = {"span.type": "tool.execution", "error.type": text_at(log.fields, "exception.type") or "exception"}
         fields["exception.message"] = text_at(log.fields, "exception.message")
         fields |= {name: log.fields[name] for name in ("gen_ai.conversation.id", "session.id") if name in log.fields}
-    elif read_verdict(log.fields, log.name) is not None:
+    elif read_decision(log.fields, log.name) is not None:
         fields = log.fields | {"gen_ai.operation.name": "guardrail"}
     else:
         return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from stream_guard import Json
-from stream_guard_formats.verdicts import Verdict
+from stream_guard_formats.foreign_decisions import ForeignDecision
 
-SpanSort = Literal["llm", "tool", "agent", "retrieval", "memory", "verdict", "prompt", "outcome", "other"]
+SpanSort = Literal["llm", "tool", "agent", "retrieval", "memory", "decision", "prompt", "outcome", "other"]
 SpanKind = Literal["", "client", "server"]
 
 
@@ -51,6 +51,6 @@ class Span(NamedTuple):
     identity: str = ""  # a name that all views of a call share, and no other call has
     protocol: Literal["", "mcp"] = ""
     remote: bool = False  # an agent behind a service: its span is all that is known of it
-    verdict: Verdict | None = None
+    decision: ForeignDecision | None = None
     args_digest: str = ""  # of a span that was read before
     told: bool = False  # it was read before

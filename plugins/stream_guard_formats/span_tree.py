@@ -66,12 +66,12 @@ class SpanTree:
 
     def is_denied(self, tool: Span) -> bool:
         """Whether a guard or a person said no to a tool call: on its span, or on one inside it."""
-        if tool.verdict is not None and tool.verdict.action == "block":
+        if tool.decision is not None and tool.decision.action == "block":
             return True
         return any(
-            span.verdict is not None and span.verdict.action == "block" and self._is_inside(span, tool)
+            span.decision is not None and span.decision.action == "block" and self._is_inside(span, tool)
             for span in self.spans.values()
-            if span.sort == "verdict"
+            if span.sort == "decision"
         )
 
     def has_outcome(self, span: Span) -> bool:

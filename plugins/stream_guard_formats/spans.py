@@ -112,8 +112,8 @@ class SpanReader:
     def _add_other(self, span: Span) -> None:
         if span.sort in ("retrieval", "memory"):
             self._add_store(span)
-        elif span.sort == "verdict":
-            self._add_verdict(span, span)
+        elif span.sort == "decision":
+            self._add_decision(span, span)
         elif span.sort == "prompt":
             self._add_prompt(span)
         elif isinstance(span.outputs, str | dict | list) and _may_hold_result(span.outputs):
@@ -269,8 +269,8 @@ class SpanReader:
         for view in merged.inner if call is None or call.args == args_digest(args) else ():
             # The session counts what is merged: to it, another view is the same attempt, reported again.
             self._conversation.call([view.span_id], block, **self._header(view, view.start) | {"captured": captured})
-        if span.verdict is not None and span.verdict.action != "allow":
-            self._add_verdict(span, span._replace(call_id=call_id, name=tool))
+        if span.decision is not None and span.decision.action != "allow":
+            self._add_decision(span, span._replace(call_id=call_id, name=tool))
         self._add_outcome(span, call_id, tool)
 
     def _add_outcome(self, span: Span, call_id: str, tool: str) -> None:
@@ -319,26 +319,26 @@ class SpanReader:
         if span.sort == "retrieval" and isinstance(span.outputs, list):
             self._history.add_chunks(span.outputs)
 
-    def _add_verdict(self, span: Span, target: Span) -> None:
+    def _add_decision(self, span: Span, target: Span) -> None:
         """Add what a guard, a person or an evaluator said, as a decision about the call it is about."""
-        verdict = span.verdict
-        if verdict is None:
+        decision = span.decision
+        if decision is None:
             return
         around = target if target.sort == "tool" else self._tree.tool_around(span)
-        call_id = verdict.call_id or (around.call_id or around.span_id if around is not None else "")
-        tool = verdict.tool or (around.name if around is not None else "")
+        call_id = decision.call_id or (around.call_id or around.span_id if around is not None else "")
+        tool = decision.tool or (around.name if around is not None else "")
         header = self._header(span, span.start)
-        if call_id and self._is_told("\n".join(("d", call_id, verdict.action, *verdict.rule_ids))):
+        if call_id and self._is_told("\n".join(("d", call_id, decision.action, *decision.rule_ids))):
             return
         told = call_id in self._history.calls or self._history.count_of(f"r{call_id}") > 0
-        if tool and verdict.action != "allow" and not told and target.sort != "tool":
+        if tool and decision.action != "allow" and not told and target.sort != "tool":
             # What is held back may never run: nothing else tells of the attempt.
             block = {"id": call_id, "name": tool, "input": {}}
             self._announce([block])
             self._conversation.call(["held back", call_id], block, **header | {"captured": False})
-        if verdict.labels:
-            header["labels"] = {**self._conversation.labels, **verdict.labels}
-        self._conversation.decision([span.span_id, "d"], verdict.action, call_id, tool, verdict.rule_ids, **header)
+        if decision.labels:
+            header["labels"] = {**self._conversation.labels, **decision.labels}
+        self._conversation.decision([span.span_id, "d"], decision.action, call_id, tool, decision.rule_ids, **header)
 
     def _add_prompt(self, span: Span) -> None:
         """Add what a person wrote. Spans and log records both tell it, and each of them as often as it was written."""

@@ -36,7 +36,7 @@ _ACTION_NAMES: Final = (
     "metadata.action",
 )
 _TRIGGERS: Final = ("gen_ai.guardrail.triggered", "guardrail.triggered", "triggered")
-VERDICT_NAMES: Final = (*_ACTION_NAMES, *_TRIGGERS)  # attributes without which a span has no verdict
+DECISION_NAMES: Final = (*_ACTION_NAMES, *_TRIGGERS)  # attributes without which a span has no decision
 _RULE_NAMES: Final = (
     "gen_ai.security.policy.rule.id",
     "policy.rule.id",
@@ -69,7 +69,7 @@ _REASONS: Final = (
 _MAX_TEXT: Final = 200
 
 
-class Verdict(NamedTuple):
+class ForeignDecision(NamedTuple):
     """What a guard, a person or an evaluator said about an attempt or an answer."""
 
     action: GateAction
@@ -79,8 +79,8 @@ class Verdict(NamedTuple):
     labels: dict[str, str] = {}
 
 
-def read_verdict(attributes: dict[str, Json], span_name: str) -> Verdict | None:
-    """Return the verdict in the attributes of a span or of a log record, or None where there is none."""
+def read_decision(attributes: dict[str, Json], span_name: str) -> ForeignDecision | None:
+    """Return the decision in the attributes of a span or of a log record, or None where there is none."""
     action = _action_of(attributes)
     if action is None and "gen_ai.evaluation.name" in attributes:
         action = "allow"  # an evaluation comes after the answer: it stops nothing
@@ -95,7 +95,7 @@ def read_verdict(attributes: dict[str, Json], span_name: str) -> Verdict | None:
         for label, name in (("score", "gen_ai.evaluation.score.value"), ("result", "gen_ai.evaluation.score.label")):
             if attributes.get(name) is not None:
                 labels[label] = str(attributes[name])[:_MAX_TEXT]
-    return Verdict(
+    return ForeignDecision(
         action=action,
         rule_ids=rules or ((span_name[:_MAX_TEXT],) if span_name else ()),
         call_id=text_at(attributes, *_TARGET_IDS),
