@@ -27,6 +27,7 @@ class Counts:
 
     __slots__ = (
         "alerts",
+        "changed_events",
         "closed",
         "contested_calls",
         "dead_letters",
@@ -78,6 +79,7 @@ class Counts:
         self.evictions: defaultdict[Eviction, int] = defaultdict(int)  # by limit that was reached
         self.late_events = 0  # older than what the session had already judged; judged all the same
         self.duplicate_events = 0  # dropped: the session had seen the event's id
+        self.changed_events = 0  # came under an id that stood for something else; judged under an id of their own
         self.disbelieved_times = 0  # stamps that moved no clock; the event was judged all the same
         self.merged_calls = 0  # views of a tool call that was counted already
         self.lookalike_names = 0  # attempts under a name that only looks like a known one

@@ -15,7 +15,7 @@ from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
+from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, content_digest, exact_digest
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
@@ -50,8 +50,9 @@ class Session(KeyState):
         self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
-        self.recent: set[str | int] = set()  # the last event ids, in two generations; a restored session
-        self.older: set[str | int] = set()  # has their digests instead
+        # The last event ids with what they stood for, in two generations. A restored session has digests of the ids.
+        self.recent: dict[str | int, Event | int] = {}
+        self.older: dict[str | int, Event | int] = {}
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
@@ -95,14 +96,28 @@ class Session(KeyState):
         if self.jump is not None and (self.jump.time is None or self.jump.time <= time):
             self.before = self.jump = None
 
-    def has_seen(self, event_id: str) -> bool:
-        """Whether the id is among the digests that came from the store."""
-        digest = id_digest(event_id)
-        return digest in self.recent or digest in self.older
+    def seen_content(self, event_id: str) -> int | None:
+        """Return the digest of what the id stood for; 0 where an earlier version did not keep it, None for a new id."""
+        keys: tuple[str | int, ...] = (event_id, id_digest(event_id)) if self.restored else (event_id,)
+        for key in keys:
+            known = self.recent.get(key)
+            if known is None:
+                known = self.older.get(key)
+            if known is not None:
+                return known if isinstance(known, int) else content_digest(known)
+        return None
+
+    def condense_ids(self) -> None:
+        """Keep of the remembered events only the digests of their contents."""
+        for generation in (self.recent, self.older):
+            for key, known in generation.items():
+                if not isinstance(known, int):
+                    generation[key] = content_digest(known)
 
     def age_ids(self) -> None:
         """Begin a new generation of event ids and forget the older of the two."""
-        self.older, self.recent = self.recent, set()
+        self.condense_ids()
+        self.older, self.recent = self.recent, {}
         self.restored = max(0, self.restored - 1)
 
 
@@ -132,6 +147,8 @@ def pack(session: Session, engine: Engine) -> bytes:
     calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
     for call in calls:
         condense(call, engine.arg_paths)
+    session.condense_ids()
+    ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
     return _encoder.encode(
@@ -150,8 +167,8 @@ def pack(session: Session, engine: Engine) -> bytes:
             session.attempts,
             session.lag,
             session.explicit_part,
-            _digests(session.recent),
-            _digests(session.older),
+            ids[0],
+            ids[1],
             sorted(session.memory),
             calls,
             states,
@@ -161,16 +178,12 @@ def pack(session: Session, engine: Engine) -> bytes:
             [(*named(address), since) for address, since in session.holds.items()],
             session.buffer,
             engine.policy.version,
-            *_later_fields(session, engine),
+            session.resting,
+            b"" if session.before is None else pack(session.before, engine),
+            session.jump,
+            contents,
         )
     )
-
-
-def _later_fields(session: Session, engine: Engine) -> tuple[Any, ...]:
-    """Return the fields that rows of an earlier version do not have; none where they hold nothing."""
-    if not session.resting and session.before is None:
-        return ()
-    return session.resting, b"" if session.before is None else pack(session.before, engine), session.jump
 
 
 def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
@@ -220,8 +233,26 @@ def _can_be_kept(value: Json) -> bool:
         return False
 
 
-def _digests(ids: set[str | int]) -> bytes:
-    return array("Q", sorted(known if isinstance(known, int) else id_digest(known) for known in ids)).tobytes()
+def _id_digests(session: Session) -> tuple[list[bytes], bytes]:
+    """Return the digests of the ids of both generations, and those of the contents in the same order."""
+    ids, contents = list[bytes](), array("Q")
+    for generation in (session.recent, session.older):
+        listed = sorted(
+            (key if isinstance(key, int) else id_digest(key), known if isinstance(known, int) else 0)
+            for key, known in generation.items()
+        )
+        ids.append(array("Q", [key for key, _ in listed]).tobytes())
+        contents.extend(content for _, content in listed)
+    return ids, contents.tobytes()
+
+
+def _restore_ids(session: Session, row: StoredSession) -> None:
+    recent, older, contents = array("Q", row.recent), array("Q", row.older), array("Q", row.contents)
+    if len(contents) != len(recent) + len(older):
+        contents = array("Q", bytes(8 * (len(recent) + len(older))))  # an earlier version kept none
+    session.recent = dict(zip(recent, contents, strict=False))
+    session.older = dict(zip(older, contents[len(recent) :], strict=True))
+    session.restored = 2
 
 
 def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
@@ -249,7 +280,7 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
             call.objections = None
         session.add_open(call)
     session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
-    session.recent, session.older, session.restored = set(array("Q", row.recent)), set(array("Q", row.older)), 2
+    _restore_ids(session, row)
     session.memory = set(row.memory)
     session.resting, session.jump = row.resting, row.jump
     session.before = unpack(session_id, row.before, engine, counts) if row.before else None

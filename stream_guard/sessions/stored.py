@@ -16,7 +16,7 @@ import xxhash
 
 from stream_guard.engine.objections import CONTESTED, Objection
 from stream_guard.language.paths import json_equal
-from stream_guard.model import Event, Json
+from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 ROW_VERSION: Final = 1
 
@@ -75,6 +75,30 @@ def _encoded(encode: Callable[..., bytes], args: Json) -> bytes:
         return b"~" + json.dumps(args, sort_keys=True, default=repr).encode()
 
 
+def content_digest(event: Event) -> int:
+    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
+    told: tuple[Json, ...]
+    if isinstance(event, Turn):
+        told = (event.request, event.response)
+    elif isinstance(event, ToolCall):
+        told = (event.tool, event.call_id, event.args)
+    elif isinstance(event, ToolResult):
+        told = (event.call_id, event.status, event.output)
+    elif isinstance(event, GateDecision):
+        told = (event.call_id, event.action)
+    else:
+        told = (event.text,) if isinstance(event, UserMessage) else ()
+    return _digest((type(event).__name__, event.time, event.agent, event.run_id, told))
+
+
+def _digest(value: Json) -> int:
+    try:
+        encoded = msgspec.msgpack.encode(value)
+    except (TypeError, ValueError, RecursionError):  # an in-process caller may pass anything
+        encoded = repr(value).encode("utf-8", "surrogatepass")
+    return xxhash.xxh3_64_intdigest(encoded) or 1
+
+
 class StoredSession(msgspec.Struct, array_like=True, gc=False):
     """A session as it is stored. The order of the fields is the format: a change of it needs a higher ROW_VERSION."""
 
@@ -107,3 +131,4 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     resting: bool = False
     before: bytes = b""  # a row of the session from before a jump in time
     jump: Event | None = None
+    contents: bytes = b""  # digests of what the event ids stood for, those of `recent` first

@@ -13,6 +13,7 @@ from bisect import insort
 from collections.abc import Iterator, Set
 from math import inf, nextafter
 from operator import itemgetter
+from typing import Final
 
 from msgspec.structs import force_setattr
 
@@ -28,9 +29,11 @@ from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
-from stream_guard.sessions.stored import OpenCall
+from stream_guard.sessions.stored import OpenCall, content_digest
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
+
+_CONDENSED: Final = 64  # events whose contents are kept whole until they are digested
 
 
 def check_session_id(session_id: str) -> None:
@@ -117,10 +120,13 @@ class SessionTable:
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
-            if event_id in recent or event_id in session.older or (session.restored and session.has_seen(event_id)):
+            known = event_id in recent or event_id in session.older or session.restored
+            if known and self._is_redelivered(event, session):
                 self.counts.duplicate_events += 1
                 return
-            recent.add(event_id)
+            recent[event.event_id] = event
+            if not len(recent) % _CONDENSED:
+                session.condense_ids()
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -139,6 +145,22 @@ class SessionTable:
                 session.lag = max(0.0, watermark - session.now)
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
+
+    def _is_redelivered(self, event: Event, session: Session) -> bool:
+        """Whether the session has seen this event. Another content under a known id gets an id of its own."""
+        known = session.seen_content(event.event_id)
+        if known is None:
+            return False
+        content = content_digest(event)
+        if known in (0, content):
+            return True
+        # Made from the content, so that a redelivery of this event has the same.
+        own_id = f"{event.event_id}~{content:016x}"
+        if session.seen_content(own_id) is not None:
+            return True
+        self.counts.changed_events += 1
+        force_setattr(event, "event_id", own_id)
+        return False
 
     def _feed_untimed(self, event: Event, session: Session, out: Findings) -> None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""

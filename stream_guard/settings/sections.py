@@ -84,7 +84,7 @@ class SessionLimits(Section):
     max_live: int = Field(default=1_000_000, gt=0, description="sessions open at once; the longest idle is closed")
     max_states: int = Field(default=1000, gt=0, description="states one session may hold, keyed ones included")
     max_open_calls: int = Field(default=256, gt=0, description="unanswered tool calls remembered per session")
-    duplicate_window: int = Field(default=64, gt=0, description="event ids remembered per session")
+    duplicate_window: int = Field(default=1000, gt=0, description="event ids remembered per session")
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
     max_future_skew: Duration = Field(
         default=300.0, description="how far ahead of the receiver's clock an event may be stamped and still move clocks"

@@ -1,0 +1,87 @@
+"""An event id that comes again: the same event is dropped, another one is judged under an id of its own."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_guard.engine import Engine
+from stream_guard.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.observability.counts import Counts
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.sessions.stored import content_digest
+from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+POLICY = load_policy(
+    '{"rules": [{"id": "no", "kind": "no_call", "params": {"tool": "*"}}]}', build_registry(), file="p.json"
+)
+
+
+class Stream:
+    """A table in which every attempt is a finding; a restart keeps what is stored."""
+
+    def __init__(self, **limits: int) -> None:
+        self.store, self.counts, self.limits = MemoryStore(), Counts(), SessionLimits(**limits)
+        self.open()
+
+    def open(self) -> None:
+        self.table = SessionTable(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
+
+    def restart(self) -> None:
+        self.table.commit()
+        self.open()
+
+    def call(self, event_id: str, tool: str, time: float = 0.0, amount: int = 0) -> list[str]:
+        out: list[Finding] = []
+        call = ToolCall(session_id="s", event_id=event_id, tool=tool, time=time, args={"amount": amount})
+        self.table.feed(call, out)
+        return [finding.event_id for finding in out]
+
+
+calls = st.tuples(st.sampled_from("ab"), st.sampled_from(["pay", "look"]), st.integers(0, 1), st.integers(0, 1))
+
+
+@given(st.lists(calls, max_size=25), st.sets(st.integers(0, 24)))
+def test_each_content_of_an_id_is_judged_once(told: list[tuple[str, str, int, int]], restarts: set[int]) -> None:
+    stream = Stream()
+    judged: list[str] = []
+    for number, (event_id, tool, time, amount) in enumerate(told):
+        if number in restarts:
+            stream.restart()
+        judged += stream.call(event_id, tool, float(time), amount)
+    assert len(judged) == len(set(judged)) == len(set(told))
+    assert stream.counts.duplicate_events == len(told) - len(set(told))
+    assert stream.counts.changed_events == len(set(told)) - len({event_id for event_id, *_ in told})
+
+
+def test_the_id_of_its_own_is_the_same_in_a_replay() -> None:
+    first, second = Stream(), Stream()
+    for stream in (first, second):
+        stream.call("e", "look")
+    assert first.call("e", "pay") == second.call("e", "pay") != ["e"]
+
+
+def test_a_batch_that_is_sent_again_is_dropped() -> None:
+    stream = Stream()
+    for _ in range(2):
+        for number in range(500):
+            stream.call(f"e{number}", "look", float(number))
+    assert stream.counts.duplicate_events == 500
+
+
+def test_what_is_stamped_on_an_event_is_no_content() -> None:
+    told: list[Event] = [
+        Turn(session_id="s", response={"content": [{"type": "text", "text": "hi"}]}),
+        ToolCall(session_id="s", tool="pay", args={"a": 1}),
+        ToolResult(session_id="s", output="done"),
+        UserMessage(session_id="s", text="hello"),
+    ]
+    before = [content_digest(event) for event in told]
+    stream, out = Stream(), list[Finding]()
+    for event in told:
+        stream.table.feed(event, out)
+    assert [content_digest(event) for event in told] == before
+    assert len(set(before)) == len(before)
