@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_guard.commands import ListFormat
+from stream_guard.language.lookalikes import see_through
 
 
 def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
@@ -28,8 +30,19 @@ def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFo
 
 
 def show_one(record: msgspec.Struct | dict[str, Any]) -> None:
-    """Print one record whole, as JSON."""
-    typer.echo(json.dumps(msgspec.to_builtins(record), indent=2))
+    """Print one record whole, as JSON that can be read aloud: letters of all scripts, and nothing in disguise."""
+    written = json.dumps(msgspec.to_builtins(record), indent=2, ensure_ascii=False)
+    typer.echo("\n".join(map(undisguised, written.split("\n"))))
+
+
+def undisguised(line: str) -> str:
+    """Return a line of JSON with what cannot be seen escaped, and all but ASCII where letters imitate others."""
+    if line.isascii() and line.isprintable():
+        return line
+    escapes_all = see_through(line) != unicodedata.normalize("NFKC", line)
+    return "".join(
+        char if char.isprintable() and (char.isascii() or not escapes_all) else json.dumps(char)[1:-1] for char in line
+    )
 
 
 def plain(value: Any, name: str = "") -> str:

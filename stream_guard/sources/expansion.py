@@ -10,7 +10,7 @@ FREE: Final = 1 << 30
 """Bytes that a file of lines may become in any case: they pass through in pieces."""
 FREE_COLUMN: Final = 64 << 20
 """Bytes that a column of a row group of Parquet may become in any case."""
-MAX_BLOCK: Final = 256 << 20
+MAX_BLOCK: Final = 128 << 20
 """Bytes that a block of Avro may become: it is in memory as a whole."""
 
 

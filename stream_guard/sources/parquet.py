@@ -16,17 +16,18 @@ _HEAD: Final = 64  # bytes of a page that its sizes are in
 
 def rows_at_once(group: Any, raw: BinaryIO, most: int) -> int:
     """Return how many rows of a row group may be in memory together; ExpansionError where it expands too far."""
-    repeated = 0
+    per_row = 0  # bytes that a row takes when it says the whole dictionary of each column
     for number in range(group.num_columns):
         column = group.column(number)
         check_expansion(
             column.total_compressed_size, column.total_uncompressed_size, FREE_COLUMN, f"column {column.path_in_schema}"
         )
         if column.has_dictionary_page:
-            repeated += _page_size(raw, column.dictionary_page_offset)
-    if repeated > _MEMORY:
-        raise ExpansionError(f"its dictionaries have {repeated} bytes; {_MEMORY} are read")
-    return max(1, min(most, _MEMORY // max(1, repeated)))
+            values = max(1, column.num_values // max(1, group.num_rows))  # a row may be a list
+            per_row += values * _page_size(raw, column.dictionary_page_offset)
+    if per_row > _MEMORY:
+        raise ExpansionError(f"its rows may have {per_row} bytes, by its dictionaries; {_MEMORY} are read")
+    return max(1, min(most, _MEMORY // max(1, per_row)))
 
 
 def _page_size(raw: BinaryIO, offset: int) -> int:
