@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kafka import KafkaAdminClient
 
@@ -66,12 +66,20 @@ class Trio:
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The node that leads a partition."""
+        return int(self._describe(topic, partition)["leader_id"])
+
+    def copies(self, topic: str) -> int:
+        """How many copies a topic has."""
+        return len(self._describe(topic, 0)["replica_nodes"])
+
+    def _describe(self, topic: str, partition: int) -> dict[str, Any]:
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             [described] = admin.describe_topics([topic])
         finally:
             admin.close()
-        return int(next(one["leader_id"] for one in described["partitions"] if one["partition_index"] == partition))
+        found: dict[str, Any] = next(one for one in described["partitions"] if one["partition_index"] == partition)
+        return found
 
     def kill_leader(self, topic: str, partition: int = 0) -> int:
         """Kill the broker that leads a partition, and return its node."""

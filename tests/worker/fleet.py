@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,13 +177,7 @@ class Fleet:
 
     def sessions(self) -> dict[str, dict[str, Any]]:
         """The live sessions as they were written last: how many events each contains, and its rules' states."""
-        found: dict[str, dict[str, Any]] = {}
-        for key, (partition, value) in self.rows().items():
-            if key.startswith(session_prefix(partition)) and (state := decode_session(value).state):
-                row = msgspec.msgpack.decode(state, type=StoredSession)
-                states = sorted(map(_plain, row.states))
-                found[session_of(key)] = {"seq": row.seq, "turns": row.turns, "states": states}
-        return found
+        return live_sessions(self.rows())
 
     def rows(self) -> dict[bytes, tuple[int, bytes]]:
         """The table as the changelog has it now."""
@@ -205,6 +199,17 @@ class Fleet:
             worker.wait()
         if self.cluster is self._shared:  # topics on a broker of the test's own are removed with it
             self.cluster.delete([f"{self.group}-{ending}" for ending in ("sessions-changelog", "rekeyed", "spanning")])
+
+
+def live_sessions(rows: Mapping[bytes, tuple[int, bytes]]) -> dict[str, dict[str, Any]]:
+    """The live sessions in rows, each with its partition: how many events each contains, and its rules' states."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, (partition, value) in rows.items():
+        if key.startswith(session_prefix(partition)) and (state := decode_session(value).state):
+            row = msgspec.msgpack.decode(state, type=StoredSession)
+            states = sorted(map(_plain, row.states))
+            found[session_of(key)] = {"seq": row.seq, "turns": row.turns, "states": states}
+    return found
 
 
 def _plain(state: tuple[int, tuple[str, ...], msgspec.Raw]) -> tuple[int, tuple[str, ...], bytes]:

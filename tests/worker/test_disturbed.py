@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
+from stream_guard.alerting.delivery import alerts_of
+from stream_guard.kafka.client import partition_of_key
+from stream_guard.model import Finding
+from stream_guard.policy.load import load_policy
+from stream_guard.ports import Record
+from stream_guard.registry import build_registry
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
-from tests.worker.fleet import Fleet
+from tests.worker.fleet import PARTITIONS, Fleet, live_sessions
+from tests.worker.partitions import Rows, open_partition, write
 from tests.worker.samples import sample_rows
 
 pytestmark = pytest.mark.kafka
@@ -92,6 +99,25 @@ def account(fleet: Fleet, rows: list[Row]) -> Outcome:
     return Outcome(found, sessions, len(alerts) - len(found))
 
 
+def undisturbed(rows: list[Row], file: Path) -> Outcome:
+    """The outcome of a run that nothing disturbs: the partitions one after the other, in this process."""
+    policy = load_policy(file, build_registry())
+    placed: list[list[Record]] = [[] for _ in range(PARTITIONS)]
+    for row in rows:
+        log = placed[partition_of_key(row.key or b"", PARTITIONS)]
+        log.append(Record(row.value or b"", "events/0", len(log), key=row.key))
+    found: list[Finding] = []
+    sessions: dict[str, dict[str, Any]] = {}
+    for log in placed:
+        table: Rows = {}
+        partition = open_partition(table, policy, "native")
+        partition.fold("events", log, found)
+        write(table, partition.snapshot())
+        sessions |= live_sessions({key: (0, value) for key, value in table.items()})
+    alerts = {alert.alert_id: (alert.session_id, alert.rule_id) for alert in alerts_of(found, "")}
+    return Outcome(alerts, sessions, 0)
+
+
 def compare(found: Outcome, wanted: Outcome, record: Callable[[str, object], None]) -> None:
     """Compare a disturbed run with an undisturbed one; report the number of repeated alerts."""
     record("alerts", len(found.alerts))
@@ -110,11 +136,11 @@ def endless(policy: Path) -> Path:
 
 @pytest.mark.parametrize("disturb", [kill, come_and_go])
 def test_a_disturbed_fleet_ends_where_an_undisturbed_one_does(
-    make_fleet: Callable[[], Fleet], disturb: Disturb, record_property: Callable[[str, object], None]
+    fleet: Fleet, policy: Path, disturb: Disturb, record_property: Callable[[str, object], None]
 ) -> None:
     rows = poisoned(1_300)
-    wanted = run(make_fleet(), rows)
-    found = run(make_fleet(), rows, disturb, 3)
+    wanted = undisturbed(rows, policy)
+    found = run(fleet, rows, disturb, 3)
     assert len(wanted.alerts) > 400
     compare(found, wanted, record_property)
 

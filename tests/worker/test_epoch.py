@@ -14,7 +14,7 @@ import pytest
 from stream_guard.worker.epoch import EpochFence
 from tests.worker.fleet import Fleet
 from tests.worker.samples import checked, sample_rows
-from tests.worker.test_disturbed import account, compare, poisoned, run
+from tests.worker.test_disturbed import account, compare, poisoned, undisturbed
 
 Written = tuple[int, bytes, list[tuple[str, bytes]]]
 
@@ -74,11 +74,10 @@ def test_an_owner_begins_a_higher_epoch_each_time_also_when_it_has_read_nothing_
 
 @pytest.mark.kafka
 def test_a_worker_that_is_frozen_and_continues_later_spoils_nothing(
-    make_fleet: Callable[[], Fleet], record_property: Callable[[str, object], None]
+    fleet: Fleet, policy: Path, record_property: Callable[[str, object], None]
 ) -> None:
     rows, dice = poisoned(1_500), random.Random(11)
-    wanted = run(make_fleet(), rows)
-    fleet = make_fleet()
+    wanted = undisturbed(rows, policy)
     names = [fleet.start() for _ in range(3)]
     fleet.wait_until(lambda: all("a worker of group" in fleet.log_of(name) for name in names))
     filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[:12_000]))

@@ -146,6 +146,11 @@ class Workers:
             assert worker == self._owner, "a former owner learns it at once"
             self.truth = {name: held for name, held in {**self.truth, **dict(changes)}.items() if held is not None}
 
+    async def take_over(self, worker: int, key: bytes) -> None:
+        await self.recover(worker, key)
+        await self.claim(worker, key)
+        await self.write(worker, key)
+
     async def check(self, _worker: int, _key: bytes) -> None:
         """The owner looks at the changelog; then compaction runs. The topic's lag gives the owner that time."""
 
@@ -157,10 +162,11 @@ class Workers:
             self.log.compact(self.log.end)
 
 
-STEPS = st.tuples(st.sampled_from(["recover", "claim", "write", "check"]), st.integers(0, 3), st.sampled_from(KEYS))
+NAMES = st.sampled_from(["recover", "claim", "take_over", "write", "write", "check"])
+STEPS = st.tuples(NAMES, st.integers(0, 2), st.sampled_from(KEYS))
 
 
-@given(st.lists(STEPS, max_size=40), st.integers(1, 3))
+@given(st.lists(STEPS, min_size=15, max_size=40), st.integers(1, 3))
 def test_whoever_is_frozen_and_whenever_it_continues_a_successor_reads_what_the_owner_wrote(
     steps: list[tuple[str, int, bytes]], batch: int
 ) -> None:

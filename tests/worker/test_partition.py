@@ -20,7 +20,15 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.partition import SessionPartition
-from stream_guard.worker.rows import decode_session, progress_key, session_prefix
+from stream_guard.worker.rows import (
+    ProgressRow,
+    SessionRow,
+    decode_session,
+    encode_row,
+    progress_key,
+    session_key,
+    session_prefix,
+)
 from tests.worker.partitions import Rows, fold_with_crashes, open_partition, write
 
 TOPIC = "events"
@@ -121,6 +129,15 @@ def test_the_next_offset_is_known_after_a_restart(loaded: Policy) -> None:
     assert reopen(rows, loaded).next_offset(TOPIC) == len(records(5))
 
 
-def test_rows_of_another_version_are_refused(loaded: Policy) -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {progress_key(0): b"\x91\x02"},
+        {progress_key(0): encode_row(ProgressRow(2, {}, None, 0.0))},
+        {session_key(0, "s"): encode_row(SessionRow(2, {}, None, b"state"))},
+    ],
+    ids=["unreadable", "progress", "session"],
+)
+def test_rows_of_another_version_are_refused(loaded: Policy, rows: Rows) -> None:
     with pytest.raises(StoreError, match="another version"):
-        reopen({progress_key(0): b"\x91\x02"}, loaded)
+        reopen(rows, loaded)

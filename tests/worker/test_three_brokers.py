@@ -76,6 +76,7 @@ def test_leaders_and_workers_are_killed_under_load_and_the_alerts_are_those_of_a
             killed.append("worker")
 
     found = run(fleet, rows, disturb, 2 * kills)
+    assert trio.copies(f"{fleet.group}-sessions-changelog") == 3, "the brokers' default"
     record_property("kills", len(killed))
     record_property("restarts", fleet.restarts)
     print(

@@ -138,6 +138,9 @@ def test_a_topic_made_anew_with_more_records_than_before_stops_the_worker_until_
     fill(fleet, "c", 1)
     fleet.start(name)  # without the option: it is the topic that was read before
     fleet.wait_until(lambda: "c0" in found(fleet))
+    fleet.cluster.recreate(fleet.events, fleet.partitions)
+    assert fleet.end_of(name) == 3, "under way, too"
+    assert "this is not the topic that was read before" in fleet.log_of(name)
 
 
 @pytest.mark.kafka

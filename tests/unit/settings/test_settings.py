@@ -125,3 +125,10 @@ def test_every_setting_is_described() -> None:
         fields = getattr(section.annotation, "model_fields", {})
         assert fields
         assert all(field.description for field in fields.values()), section.annotation
+
+
+def test_the_topics_of_workers_have_as_many_copies_as_the_brokers_say_unless_set() -> None:
+    assert load_settings().worker.replication_factor == -1
+    assert load_settings(worker={"replication_factor": 3}).worker.replication_factor == 3
+    with pytest.raises(SettingsError, match="0 is no number of copies"):
+        load_settings(worker={"replication_factor": 0})
