@@ -12,6 +12,7 @@ import re2
 from stream_guard import Json
 from stream_guard_compliance.reading.actions import stem
 from stream_guard_compliance.reading.catalogue import Catalogue, words_of
+from stream_guard_compliance.reading.symbols import SHELL
 from stream_guard_compliance.reading.values import PER_AGENT, TEXT_WITH_CALLS, Reading
 from stream_guard_compliance.reading.word_lists import word_set
 
@@ -93,7 +94,9 @@ def _forbid_tool(reading: Reading, context: CompileContext) -> CompiledReading:
 
 
 def _forbid_arg(reading: Reading, _context: CompileContext) -> CompiledReading:
-    return _one("forbidden_text", {"pattern": _any_of(reading.items), "where": "tool_args"})
+    compiled = _one("forbidden_text", {"pattern": _any_of(reading.items), "where": "tool_args"})
+    # A single word may stand in an argument that is no command.
+    return replace(compiled, certain=all(" " in item.strip() or item in SHELL for item in reading.items))
 
 
 def _allow_only(reading: Reading, context: CompileContext) -> CompiledReading:
@@ -135,7 +138,9 @@ def _forbid_output(reading: Reading, context: CompileContext) -> CompiledReading
 
 def _require_output(reading: Reading, _context: CompileContext) -> CompiledReading:
     if reading.items == ("citation",):
-        rule = {"kind": "must_match_text", "params": {"pattern": _CITATION, "each": False}}
+        # A greeting of a word or two has nothing to give a source for.
+        pattern = rf"{_CITATION}|^\s*\S+(?:\s+\S+)?\s*$"
+        rule: Form = {"kind": "must_match_text", "params": {"pattern": pattern, "each": False}}
         return CompiledReading((rule,), certain=False)
     if reading.items == ("json",):
         talks = {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]}
@@ -155,6 +160,10 @@ def _require_tool(reading: Reading, context: CompileContext) -> CompiledReading:
 def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noqa: PLR0911  # one for each thing that is counted
     if reading.window:
         return CompiledReading(why="it counts over a span of time, and a recorded trace need not have times")
+    if not reading.items:
+        tools = _described(reading.described, context)
+        rules = [{"kind": "max_calls", "params": {"tool": tools, "n": int(reading.over or 0)}}] if tools else []
+        return CompiledReading(tuple(rules), _UNKNOWN_ACTION, certain=False)
     about, number = reading.items[0].rsplit("<=", 1)
     n = int(number)
     if about in {"words", "chars"}:

@@ -76,7 +76,8 @@ def _has_most(tokens: Sequence[Token], symbols: Sequence[str]) -> bool:
         symbol in {"ATMOST", "FEWER"} and {"NUM", "TIMES", "ONCE", "W"} & set(symbols[number + 1 : number + 3])
         for number, symbol in enumerate(symbols)
     )
-    return bool(numbered) and (at_most or "ORFEWER" in symbols)
+    limits = any(token.low in {"limit", "cap", "restrict"} for token in tokens[:4])
+    return bool(numbered) and (at_most or limits or "ORFEWER" in symbols)
 
 
 def _forbids_more(tokens: Sequence[Token], held: set[str]) -> bool:

@@ -197,7 +197,8 @@ def _strength(tokens: Sequence[Token]) -> Modality:
 def _of_thing(tokens: Sequence[Token]) -> Meant:
     """Return how a clause about a thing binds: "paths must be absolute" does, "we never close" does not."""
     symbols = [token.symbol for token in tokens]
-    if tokens[0].low in {"require", "requires"} or symbols[0] in {"ATMOST", "FEWER"}:
+    counts = symbols[0] == "NUM" and {"TURN", "ATONCE"} & set(symbols) and "BE" not in symbols  # "One tool per message"
+    if counts or tokens[0].low in {"require", "requires"} or symbols[0] in {"ATMOST", "FEWER"}:
         return "thing", "must"
     at = next((number for number in range(len(tokens)) if _binds(tokens, symbols, number)), None)
     first = tokens[0].low
@@ -217,16 +218,23 @@ def _of_thing(tokens: Sequence[Token]) -> Meant:
 def _binds(tokens: Sequence[Token], symbols: Sequence[str], number: int) -> bool:
     """Whether a word of a clause about a thing says what has to be."""
     symbol, word = symbols[number], tokens[number].low.partition(" ")[0]
-    if symbol == "DUTY":
-        return word != "always"
     if symbol == "BAN" and word in {"cannot", "can"}:
         return tokens[0].low not in _OTHERS and ("BE" in symbols[number + 1 : number + 2] or symbols[0] == "PERSON")
-    if symbol == "BAN":
-        return word in {"must", "should", "shall", "are", "is", "may"}
     if symbol == "MAY":
-        return "ONLY" in symbols[number : number + 3] or (
-            symbols[0] == "EACH" and "ATMOST" in symbols[number : number + 4]
-        )
+        return _is_restricted(symbols, number)
     if symbol == "ONLY":
         return number > 0 and "BE" in symbols[number - 1 : number + 2] and "CALL" in symbols
-    return symbol == "FORBIDDEN" or (symbol == "NEED" and number > 0)
+    return (
+        symbol == "FORBIDDEN"
+        or (symbol == "DUTY" and word != "always")
+        or (symbol == "BAN" and word in {"must", "should", "shall", "are", "is", "may"})
+        or (symbol == "NEED" and number > 0)
+    )
+
+
+def _is_restricted(symbols: Sequence[str], number: int) -> bool:
+    """Whether "may" does not allow but restrict: "may only be used", "only X may call", "each may have at most"."""
+    if symbols[0] == "ONLY":
+        return "CALL" in symbols[number:]
+    bounds = {"ONLY", "ATMOST"} if symbols[0] == "EACH" else {"ONLY"}
+    return bool(bounds & set(symbols[number : number + 4]))

@@ -16,15 +16,16 @@ _SCOPED: Final = word_set(
 )
 _TURNS: Final = (
     *(" never ", " do not ", " don't ", " not to ", " bad ", " wrong ", " incorrect ", " avoid ", " forbidden "),
-    *(" prohibited ", " mistakes ", "anti-pattern"),
+    *(" prohibited ", " mistakes ", "anti-pattern", "don'ts"),
 )
+_NARROWS: Final = word_set("mode phase step stage summary title summaries titles commit commits")
 _CARRY: Final = word_set("must should shall never always not don't to can may cannot")
 _TOOLS: Final = word_set("tools tool functions")
 
 
 def scope_of(sentence: Sentence) -> str:
     """Return the condition that a heading, the line that opens its list, or a label sets for a sentence."""
-    for above in (sentence.heading, *sentence.leads):
+    for above in (*sentence.outer, sentence.heading, *sentence.leads):
         words = _words(above)
         if words and (words[0] in _SCOPES or "cases" in words or "if" in words or "when" in words):
             return above.rstrip(": ")
@@ -36,9 +37,11 @@ def scope_of(sentence: Sentence) -> str:
 
 
 def is_turned(sentence: Sentence) -> bool:
-    """Whether a heading or a lead turns what stands under it into its opposite: "Never do this:"."""
-    above = [f" {' '.join(_words(line))} " for line in (sentence.heading, *sentence.leads)]
-    return any(mark in line for line in above for mark in _TURNS)
+    """Whether a heading or a lead turns or narrows what stands under it: "Never do this:", "Phase 2", "Plan mode"."""
+    above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, sentence.label)]
+    if any(_NARROWS & {word.strip(".,:()") for word in words} for words in above):
+        return True
+    return any(mark in f" {' '.join(words)} " for words in above[:-1] for mark in _TURNS)
 
 
 def completes(sentence: Sentence) -> bool:

@@ -45,6 +45,8 @@ class Sentence:
     is_code: bool = False  # code, JSON or a template's statement
     is_example: bool = False
     describes: str = ""  # the tool that its item describes
+    block: int = 0  # where its paragraph or item begins
+    outer: tuple[str, ...] = ()  # the headings above its own, outermost first
     opens: bool = False  # it says something only together with the items of the list it opens
 
 
@@ -53,6 +55,7 @@ class _Above:
     """What the lines so far have opened: headings, lists, a line that ends with a colon."""
 
     heading: str = ""
+    outer: tuple[str, ...] = ()
     lead: str = ""
     lead_indent: int = 0
     items: list[tuple[int, str]] = field(default_factory=list)
@@ -67,12 +70,17 @@ def split(prompt: str) -> list[Sentence]:
     """Return the sentences in order; the same prompt gives the same sentences."""
     sentences: list[Sentence] = []
     above = _Above()
+    path: list[tuple[int, str]] = []  # the headings that are open, with their levels
     for block in blocks_of(prompt):
         if block.sort == "code":
             text = prompt[block.content : block.end].strip()
             sentences.append(Sentence(text, block.content, block.end, above.heading, is_code=True))
         elif block.sort == "heading":
-            above = _Above(clean(prompt[block.content : block.end]).rstrip(": "))
+            heading = clean(prompt[block.content : block.end]).rstrip(": ")
+            if block.level:  # a tag stands inside the section it is in
+                path = [(level, text) for level, text in path if level < block.level]
+            above = _Above(heading, tuple(text for _, text in path))
+            path += [(block.level, heading)] if block.level else []
             sentences.append(
                 Sentence(above.heading, block.content, block.end, is_heading=True, is_example=block.is_example)
             )
@@ -105,6 +113,8 @@ def _of_block(prompt: str, block: Block, above: _Above) -> list[Sentence]:
                     is_item,
                     is_example=block.is_example,
                     describes=tool.group(1) if tool else "",
+                    block=block.start,
+                    outer=above.outer,
                 )
             )
     if not found and label:

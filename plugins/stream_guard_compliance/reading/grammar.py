@@ -74,7 +74,7 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
     (
         meanings.forbid_all,
         (
-            "NOT (?:ACT|KEEP) EACH? CALLED TAIL",
+            "NOT (?:ACT|KEEP) <each:EACH?>> <called:CALLED>> TAIL",
             "(?:DOES KEEP)? NO TOOLCALL TAIL",
         ),
     ),
@@ -90,8 +90,8 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
     (
         meanings.allow_agent,
         (
-            "ONLY <who:W W? W?>> AGENTWORD? (?:MAY|DUTY) ACT <tools:TOOLS>> TAIL",
-            "<tools:TOOLS>> (?:DUTY|MAY) ONLY BE ACT <who:W W? W?>> AGENTWORD? TAIL",
+            "ONLY <who:W W? W?>> AGENTWORD (?:MAY|DUTY) ACT <tools:TOOLS>> TAIL",
+            "<tools:TOOLS>> (?:DUTY|MAY) ONLY BE ACT <who:W W? W?>> AGENTWORD TAIL",
         ),
     ),
     # tools that must be called
@@ -172,20 +172,21 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
     (
         meanings.length,
         (
-            "DOES (?:KEEP|REPLY|SAY|CALL) EACH? ANSWER? (?:ATMOST|FEWER) <n:NUM>> <unit:UNIT>> TAIL",
+            "DOES (?:(?:KEEP|SAY|CALL) EACH? ANSWER|REPLY) (?:ATMOST|FEWER) <n:NUM>> <unit:UNIT>> TAIL",
             "DOES KEEP EACH? ANSWER <n:NUM>> <unit:UNIT>> ORFEWER? TAIL",
-            "DOES (?:REPLY|SAY) <n:NUM>> <unit:UNIT>> ORFEWER TAIL",
+            "DOES REPLY <n:NUM>> <unit:UNIT>> ORFEWER TAIL",
             "(?:ANSWER|SAY|REPLY) DUTY BE? (?:KEEP|BE)? (?:ATMOST|FEWER) <n:NUM>> <unit:UNIT>> TAIL",
             "(?:ANSWER|SAY|REPLY)? YOU? BAN (?:EXCEED|BE MORETHAN) <n:NUM>> <unit:UNIT>> TAIL",
-            "NOT (?:SAY|REPLY|CALL) (?:ANSWER)? MORETHAN <n:NUM>> <unit:UNIT>> TAIL",
+            "NOT (?:SAY ANSWER|REPLY) MORETHAN <n:NUM>> <unit:UNIT>> TAIL",
             "ATMOST <n:NUM>> <unit:UNIT>> (?:EACH? ANSWER|EACH REPLY)",
         ),
     ),
     (
         meanings.calls,
         (
-            "(?:DOES|YOU MAY) (?:CALL|KEEP|RUN) (?:ATMOST|ONLY|FEWER) <n:NUM>> W? CALLED (?:SESSION|WINDOW)? TAIL",
-            "NOT (?:CALL|KEEP|RUN) MORETHAN <n:NUM>> CALLED (?:SESSION|WINDOW)? TAIL",
+            "(?:DOES|YOU MAY) (?:ACT|KEEP) (?:ATMOST|ONLY|FEWER) <n:NUM>> W? <called:CALLED>> (?:SESSION|WINDOW)? TAIL",
+            "NOT (?:CALL|KEEP|RUN) MORETHAN <n:NUM>> <called:CALLED>> (?:SESSION|WINDOW)? TAIL",
+            "DOES KEEP YOU? <n:NUM>> <called:CALLED>> (?:SESSION|WINDOW) TAIL",
         ),
     ),
     (
@@ -204,6 +205,20 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
             "DOES (?:ONLY|ATMOST)? (?:KEEP|CALL) (?:ATMOST|ONLY)? <n:NUM>> CALLED ATONCE TAIL",
             "NOT (?:KEEP|CALL) (?:PARALLEL|MULTIPLE PARALLEL) CALLED TAIL",
             "NOT (?:KEEP|CALL) (?:MULTIPLE|MORETHAN <n:NUM>>)? CALLED ATONCE TAIL",
+        ),
+    ),
+    (
+        meanings.retries,
+        (
+            "DOES RETRY EACH? FAILED? (?:CALLED|W)? (?:ATMOST|ONLY|FEWER) <n:COUNT>> TAIL",
+            "NOT RETRY EACH? FAILED? (?:CALLED|W)? MORETHAN <n:COUNT>> TAIL",
+        ),
+    ),
+    (
+        meanings.deeds,
+        (
+            "DOES <deed:W>> (?:ATMOST|FEWER) <n:NUM>> <object:W>> SESSION? TAIL",
+            "NOT <deed:W>> MORETHAN <n:NUM>> <object:W>> SESSION? TAIL",
         ),
     ),
     (
@@ -259,6 +274,7 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
         meanings.json_answer,
         (
             "MUST (?:REPLY|SAY) ONLY? JSON ONLY? TAIL",
+            "DOES ONLY? REPLY ONLY? JSON ONLY? TAIL",
             "(?:EACH? ANSWER|SAY) DUTY BE ONLY? JSON TAIL",
         ),
     ),

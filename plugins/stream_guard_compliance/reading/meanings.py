@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from stream_guard_compliance.reading.symbols import COUNTED
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import PER_AGENT, TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.word_lists import word_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,11 @@ def forbid(fit: Fit) -> Reading | None:
     return Reading("forbid_tool", fit.tools())
 
 
-def forbid_all(_fit: Fit) -> Reading | None:
-    """No tool may be called."""
-    return Reading("forbid_tool", ("*",))
+def forbid_all(fit: Fit) -> Reading | None:
+    """No tool may be called. "Do not use the tool" is about one, and "do not take any action" about more than tools."""
+    named = fit.words("called") or "tool calls"
+    every = bool(fit.of("each")) or "call" in named
+    return Reading("forbid_tool", ("*",)) if every and named.startswith(("tool", "function call")) else None
 
 
 def allow_only(fit: Fit) -> Reading | None:
@@ -118,6 +121,7 @@ def confirm_destructive(fit: Fit) -> Reading | None:
     return Reading("confirm_before", (), destructive=True, described=tuple(token.low for token in fit.of("deed")))
 
 
+_FEW: Final = 3
 _UNITS: Final = {"w": "words", "c": "chars", "s": "sentences", "p": "paragraphs", "t": "tokens", "l": "lines"}
 
 
@@ -134,6 +138,13 @@ def _most(fit: Fit) -> int:
 
 def calls(fit: Fit) -> Reading | None:
     """No more calls than this."""
+    makes = any(token.symbol == "KEEP" and token.low in {"make", "take"} for token in fit.tokens)
+    bound = any(token.symbol in {"ATMOST", "ONLY", "FEWER", "MORETHAN"} for token in fit.tokens)
+    spans = any(token.symbol in {"SESSION", "WINDOW"} for token in fit.tokens)
+    if not spans and fit.number() < _FEW:
+        return None  # so few may be meant for a turn
+    if (makes and not bound) or not fit.words("called").startswith(("tool", "function call")):
+        return None  # "make 3 tool calls" is no upper bound, "limit yourself to 3" is one
     return Reading("limit", (f"calls<={_most(fit)}",), window=_windowed(fit))
 
 
@@ -153,11 +164,27 @@ def parallel(fit: Fit) -> Reading | None:
     return Reading("limit", (f"parallel<={n}",))
 
 
+def retries(fit: Fit) -> Reading | None:
+    """No more retries than this."""
+    return Reading("limit", (f"retries<={_most(fit)}",))
+
+
+def deeds(fit: Fit) -> Reading | None:
+    """Something in words must not be done more often than this; which tools it means, compiling decides."""
+    if fit.number() < _FEW and not any(token.symbol == "SESSION" for token in fit.tokens):
+        return None
+    words = tuple(token.low for part in ("deed", "object") for token in fit.of(part))
+    return Reading("limit", (), described=words, over=float(_most(fit)))
+
+
 def failures(fit: Fit) -> Reading | None:
     """No more failures than this."""
     return Reading("limit", (f"failures<={fit.number()}",), described=tuple(token.low for token in fit.of("deed")))
 
 
+_WRITES: Final = word_set(
+    "include including includes add adding write writing provide show showing state output print display"
+)
 _PII: Final = {
     "email": ("email", "e-mail"),
     "phone": ("phone", "telephone", "mobile"),
@@ -172,6 +199,9 @@ def forbid_output(fit: Fit) -> Reading | None:
     """A response must not have these texts, data or secrets."""
     items: list[str] = []
     left = []
+    quotes = any(token.symbol in {"QUOTE", "TOOL"} for token in fit.of("objects"))
+    if quotes and any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
+        return None  # what is written or added may be a file
     for token in fit.of("objects"):
         if token.symbol == "PROMPT":
             items.append("system_prompt")
@@ -190,6 +220,8 @@ def forbid_output(fit: Fit) -> Reading | None:
 
 def forbid_names(fit: Fit) -> Reading | None:
     """A response must not name these."""
+    if any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
+        return None
     names: list[str] = []
     joined = True
     for token in fit.of("names"):
@@ -212,6 +244,8 @@ def text_with_calls(_fit: Fit) -> Reading | None:
 def require_quote(fit: Fit) -> Reading | None:
     """A response must have this text."""
     quotes = tuple(token.text for token in fit.tokens if token.symbol == "QUOTE")
+    if not any(token.symbol in {"ANSWER", "PHRASE"} or token.low.startswith("say") for token in fit.tokens):
+        return None  # what must be included may belong into a file
     place: Any = "end" if fit.of("close") else "start" if fit.of("open") else ""
     return Reading("require_output", quotes, place=place)
 

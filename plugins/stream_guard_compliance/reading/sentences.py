@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, declared_in
+from stream_guard_compliance.reading.clauses import opens_leading
 from stream_guard_compliance.reading.context import completes, is_turned, join_lists, scope_of
 from stream_guard_compliance.reading.document import Sentence, split
 from stream_guard_compliance.reading.frames import classify, frame_of
@@ -19,8 +20,10 @@ from stream_guard_compliance.reading.word_lists import word_set
 NO_RULE: Final = frozenset(("none", "permission"))
 LONGEST: Final = 600  # words and marks of a sentence that is read
 _EXCEPTIONS: Final = word_set("however except exception exceptions unless but otherwise")
+_GOES_ON: Final = word_set("then next afterwards finally lastly instead so thus therefore hence thereafter")
 _NOT_WORDS: Final = frozenset(("QUOTE", "CODE", "SEP", "CUT", "OPENED", "CLOSED"))
 _HALF: Final = "another part of the sentence makes it depend on a condition"
+_GOES_ON_WHY: Final = "what stands before or above it may narrow it"
 _NEXT: Final = "the sentence behind it makes an exception"
 
 
@@ -45,11 +48,15 @@ def read_prompt(prompt: str, tools: Iterable[str] = (), seen: Iterable[str] = ()
     catalogue = catalogue_of(prompt, tools, seen)
     read: list[ReadSentence] = []
     before = Antecedent()
+    depends = -1  # the block in which a sentence began with a condition: what follows there may hang on it
     for sentence in join_lists(split(prompt)):
         tokens = tokenize(sentence.text, catalogue, before)
         if tokens and tokens[0].low in _EXCEPTIONS:
             _bind_last(read, sentence)
-        read += [ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens)]
+        narrowed = depends == sentence.block or bool(tokens and tokens[0].low in _GOES_ON)
+        read += [ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens, narrowed=narrowed)]
+        if tokens and opens_leading(tokens) and tokens[0].symbol in {"IF", "UNLESS", "ONCE"}:
+            depends = sentence.block
         own = antecedent_of(tokens)
         if own.tools or not sentence.is_item:
             before = own
@@ -58,14 +65,17 @@ def read_prompt(prompt: str, tools: Iterable[str] = (), seen: Iterable[str] = ()
     return read
 
 
-def read_sentence(sentence: Sentence, tokens: Sequence[Token]) -> list[Reading]:
-    """Return what a sentence says: each concrete statement by itself, and one reading for all the rest."""
+def read_sentence(sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool = False) -> list[Reading]:
+    """Return what a sentence says: each concrete statement by itself, and one reading for all the rest.
+
+    ``narrowed`` says that it goes on with something before it, so that it is not concrete by itself.
+    """
     nothing = _no_rule(sentence, tokens)
     if nothing is not None:
         return [nothing]
     if len(tokens) > LONGEST:
         return [Reading("unparsed", why=f"a sentence of more than {LONGEST} words and marks is not read")]
-    concrete, rest, conditions = _read_statements(sentence, tokens)
+    concrete, rest, conditions = _read_statements(sentence, tokens, narrowed=narrowed or is_turned(sentence))
     if concrete and (conditions or sentence.text.endswith(":")):
         # What one half of a sentence asks for, the other half may take back.
         details = tuple(conditions[:1]) or (sentence.text,)
@@ -80,16 +90,20 @@ def read_sentence(sentence: Sentence, tokens: Sequence[Token]) -> list[Reading]:
     return concrete or [allowing or rest[0]]
 
 
-def _read_statements(sentence: Sentence, tokens: Sequence[Token]) -> tuple[list[Reading], list[Reading], list[str]]:
+def _read_statements(
+    sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool
+) -> tuple[list[Reading], list[Reading], list[str]]:
     """Return the concrete statements of a sentence, the others, and the conditions of those."""
-    scope, turned = scope_of(sentence), is_turned(sentence)
+    scope = scope_of(sentence)
     concrete: list[Reading] = []
     rest: list[Reading] = []
     conditions: list[str] = []
     for statement in statements_of(tokens):
         frame = frame_of(statement, scope)
-        reading = None if scope or turned else parse(bare(statement))
-        if reading is not None:
+        reading = None if scope else parse(bare(statement))
+        if reading is not None and narrowed:
+            rest.append(replace(reading, kind="conditional", why=_GOES_ON_WHY, modality=frame.modality))
+        elif reading is not None:
             concrete.append(replace(reading, concrete=True, modality=frame.modality))
         else:
             rest.append(classify(frame))

@@ -11,9 +11,7 @@ from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.verbs import VERBS
 from stream_guard_compliance.reading.word_lists import word_set
 
-_BEFORE_ORDERS: Final = word_set(
-    "important critical note remember warning please also finally lastly additionally mandatory"
-)
+_BEFORE_ORDERS: Final = word_set("important critical note remember warning please also additionally mandatory")
 _SPEECH: Final = word_set("told said says asked asks wrote writes instructed replied claims claimed")
 _EXPLAINS: Final = frozenset(("BEFORE", "EVEN", "BECAUSE", "WITHOUT"))
 

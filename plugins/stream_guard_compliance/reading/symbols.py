@@ -92,17 +92,18 @@ _PHRASES: Final[dict[str, str]] = {
     "use phrases like | use words like | use the term | say things like | use phrases such as",
     "DISCLOSE": "reveal | revealing | disclose | disclosing | share | sharing | mention | mentioning | expose | "
     "exposing | leak | leaking | divulge | give out | giving out",
-    "REPLY": "answer | respond | reply | write | return | output | produce",
+    "REPLY": "answer | respond | reply",
     "END": "at the end | at the end of the conversation | at the end of the session | "
     "at the end of every conversation | at the end of each conversation | at the end of every session | "
     "at the end of each session | before ending the conversation | before you finish | before finishing | "
-    "before ending | before the end | at the end of the task | when you are done | "
+    "before ending | before the end | at the end of the task | "
     "before closing the conversation",
     "CLOSE": "end | ends | ending | finish | finishing | close | closing | conclude | concluding | sign off",
     "OPEN": "begin | beginning | start | starting | open | opening | greet",
     "STOP": "stop | abort | give up | quit | lock the account | end the session",
     "KEEP": "keep | limit | restrict | make | cap | take",
     "EXCEED": "exceed | exceeds | exceeding | go over | be longer than | surpass | run over | go beyond",
+    "RETRY": "retry | retrying | try again | reattempt | re-try",
     "FAILED": "failed | unsuccessful | incorrect | invalid | wrong | failing",
     "ATTEMPT": "attempt | attempts | tries | try's | failures",
     "CITE": "cite | cites | citing | include citations for | provide citations for",
