@@ -18,6 +18,7 @@ _REFUSED: Final = (
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this action",
     "Permission to use ",
+    "Claude requested permissions to ",
 )
 _MAX_AGENT: Final = 200
 

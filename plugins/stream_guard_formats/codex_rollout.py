@@ -38,6 +38,7 @@ class Rollout(msgspec.Struct):
     answer: list[Json] = []  # blocks of the answer that is not complete
     began: float | None = None
     answered: bool = False  # the last event was an answer
+    results: list[tuple[str, Json, ResultStatus, float | None]] = []  # of calls in the answer that is not complete
     lines: int = 0
     total: Json = None  # tokens of all answers, as they were told last
     twins: dict[str, int] = {}  # texts that were told once; a second telling, of the other sort, is the same
@@ -137,18 +138,17 @@ class CodexRolloutDecoder(JsonDecoder):
             if self._memory is None and rollout.answered:
                 conversation.call(["c", call["id"]], call, **header)  # of the answer that could not wait for it
             else:
-                _add_block(rollout, call, time)
+                _add_block(conversation, rollout, call, time)
         elif item.get("type") == "message" and role == "assistant":
             _say(conversation, rollout, text_in(item), time, "item")
         elif item.get("type") == "message" and role == "user":
             _hear(conversation, rollout, text_in(item), header, "item")
         if result is not None and result.call_id:
-            _end_answer(conversation, rollout)
             rollout.answered = False
-            status: ResultStatus = result.status
-            if status == "ok" and result.call_id in rollout.failed:
-                status = "error"
-            conversation.result(["r", result.call_id], result.call_id, result.output, status=status, **header)
+            failed = result.status == "ok" and result.call_id in rollout.failed
+            rollout.results.append((result.call_id, result.output, "error" if failed else result.status, time))
+            if not rollout.answer:
+                _end_answer(conversation, rollout)  # else the tokens of the answer may still come
 
 
 def _begin(rollout: Rollout, meta: dict[str, Json]) -> Rollout:
@@ -180,17 +180,26 @@ def _header(rollout: Rollout, time: float | None) -> dict[str, Any]:
     return header
 
 
-def _add_block(rollout: Rollout, block: dict[str, Json], time: float | None) -> None:
+def _add_block(conversation: Conversation, rollout: Rollout, block: dict[str, Json], time: float | None) -> None:
+    if rollout.results:
+        _end_answer(conversation, rollout)
     if not rollout.answer:
         rollout.began = time
     rollout.answer.append(block)
 
 
 def _end_answer(conversation: Conversation, rollout: Rollout, usage: Json = None) -> None:
-    """Add the turn of the answer that waits, if one does."""
+    """Add the turn of the answer that waits, if one does, and the results of its calls."""
     content, rollout.answer = rollout.answer, []
-    if not content:
-        return
+    if content:
+        _add_turn(conversation, rollout, content, usage)
+    results, rollout.results = rollout.results, []
+    for call_id, output, status, time in results:
+        conversation.result(["r", call_id], call_id, output, status=status, **_header(rollout, time))
+        rollout.answered = False
+
+
+def _add_turn(conversation: Conversation, rollout: Rollout, content: list[Json], usage: Json) -> None:
     calls = any(block["type"] == "tool_use" for block in content)
     identity = [[block.get("text"), block.get("id"), block.get("name")] for block in content]
     extra = {"stop_reason": "tool_use" if calls else "end_turn", "usage": usage}
@@ -203,7 +212,7 @@ def _say(conversation: Conversation, rollout: Rollout, text: str, time: float | 
         return
     if any(block["type"] == "text" for block in rollout.answer):
         _end_answer(conversation, rollout)  # one answer says one thing; another text is another answer
-    _add_block(rollout, text_block(text), time)
+    _add_block(conversation, rollout, text_block(text), time)
 
 
 def _hear(conversation: Conversation, rollout: Rollout, text: str, header: dict[str, Any], sort: str) -> None:
@@ -254,6 +263,8 @@ def _tell(conversation: Conversation, rollout: Rollout, told: dict[str, Json], t
 
 def _count_tokens(conversation: Conversation, rollout: Rollout, info: dict[str, Json]) -> None:
     """Give the answer that waits its tokens. The same count is told again when other numbers change."""
+    if not info:
+        return  # told about limits only
     total = info.get(_TOKENS)
     again = total is not None and total == rollout.total
     rollout.total = total

@@ -309,7 +309,9 @@ def _read_tool(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
         name = method
         inputs = {"uri": fields.get("uri", "")} if method == "resources/read" else _variables(raw)
     else:
-        name = fields.get("tool") or raw.name
+        # MCP's own SDK leaves the tool out of its client spans, and names them "MCP send tools/call TOOL".
+        named = raw.name.rpartition(f"{method} ")[2] if method else raw.name
+        name = fields.get("tool") or named
     if raw.events and (inputs is None or outputs is None):
         inputs = arguments_in_messages(raw) if inputs is None else inputs
         outputs = result_in_messages(raw) if outputs is None else outputs

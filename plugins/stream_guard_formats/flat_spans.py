@@ -35,7 +35,7 @@ class FlatSpansDecoder(OtlpDecoder, JsonDecoder):
             shown = name_of(data) if not isinstance(data, list) else "list without spans"
             raise DecodeError(f'a span has an object of "attributes", or is one, and this is {shown}')
         service = next((name for span in spans if (name := _service(span))), "")
-        return self._sessions.read([_raw_span(span, record) for span in spans], [], service)
+        return self._sessions.read([read_flat_span(span, record) for span in spans], [], service)
 
 
 def is_flat_span(data: dict[str, Json]) -> bool:
@@ -46,7 +46,8 @@ def is_flat_span(data: dict[str, Json]) -> bool:
     return any(isinstance(data.get(name), str) for name in _SORT_NAMES)
 
 
-def _raw_span(span: dict[str, Json], record: Record) -> RawSpan:
+def read_flat_span(span: dict[str, Json], record: Record) -> RawSpan:
+    """Return the span; without ids it gets some of its own, from the bytes and the place of its record."""
     attributes = span.get("attributes", span.get("span_attributes"))
     trace_id, span_id, parent_id = _ids(span)
     place = digest(b"%s\0%d" % (record.value.strip(), record.position))

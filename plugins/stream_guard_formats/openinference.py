@@ -9,6 +9,7 @@ from typing import Final
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, derived_session
+from stream_guard_formats.flat_spans import is_flat_span, read_flat_span
 from stream_guard_formats.raw_spans import RawSpan
 from stream_guard_formats.reading import object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans import SpanReader
@@ -17,7 +18,7 @@ _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(
 
 
 class OpenInferenceDecoder(JsonDecoder):
-    """Reads ``{"trace_id": ..., "spans": [...]}`` or a list of spans, with children under ``child_spans``."""
+    """Reads ``{"trace_id": ..., "spans": [...]}`` a span or a list, with children under ``child_spans``."""
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: always, it may hold one trace in pieces."""
@@ -25,22 +26,22 @@ class OpenInferenceDecoder(JsonDecoder):
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the trace's events in time order, or raise DecodeError."""
-        if isinstance(data, list):
-            data = {"spans": data}
+        if isinstance(data, list) or (isinstance(data, dict) and "spans" not in data and is_flat_span(data)):
+            data = {"spans": data if isinstance(data, list) else [data]}
         if not isinstance(data, dict) or "spans" not in data:
             raise DecodeError('the record has no "spans"; a trace is an object with a list of them')
-        raws = list(_walk(objects_in(data, "spans", "spans")))
+        raws = list(_walk(objects_in(data, "spans", "spans"), record))
         session_id = next((name for raw in raws if (name := session_of(raw.attributes))), "")
         trace_id = text_at(data, "trace_id") or next((raw.trace_id for raw in raws if raw.trace_id), "")
         conversation = Conversation(session_id or trace_id or derived_session(record.value))
         return SpanReader(conversation).read([read_span(raw) for raw in raws])
 
 
-def _walk(spans: list[dict[str, Json]]) -> Iterator[RawSpan]:
+def _walk(spans: list[dict[str, Json]], record: Record) -> Iterator[RawSpan]:
     left = list(reversed(spans))
     while left:
         span = left.pop()
-        yield _raw_span(span)
+        yield _raw_span(span) if "span_attributes" in span else read_flat_span(span, record)
         left += reversed(objects_in(span, "child_spans", "spans"))
 
 

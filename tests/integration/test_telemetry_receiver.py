@@ -72,7 +72,7 @@ def test_a_server_judges_telemetry_beside_the_gate(tmp_path: Path) -> None:
         history=HistorySettings(url=str(tmp_path / "history.db")),
     )
     alerts = tmp_path / "alerts.jsonl"
-    port = _free_port()
+    port = free_port()
     with Assembly(settings) as assembly:
         policy = load_policy(json.dumps(POLICY), assembly.registry, file="policy.json")
         open_server(policy, assembly, (f"jsonl:{alerts}",), telemetry=f"otlp://127.0.0.1:{port}")
@@ -82,7 +82,7 @@ def test_a_server_judges_telemetry_beside_the_gate(tmp_path: Path) -> None:
     assert json.loads(line)["rule_id"] == "no-refunds"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -46,6 +46,11 @@ class Shown(NamedTuple):
 
 def show(form: str, records: Iterable[bytes], rules: Sequence[dict[str, Any]] = (), file: str = "") -> Shown:
     """Return what rules are shown; with ``file``, the records are the text of a file of that name."""
+    return show_records(form, _read_file(file, records) if file else _as_topic(records), rules)
+
+
+def show_records(form: str, records: Iterable[Record], rules: Sequence[dict[str, Any]] = ()) -> Shown:
+    """Return what rules are shown of records."""
     events: list[sg.Event] = []
     installed = build_registry(extra=[_recorder(events)])
     assembly = Assembly(Settings(), installed)
@@ -58,7 +63,7 @@ def show(form: str, records: Iterable[bytes], rules: Sequence[dict[str, Any]] = 
     refused = _Refusals()
     pipeline = Pipeline(assembly.make_decoder(form), table, refused)
     found: list[Finding] = []
-    pipeline.run(_read_file(file, records) if file else _as_topic(records), found)
+    pipeline.run(records, found)
     pipeline.finish(found)
     table.end_all(found)
     unsure = frozenset(policy.rules[position].id for position, number in counts.unevaluable.items() if number)
