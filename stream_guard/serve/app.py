@@ -37,13 +37,12 @@ from stream_guard.serve.bodies import (
     to_items,
 )
 from stream_guard.serve.openapi import describe
-from stream_guard.serve.service import Service
+from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.serve.stamping import stamp
 
 _REVIEWS = frozenset(("open", "approved", "rejected", "expired", "used", "void", "acknowledged"))
 _INCIDENTS = frozenset(("unresolved", "solved"))
 _MOST = 1000
-_AT_ONCE = 16  # events that a check may have to wait for
 
 
 def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> Starlette:
@@ -104,8 +103,8 @@ class Routes:
         refused: list[dict[str, Any]] = []
         # One batch after the other, so that events stay in order; a few at a time, so that checks need not wait.
         async with self._one_batch:
-            for start in range(0, len(items), _AT_ONCE):
-                events = self._read(items[start : start + _AT_ONCE], start, who, refused)
+            for start in range(0, len(items), EVENTS_AT_ONCE):
+                events = self._read(items[start : start + EVENTS_AT_ONCE], start, who, refused)
                 found = await self._service.run(self._observe, events)
                 self._service.alert(found)
                 alerts += found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stream_guard.settings import ApiSettings
@@ -27,6 +26,7 @@ def bounded_protocol(settings: ApiSettings) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
             super().connection_made(transport)
+            self._idle = self.conn.their_state  # so it is whenever a head may come next
             if len(self.connections) > settings.max_connections:
                 transport.write(_FULL)
                 transport.close()
@@ -34,10 +34,10 @@ def bounded_protocol(settings: ApiSettings) -> type[H11Protocol]:
                 self._await_head()
 
         def data_received(self, data: bytes) -> None:
-            if self._patience is None and self.conn.their_state is h11.IDLE:
+            if self._patience is None and self.conn.their_state is self._idle:
                 self._await_head()
             super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
+            if self.conn.their_state is not self._idle:
                 self._stop_waiting()
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -26,6 +26,7 @@ Answer = TypeVar("Answer")
 
 _logger = logging.getLogger(__name__)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+EVENTS_AT_ONCE: Final = 16  # recorded events that a check may have to wait for
 FAIL_OPEN: Final = "stream_guard_fail_open"
 
 

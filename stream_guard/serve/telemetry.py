@@ -11,7 +11,7 @@ from typing import Final
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.model import Alert, Event
 from stream_guard.ports import Decoder
-from stream_guard.serve.service import Service
+from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.sources.otlp import OtlpSource
 
 _PAUSE: Final = 0.2  # seconds between two looks at an empty spool
@@ -49,8 +49,10 @@ class TelemetryFeed:
             _logger.exception("telemetry is not judged any more; the gate goes on")
 
     def _judge(self, events: Sequence[Event]) -> None:
-        if events:
-            self._service.alert(self._service.submit(self._observe, events).result())
+        # A few at a time: a check need not wait for a whole export.
+        for start in range(0, len(events), EVENTS_AT_ONCE):
+            part = events[start : start + EVENTS_AT_ONCE]
+            self._service.alert(self._service.submit(self._observe, part).result())
 
     def _observe(self, events: Sequence[Event]) -> list[Alert]:
         return [alert for event in events for alert in self._service.gate.observe(event)]
