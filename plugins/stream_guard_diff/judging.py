@@ -164,9 +164,12 @@ def _novel(
     item: SessionItem, sets: Sequence[Set[str]], deals: Deals
 ) -> tuple[SessionItem, NDArray[np.float64], NDArray[np.float64]]:
     """Return the item about the thing that is new, in which sessions it is, and how often things are new by chance."""
-    counts, thing = novelty(deals, sets)
-    column = np.array([float(bool(thing) and thing in found) for found in sets])
-    return item._replace(says=item.says.format(redact_text(thing) if thing else "nothing")), column, counts
+    counts, things = novelty(deals, sets)
+    new = set(things)
+    column = np.array([float(not new.isdisjoint(found)) for found in sets])
+    more = f" (or one of {len(things) - 1} more)" if len(things) > 1 else ""
+    shown = f"{redact_text(things[0])}{more}" if things else "nothing"
+    return item._replace(says=item.says.format(shown)), column, counts
 
 
 def _weight(axis: MeasuredAxis) -> tuple[bool, int, float]:

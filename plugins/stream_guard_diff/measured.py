@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-LEVEL: Final = 0.025  # how often chance alone may block, for each surface
+LEVEL: Final = 0.03  # how often chance alone may block, for each surface
 LEAST_SHARE: Final = 0.05  # of the sessions: a smaller change does not matter
 LEAST_RATIO: Final = 0.05  # of an amount
 
@@ -29,6 +29,7 @@ MEASURED: Final = {
     "repeats": MeasuredKind("repetition", fault=True),
     "new_tools": MeasuredKind("unusual tools"),
     "arguments": MeasuredKind("odd arguments", fault=True),
+    "odd_values": MeasuredKind("odd values", fault=True),
     "tokens": MeasuredKind("length and tokens"),
     "latency": MeasuredKind("latency"),
     "tools": MeasuredKind("tools called", 0.1),

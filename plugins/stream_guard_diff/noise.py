@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from stream_guard_diff.pairing import Stratum
 
 DEALS: Final = 5_000
+_FEWEST: Final = 1_000
+_CELLS: Final = 20_000_000  # deals times sessions that are in memory; beyond, there are fewer deals
 SEED: Final = 42
 _MOST_THINGS: Final = 400
+_MOST_SESSIONS: Final = 1_000  # a thing that more sessions have is not new
 
 Matrix = NDArray[np.float64]
 
@@ -43,6 +46,7 @@ def deal(strata: Sequence[Stratum], sessions: int, first_candidate: int, *, coun
     The candidate's session at place p is row ``first_candidate`` + p. A stratum weighs as much as it can tell:
     one of 3 against 1 more than one of 1 against 1, less than one of 3 against 3.
     """
+    count = min(count, max(_FEWEST, _CELLS // max(1, sessions)))
     drawn = np.random.default_rng(SEED)
     weights = np.zeros((count + 1, sessions))
     ways = 1.0
@@ -67,28 +71,26 @@ def _weight(stratum: Stratum) -> float:
     return before * after / (before + after)
 
 
-def novelty(deals: Deals, sets: Sequence[Set[str]]) -> tuple[NDArray[np.float64], str]:
-    """Return, for each deal, in how many sessions the most frequent thing is that only the candidate has; and which.
+def novelty(deals: Deals, sets: Sequence[Set[str]]) -> tuple[NDArray[np.float64], list[str]]:
+    """Return, for each deal, how much there is that only the candidate has; and which things that are, as it happened.
 
-    A thing that few sessions have is often on one side by chance; one that many have hardly ever is.
+    A thing counts by the square of its sessions: one that few have is often on one side by chance, one that many have
+    hardly ever is.
     """
     support: Counter[str] = Counter(name for found in sets for name in found)
-    names = [name for name, count in support.most_common(_MOST_THINGS) if count > 1]
-    if not names:
-        return np.zeros(deals.count), ""
+    names = [name for name, count in support.most_common() if 1 < count <= _MOST_SESSIONS][:_MOST_THINGS]
     places = {name: column for column, name in enumerate(names)}
     has = np.zeros((len(sets), len(names)))
     for row, found in enumerate(sets):
         for name in found:
             if name in places:
                 has[row, places[name]] = 1.0
-    in_deal = (deals.weights != 0).any(axis=0)
-    has[~in_deal] = 0.0
+    has[~(deals.weights != 0).any(axis=0)] = 0.0
     total = has.sum(axis=0)
     on_candidate = (deals.weights > 0).astype(np.float64) @ has
-    counts = np.where((on_candidate == total) & (total > 1), total, 0.0)
-    best = int(counts[0].argmax())
-    return counts.max(axis=1), names[best] if counts[0, best] else ""
+    counts = np.where((on_candidate == total) & (total > 1), total**2, 0.0)
+    new = sorted(np.flatnonzero(counts[0]), key=lambda column: -counts[0, column])
+    return counts.sum(axis=1), [names[column] for column in new]
 
 
 def differences(deals: Deals, values: Matrix) -> Matrix:

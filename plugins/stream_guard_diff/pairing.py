@@ -17,6 +17,7 @@ from stream_guard_diff.trails import SessionTrail
 TASK_LABEL: Final = "scenario"
 CHANCE: Final = 0.95  # the share of sessions about different things that are less alike than a pair must be
 LEAST_ALIKE: Final = 0.10
+MOST_COMPARED: Final = 4_000_000  # pairs of sessions whose content is compared: 2,000 against 2,000
 USUAL: Final = 0.3  # as a share of what the middle one of all pairs reaches: less is another task
 TRIAL: Final = 0.70  # as alike as this, beside the pair of a task, is a further trial of the task
 
@@ -136,7 +137,7 @@ def _by_id(rest: _Unpaired) -> Iterator[Stratum]:
 def _by_content(rest: _Unpaired) -> Iterator[Stratum]:
     """The best pairs of sessions in which users asked for the same; then further trials join the pair of their task."""
     old, new = ([place for place in rest.places[side] if rest.trails[side][place].asked().strip()] for side in (0, 1))
-    if not old or not new:
+    if not old or not new or len(old) * len(new) > MOST_COMPARED:
         return
     alike = likeness_of([rest.trails[0][place] for place in old], [rest.trails[1][place] for place in new])
     pairs = best_pairs(alike)
@@ -196,5 +197,7 @@ def _partners(rest: _Unpaired, how: HowPaired, old: Sequence[int], new: Sequence
         return []
     if len(old) == 1 and len(new) == 1:
         return [(old[0], new[0])]
+    if len(old) * len(new) > MOST_COMPARED:
+        return list(zip(old, new, strict=False))  # trials of one task: any of them may stand beside any other
     alike = likeness_of([rest.trails[0][place] for place in old], [rest.trails[1][place] for place in new])
     return [(old[row], new[column]) for row, column in best_pairs(alike)]

@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,7 @@ from tests.bench.diff_plants import FORBIDDEN, PLANTS, Session, count_tokens, pl
 VARIABLE: Final = "STREAM_GUARD_DATA"
 KEPT: Final = Path(__file__).parent / "data" / "diff_gate.json"
 SIZES: Final = (20, 50, 100)
+ROUNDS: Final = 3  # comparisons for each agent and size; for each team one fewer, or twice as many of it with itself
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
 BETTER: Final = ("confirmation skipped", "policy broken", "call repeated", "refusal", "twice the tokens")
 
@@ -75,6 +76,23 @@ def _add(tasks: Tasks, task: str, events: Sequence[Event]) -> None:
         tasks.setdefault(task, []).append(count_tokens(labelled))
 
 
+def join(agents: dict[str, Tasks]) -> dict[str, Tasks]:
+    """Return teams of two agents each: one alone has not run its tasks often enough for 100 sessions a side."""
+    names = [name for name in agents if name.startswith("tau")], [name for name in agents if name.startswith("dyn")]
+    teams: dict[str, Tasks] = {}
+    for family in names:
+        for first, second in zip(family[::2], family[1::2], strict=False):
+            teams[f"{first} and {second}"] = {
+                f"{agent} {task}": [
+                    [msgspec.structs.replace(event, labels={"scenario": f"{agent} {task}"}) for event in one]
+                    for one in runs
+                ]
+                for agent in (first, second)
+                for task, runs in agents[agent].items()
+            }
+    return teams
+
+
 def split(tasks: Tasks, size: int, drawn: random.Random) -> tuple[list[Session], list[Session]]:
     """Return two sets of sessions of one agent: other trials of the same tasks, as many as there are up to ``size``."""
     pools = {task: drawn.sample(runs, len(runs)) for task, runs in sorted(tasks.items())}
@@ -102,12 +120,12 @@ def ask(old: Sequence[Session], new: Sequence[Session], policy: Policy | None) -
 
 
 def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> dict[str, Any]:
-    """Compare each agent with itself."""
+    """Compare each agent with itself, and for the largest size each team."""
     rows: dict[str, Any] = {}
     for size in SIZES:
         passed, why = [], Counter[str]()
-        for name, tasks in agents.items():
-            for number in range(rounds):
+        for name, tasks in (join(agents) if size > 50 else agents).items():
+            for number in range(2 * rounds if size > 50 else rounds):
                 sides = split(tasks, size, random.Random(f"null {name} {size} {number}"))
                 if len(sides[0]) >= min(size, 20):
                     answer, report = ask(*sides, policy)
@@ -140,7 +158,6 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
                     why.update(axis.name for axis in report.noise.axes if axis.blocks)
             word = f"{share:.0%}" if share > 0 else "gone"
             rows[f"{fault} {word}"] = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
-            _show(f"{fault} {word}", rows[f"{fault} {word}"])
     return rows
 
 
@@ -236,7 +253,7 @@ def _show(name: str, row: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; ``--quick`` draws less."""
+    """Print the table, or the parts of it that are named: pairing, models, time, null, plants."""
     folder = Path(os.environ.get(VARIABLE) or "missing")
     if not (folder / "tau_bench").is_dir():
         print(f"{VARIABLE} names no folder with tau_bench and agentdyn in it", file=sys.stderr)
@@ -244,14 +261,21 @@ def main(arguments: Sequence[str]) -> int:
     agents = read_agents(folder)
     repeated = {name: tasks for name, tasks in agents.items() if sum(len(runs) > 1 for runs in tasks.values()) >= 10}
     policy = load_policy(POLICY, build_registry(), file="policy.yaml")
-    rounds = 1 if "--quick" in arguments else 4
-    rows = measure_pairing(repeated) | measure_models(agents, policy) | measure_time(agents, policy)
-    rows |= measure_null(repeated, policy, rounds)
-    for name, row in rows.items():
-        _show(name, row)
-    rows |= measure_plants(repeated, policy, max(1, rounds // 2))
-    if "--keep" in arguments:
-        KEPT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "pairing": lambda: measure_pairing(repeated),
+        "models": lambda: measure_models(agents, policy),
+        "time": lambda: measure_time(agents, policy),
+        "null": lambda: measure_null(repeated, policy, ROUNDS),
+        "plants": lambda: measure_plants(join(repeated), policy, ROUNDS - 1),
+    }
+    wanted = [one for one in arguments if not one.startswith("-")]
+    for name in wanted or parts:
+        rows = parts[name]()
+        for row, numbers in rows.items():
+            _show(row, numbers)
+        if "--keep" in arguments:
+            kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+            KEPT.write_text(json.dumps(kept | rows, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -30,18 +30,17 @@ ArgumentValues: TypeAlias = Mapping[ArgumentPlace, Sequence[str]]
 
 
 def measure_arguments(trails: Sequence[SessionTrail], table: ItemTable) -> None:
-    """Add the axes arguments, argument_names and argument_values."""
+    """Add the axes arguments, odd_values, argument_names and argument_values."""
     _add_names(trails, table)
     values = [_values_of(trail) for trail in trails]
     _add_forms(values, table)
     common = _add_common_values(values, table)
     counts = [_unfounded(trail, common) for trail in trails]
     for says, sort in (
-        ("gives a call a value that stood nowhere before", "any"),
         ("gives a call a number or a name that stood nowhere before", "identifying"),
         ("gives a call a value that is nearly one that stood there, and is none", "near"),
     ):
-        table.add(SessionItem("arguments", says, 1), [sort in found for found in counts])
+        table.add(SessionItem("odd_values", says, 1), [sort in found for found in counts])
 
 
 def _add_names(trails: Sequence[SessionTrail], table: ItemTable) -> None:
@@ -67,7 +66,7 @@ def _add_names(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     lacking = [any(due[tool] - names for tool, names in row) for row in rows]
     table.add(SessionItem("arguments", "leaves out an argument that the tool nearly always gets", 1), lacking)
     pairs = [{f"{tool} {name}" for tool, names in row for name in names} for row in rows]
-    table.add_unusual("arguments", pairs, "gives a tool an argument that {} session gives it")
+    table.add_unusual("arguments", pairs, "gives a tool an argument that next to no session gives it")
     table.add_new("arguments", pairs, "gives {}, an argument that the baseline never gives,")
 
 
@@ -85,7 +84,7 @@ def _add_forms(values: Sequence[ArgumentValues], table: ItemTable) -> None:
     unlike = [
         any(_form(value) in odd.get(place, ()) for place, found in row.items() for value in found) for row in values
     ]
-    table.add(SessionItem("arguments", "gives a call a value whose form is odd for that argument", 1), unlike)
+    table.add(SessionItem("odd_values", "gives a call a value whose form is odd for that argument", 1), unlike)
 
 
 def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> set[tuple[ArgumentPlace, str]]:
@@ -99,7 +98,7 @@ def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> se
         says = f"gives {place[0]} {place[1]} = {redact_text(value)}"
         table.add(SessionItem("argument_values", says, among=f"give {place[0]} {place[1]}"), shares)
     written = [{f"{tool} {name} = {value}" for (tool, name), found in row.items() for value in found} for row in values]
-    table.add_new("arguments", written, "gives {}, a value that the baseline never gives,")
+    table.add_new("odd_values", written, "gives {}, a value that the baseline never gives,")
     return common
 
 
@@ -126,15 +125,22 @@ def _unfounded(trail: SessionTrail, common: set[tuple[ArgumentPlace, str]]) -> s
 
 
 def _sorts(value: str, tokens: Sequence[str], known: set[str]) -> set[str]:
-    sorts = {"any"}
+    sorts: set[str] = set()
     if len(value) >= _IDENTIFYING and _DIGITS.search(value):
         sorts.add("identifying")
     for token in tokens:
         if len(token) >= _IDENTIFYING and token not in known:
             close = (one for one in known if abs(len(one) - len(token)) <= 1 and len(one) >= _IDENTIFYING)
-            if any(Levenshtein.distance(token, one, score_cutoff=1) <= 1 for one in close):
+            if any(
+                Levenshtein.distance(token, one, score_cutoff=1) <= 1 and not _inflected(token, one) for one in close
+            ):
                 sorts.add("near")
     return sorts
+
+
+def _inflected(token: str, one: str) -> bool:
+    """Whether one word is the other with a letter more at its end, as a plural is."""
+    return token.isalpha() and (token.startswith(one) or one.startswith(token))
 
 
 def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, list[str]]:

@@ -16,7 +16,7 @@ def measure_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     """Add the axes tools, new_tools, order, repeats, errors, turns and stop_reasons."""
     called = [{call.tool for turn in trail.recording.turns for call in turn.calls} for trail in trails]
     table.add_each("tools", called, "calls {}")
-    table.add_unusual("new_tools", called, "calls a tool that {} session calls")
+    table.add_unusual("new_tools", called, "calls a tool that next to no session calls")
     table.add_new("new_tools", called, "calls {}, which the baseline never calls,")
     table.add_each("order", [_followed(trail) for trail in trails], "calls {}")
     _add_repeats(trails, table)

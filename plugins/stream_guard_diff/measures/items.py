@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Values: TypeAlias = NDArray[np.float64]
 
 LEAST_SUPPORT: Final = 4  # sessions that must differ from the rest: fewer could never be more than chance
+UNUSUAL: Final = 0.01  # share of the sessions up to which a thing is unusual
 MOST_ITEMS: Final = 120  # of one axis that are measured one by one, the most frequent first
 
 
@@ -52,11 +53,10 @@ class ItemTable:
             self.add(SessionItem(axis, says.format(name)), [name in found for found in sets])
 
     def add_unusual(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
-        """Add two columns: sessions with a thing that next to none has, and with one that few have. More is worse."""
+        """Add a column: sessions with a thing that next to none has. More is worse."""
         support = count_support(sets)
-        for share, least, word in ((0.01, 1, "next to no"), (0.03, 2, "hardly any")):
-            rare = {name for name, count in support.items() if count <= max(least, share * len(sets))}
-            self.add(SessionItem(axis, says.format(word), 1), [not rare.isdisjoint(found) for found in sets])
+        rare = {name for name, count in support.items() if count <= max(1, UNUSUAL * len(sets))}
+        self.add(SessionItem(axis, says, 1), [not rare.isdisjoint(found) for found in sets])
 
     def add_new(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
         """Look for things that only the candidate's sessions have; ``says`` has a place for the thing."""

@@ -11,14 +11,14 @@ from stream_guard import RecordedTurn
 from stream_guard_diff.measures.items import ItemTable, SessionItem
 from stream_guard_diff.trails import SessionTrail, UserStep
 
-WAITS: Final = 0.75  # a tool that is called after the user's yes as often as this waits for it
+WAITS: Final = 0.55  # a tool that is called after the user's yes as often as this waits for it
 NEEDED: Final = 0.9  # a tool that is called before another as often as this is a step towards it
 ENOUGH: Final = 8  # calls, or sessions, from which on that can be told
 _MOST_TOOLS: Final = 60
 _LONGEST: Final = 4_000
+_BEGINNING: Final = 80  # of a message: a yes comes first
 _YES: Final = re.compile(
-    r"\b(yes|yeah|yep|sure|ok|okay|proceed|go ahead|confirm|confirmed|correct|please do|agree|sounds good|perfect"
-    r"|that works|absolutely|definitely|fine)\b"
+    r"\b(yes|yep|yeah|proceed|go ahead|confirm|confirmed|please do|i agree|that's correct|sounds good|do it)\b"
 )
 _ASKS: Final = re.compile(
     r"\b(confirm|confirmation|proceed|go ahead|yes|shall i|should i|would you like|do you want|correct|agree)\b"
@@ -28,14 +28,14 @@ _ASKS: Final = re.compile(
 def measure_steps(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     """Add the axis skipped_steps; what is usual is learned from the sessions of both sides."""
     rows = [list(_openings(trail)) for trail in trails]
-    for says, heard in (
-        ("makes a call without hearing the user first, that usually waits", _spoke),
-        ("makes a call without the user's yes, that usually waits for it", _agreed),
-        ("makes a call without asking and the user's yes, that usually waits for both", _was_asked),
+    for says, heard, often in (
+        ("makes a call without hearing the user first, that nearly always waits", _spoke, NEEDED),
+        ("makes a call without the user's yes, that usually waits for it", _agreed, WAITS),
+        ("makes a call without asking and the user's yes, that usually waits for both", _was_asked, WAITS),
     ):
         seen: Counter[str] = Counter(tool for row in rows for tool, _ in row)
         waited: Counter[str] = Counter(tool for row in rows for tool, opening in row if heard(tool, opening))
-        waiting = {tool for tool, count in seen.items() if count >= ENOUGH and waited[tool] >= WAITS * count}
+        waiting = {tool for tool, count in seen.items() if count >= ENOUGH and waited[tool] >= often * count}
         hurried = [any(tool in waiting and not heard(tool, opening) for tool, opening in row) for row in rows]
         table.add(SessionItem("skipped_steps", says, 1), hurried)
     _add_missing_calls(trails, table)
@@ -57,7 +57,7 @@ def _openings(trail: SessionTrail) -> Iterator[tuple[str, Opening]]:
         if isinstance(step, UserStep):
             for tool in tools:
                 yield tool, Opening(asked, said, next(iter(tools)))
-            asked, answer, said = answer, "", step.text[-_LONGEST:].lower()
+            asked, answer, said = answer, "", step.text[:_LONGEST].lower()
             tools = {}
         elif isinstance(step, RecordedTurn):
             tools |= dict.fromkeys(call.tool for call in step.calls)
@@ -70,7 +70,7 @@ def _spoke(tool: str, opening: Opening) -> bool:
 
 
 def _agreed(_: str, opening: Opening) -> bool:
-    return bool(_YES.search(opening.said))
+    return bool(_YES.search(opening.said[:_BEGINNING]))
 
 
 def _was_asked(tool: str, opening: Opening) -> bool:

@@ -62,7 +62,7 @@ def test_two_runs_of_one_agent_pass_although_every_session_differs() -> None:
         (lengthen, "tokens"),
         (edit_calls(rename_tool), "new_tools"),
         (edit_calls(rename_argument), "arguments"),
-        (edit_calls(wrong_order), "arguments"),
+        (edit_calls(wrong_order), "odd_values"),
     ],
     ids=["refusal", "confirmation", "repeated", "tokens", "tool renamed", "argument renamed", "argument wrong"],
 )
