@@ -85,6 +85,7 @@ class AutoDecoder(JsonDecoder):
         self._native = self._decoders[_NATIVE].decode
         self._inputs: dict[str, _Input] = {}
         self._is_native: set[str] = set()  # inputs whose last record was native
+        self._is_known: set[str] = set()  # those of them in which a tool was called: there is nothing more to learn
 
     @classmethod
     def configure(cls, settings: Any) -> Self:
@@ -129,13 +130,14 @@ class AutoDecoder(JsonDecoder):
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that the decoder of the detected format finds, or raise DecodeError."""
-        if record.origin in self._is_native:
+        origin = record.origin
+        if origin in self._is_native:
             try:
                 events: Sequence[Event] = self._native(record)
             except DecodeError:
                 pass  # perhaps another format; its decoder gives the reason
             else:
-                return self._note(record, events)
+                return events if origin in self._is_known else self._note(record, events)
         if any(name == "ce_specversion" for name, _ in record.headers):
             return self._decode_as("cloudevents", 1.0, record)
         return super().decode(record)
@@ -160,14 +162,20 @@ class AutoDecoder(JsonDecoder):
             read.formats[name] = confidence
             level = logging.INFO if name == _NATIVE else logging.WARNING  # what everybody expects is no news
             _logger.log(level, "%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
-        (self._is_native.add if name == _NATIVE else self._is_native.discard)(record.origin)
+        if name == _NATIVE:
+            self._is_native.add(record.origin)
+        else:
+            self._is_native.discard(record.origin)
         return self._note(record, events)
 
     def _input(self, origin: str) -> _Input:
         read = self._inputs.get(origin)
         if read is None:
             if len(self._inputs) >= _INPUTS:
-                self._inputs.pop(next(iter(self._inputs)))
+                oldest = next(iter(self._inputs))
+                del self._inputs[oldest]
+                self._is_native.discard(oldest)
+                self._is_known.discard(oldest)
             read = self._inputs[origin] = _Input()
         return read
 
@@ -176,6 +184,8 @@ class AutoDecoder(JsonDecoder):
         read.records += 1
         if not read.calls:
             read.calls = any(map(_calls_tools, events))
+        if read.calls:
+            self._is_known.add(record.origin)
         return events
 
 
