@@ -26,6 +26,7 @@ from stream_guard import (
 from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
 from stream_guard_compliance.judging import Judgement, ask_judge, transcript
 from stream_guard_compliance.proposing import ask_reader
+from stream_guard_compliance.reading.catalogue import ToolDeclaration, declarations
 from stream_guard_compliance.results import (
     ComplianceResult,
     NotEvaluated,
@@ -56,7 +57,7 @@ async def check_compliance(
     trace_events: Iterable[Any],
     *,
     timeout: float = 60.0,  # noqa: ASYNC109  # the parameter of the API that this one follows
-    tools: Iterable[str] = (),
+    tools: Iterable[ToolDeclaration] = (),
     settings: Settings | None = None,
     registry: Registry | None = None,
 ) -> ComplianceResult:
@@ -88,14 +89,15 @@ async def check_compliance(
 
 
 async def _extract(
-    prompt: str, tools: list[str], trace: Trace, settings: Settings, outcomes: _Outcomes, seconds: float
+    prompt: str, tools: list[ToolDeclaration], trace: Trace, settings: Settings, outcomes: _Outcomes, seconds: float
 ) -> Extraction:
     """Return the rules of the prompt; with ``compliance.propose``, a model is asked about what is left open."""
     found = extract(prompt, tools, seen=trace.tools, has_results=trace.has_results)
     if not settings.compliance.propose:
         return found
     open_sentences = [rule.rule.description for rule in found.rules if not rule.compiled.rules]
-    proposed = await ask_reader(open_sentences, tools or trace.tools, settings.judge, seconds)
+    names = list(declarations(tools)) or trace.tools
+    proposed = await ask_reader(open_sentences, names, settings.judge, seconds)
     outcomes.tokens += proposed.tokens
     outcomes.cost += proposed.cost_usd
     if proposed.why:

@@ -27,21 +27,26 @@ from stream_guard.commands import (
     write_report,
 )
 from stream_guard.reports import ReportForm
+from stream_guard_compliance.reading.catalogue import declarations
 
 if TYPE_CHECKING:
     from stream_guard_compliance import ComplianceResult, Extraction
 
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
+ToolsFile = Annotated[
+    Path | None, typer.Option("--tools", help="A JSON file with the agent's tools: names, or their definitions.")
+]
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     prompt: Prompt,
     traces: Annotated[
         list[Path], typer.Argument(help="Files of events: a JSON list, or JSON lines.", show_default=False)
     ],
     form: Annotated[ListFormat, typer.Option("--format", help="How to print the results.")] = ListFormat.TABLE,
     tool: Tools = None,
+    tools_file: ToolsFile = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds the judge may take for one trace.")] = 60.0,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
@@ -55,14 +60,14 @@ def check(
 
     settings, registry = load_plugins(settings_file)
     targets = _targets(reports)
-    text = _read(prompt)
+    text, tools = _read(prompt), _tools(tool, tools_file)
     outcomes: Counter[str] = Counter()
     results = []
     judged = []
     seen: dict[str, None] = {}
     for name, events in _traces(traces):
         result = asyncio.run(
-            check_compliance(text, events, timeout=timeout, tools=tool or (), settings=settings, registry=registry)
+            check_compliance(text, events, timeout=timeout, tools=tools, settings=settings, registry=registry)
         )
         outcomes[result.verdict] += 1
         judged.append(result)
@@ -74,7 +79,7 @@ def check(
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     elif len(results) > 1:
         typer.echo(f"{len(results)} sessions: {', '.join(f'{count} {word}' for word, count in outcomes.items())}")
-    _write(targets, text, extract(text, tool or (), seen=seen), judged)
+    _write(targets, text, extract(text, tools, seen=seen), judged)
     if outcomes["violated"]:
         raise typer.Exit(FINDINGS)
     if set(outcomes) != {"satisfied"} and not allow_inconclusive:
@@ -82,13 +87,13 @@ def check(
         raise typer.Exit(INCONCLUSIVE)
 
 
-def extract_policy(prompt: Prompt, tool: Tools = None, reports: Reports = None) -> None:
+def extract_policy(prompt: Prompt, tool: Tools = None, tools_file: ToolsFile = None, reports: Reports = None) -> None:
     """Write the rules of a prompt as a policy on standard output; what is not in it is said on standard error."""
     from stream_guard_compliance import extract
 
     targets = _targets(reports)
     text = _read(prompt)
-    extraction = extract(text, tool or ())
+    extraction = extract(text, _tools(tool, tools_file))
     _write(targets, text, extraction, ())
     concrete = [rule for rule in extraction.rules if rule.compiled.rules]
     left = [rule for rule in extraction.rules if not rule.compiled.rules]
@@ -103,6 +108,20 @@ def extract_policy(prompt: Prompt, tool: Tools = None, reports: Reports = None) 
         typer.echo("no rule of this prompt can be checked by a machine; there is no policy to write", err=True)
         raise typer.Exit(INCONCLUSIVE)
     typer.echo(extraction.policy_yaml(), nl=False)
+
+
+def _tools(names: list[str] | None, file: Path | None) -> list[Any]:
+    """Return the tools that were named, and those of a file: a list of names or definitions, or an object with one."""
+    if file is None:
+        return list(names or ())
+    try:
+        found = json.loads(_read(file))
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{file}: not JSON ({error}); write a list of names, or of tool definitions") from None
+    found = found.get("tools") if isinstance(found, dict) else found
+    if not isinstance(found, list) or not declarations(one for one in found if isinstance(one, str | dict)):
+        raise SettingsError(f"{file}: no tools in it; write a list of names, or of tool definitions")
+    return [*(names or ()), *(one for one in found if isinstance(one, str | dict))]
 
 
 def _targets(reports: list[str] | None) -> list[ReportTarget]:

@@ -71,7 +71,7 @@ def _names(tools: tuple[str, ...], context: CompileContext) -> list[str]:
 
 
 def _described(words: tuple[str, ...], context: CompileContext) -> list[str]:
-    """Return the known tools whose names have every word that describes an action, and that do more than look."""
+    """Return the known tools whose names or descriptions have every word of an action, and that do more than look."""
     stems = [stem(word) for word in words if word not in _GENERIC]
     found = context.catalogue.names if stems else ()
     return [
@@ -79,7 +79,7 @@ def _described(words: tuple[str, ...], context: CompileContext) -> list[str]:
         for name in found
         if words_of(name)[0] not in _READS
         and _USABLE.fullmatch(name)
-        and all(any(word.startswith(one) for word in words_of(name)) for one in stems)
+        and all(any(word.startswith(one) for word in context.catalogue.words(name)) for one in stems)
     ]
 
 

@@ -12,6 +12,7 @@ from stream_guard import Json
 from stream_guard.documents import MAX_REASON, write_yaml
 from stream_guard_compliance.compiling import CompileContext, CompiledReading, Form, compile_reading
 from stream_guard_compliance.proposals import Proposal, RefusedProposalError, verify
+from stream_guard_compliance.reading.catalogue import ToolDeclaration
 from stream_guard_compliance.reading.document import Sentence
 from stream_guard_compliance.reading.sentences import NO_RULE, ReadSentence, catalogue_of, read_prompt
 from stream_guard_compliance.reading.values import Reading, SeverityWord
@@ -78,7 +79,7 @@ class Extraction:
 
 def extract(
     prompt: str,
-    tools: Iterable[str] = (),
+    tools: Iterable[ToolDeclaration] = (),
     *,
     seen: Iterable[str] = (),
     proposals: Iterable[Proposal] = (),
@@ -86,10 +87,10 @@ def extract(
 ) -> Extraction:
     """Return the rules of a system prompt; the same prompt and tools give the same rules, byte for byte.
 
-    ``tools`` are all the tools that the agent has: then no other word is taken for one. ``seen`` are tools that a
-    trace calls, of which there may be more. ``has_results`` says whether results of calls are recorded; without them
-    an attempt counts as done. ``proposals`` are readings of a model for sentences that are left open; one that the
-    verifier refuses changes nothing but the reason why its sentence is open.
+    ``tools`` are all the tools that the agent has, by name or as they are declared: then no other word is taken for
+    one. ``seen`` are tools that a trace calls, of which there may be more. ``proposals`` are readings of a model for
+    sentences that are left open; one that the verifier refuses changes nothing but the reason why its sentence is
+    open. ``has_results`` says whether results of calls are recorded; without them an attempt counts as done.
     """
     declared, called = list(tools), list(seen)
     prompt = prompt.encode("utf-8", "replace").decode()

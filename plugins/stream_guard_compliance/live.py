@@ -22,6 +22,7 @@ from stream_guard import (
     redact_text,
 )
 from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
+from stream_guard_compliance.reading.catalogue import ToolDeclaration
 from stream_guard_compliance.results import LiveViolation
 
 MOST_VERSIONS: Final = 1000  # of prompts; a prompt that is new for each session must not fill the memory
@@ -48,7 +49,7 @@ class _Session:
 class PromptWatch:
     """Holds sessions against the prompts that their own turns carry."""
 
-    def __init__(self, registry: Registry, tools: Iterable[str] = ()) -> None:
+    def __init__(self, registry: Registry, tools: Iterable[ToolDeclaration] = ()) -> None:
         self._registry = registry
         self._tools = list(tools)
         self._versions: dict[str, PromptVersion] = {}
@@ -115,7 +116,7 @@ class PromptWatch:
         return [own] if own is not None else every[:1]
 
     def _version(self, prompt: str, turn: Turn) -> PromptVersion | None:
-        declared = [*self._tools, *declared_tools(turn)]
+        declared: list[ToolDeclaration] = [*self._tools, *declared_tools(turn)]
         digest = hashlib.sha256(json.dumps([prompt, declared]).encode()).hexdigest()
         known = self._versions.get(digest)
         if known is not None:
@@ -181,13 +182,7 @@ def _text(value: Json) -> str:
     return ""
 
 
-def declared_tools(turn: Turn) -> list[str]:
-    """Return the names of the tools that a turn's request declares."""
+def declared_tools(turn: Turn) -> list[ToolDeclaration]:
+    """Return the tools that a turn's request declares, as they are declared."""
     tools = (turn.request or {}).get("tools")
-    found: list[str] = []
-    for tool in tools if isinstance(tools, list) else []:
-        inner = tool.get("function", tool) if isinstance(tool, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else tool
-        if isinstance(name, str) and name:
-            found.append(name)
-    return list(dict.fromkeys(found))
+    return [tool for tool in (tools if isinstance(tools, list) else []) if isinstance(tool, str | dict)]

@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from stream_guard import Event, Json, ToolCall, ToolResult, Turn, UserMessage, parse_arguments
+from stream_guard_compliance.reading.catalogue import ToolDeclaration, declarations
 from stream_guard_compliance.results import NotEvaluated
 
 SESSION: Final = "trace"
@@ -30,7 +31,7 @@ class Trace:
 
     events: list[Event] = field(default_factory=list)
     unreadable: list[NotEvaluated] = field(default_factory=list)
-    declared: list[str] = field(default_factory=list)  # tools that a request declares
+    declared: list[ToolDeclaration] = field(default_factory=list)  # tools that a request declares
 
     @property
     def tools(self) -> list[str]:
@@ -39,7 +40,7 @@ class Trace:
         for event in self.events:
             if isinstance(event, Turn):
                 seen += [block["name"] for block in _blocks(event) if isinstance(block.get("name"), str)]
-        return list(dict.fromkeys([*self.declared, *seen]))
+        return list(dict.fromkeys([*declarations(self.declared), *seen]))
 
     @property
     def has_results(self) -> bool:
@@ -192,11 +193,8 @@ def _plain(value: Any) -> Json:
 
 def _system(raw: Mapping[str, Any], _event_id: str, trace: Trace) -> None:
     """Rules come from the prompt that was handed over, never from the trace; declared tools are taken."""
-    for tool in raw.get("tools") or ():
-        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        name = inner.get("name") if isinstance(inner, Mapping) else None
-        if isinstance(name, str):
-            trace.declared.append(name)
+    tools = raw.get("tools")
+    trace.declared += [tool for tool in (tools if isinstance(tools, list) else []) if isinstance(tool, Mapping)]
 
 
 def _blocks(turn: Turn) -> list[dict[str, Json]]:

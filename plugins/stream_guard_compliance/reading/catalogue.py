@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
+_MOST_DESCRIPTION: Final = 300  # characters that are looked at
 _DECLARED: Final = re.compile(
     r'"name"\s{0,4}:\s{0,4}"([A-Za-z0-9_.:/-]{1,100})"\s{0,4},\s{0,8}"(?:description|parameters|input_schema)"'
 )
@@ -48,15 +49,34 @@ def looks_like_name(name: str) -> bool:
     return inner[:1].islower() and any(char.isupper() for char in inner)
 
 
+ToolDeclaration: TypeAlias = str | Mapping[str, Any]
+"""A tool as callers have it: its name, or an object with ``name`` and ``description``, perhaps under ``function``."""
+
+
+def declarations(tools: Iterable[ToolDeclaration]) -> dict[str, str]:
+    """Return the names of tools and what is said about each; what has no name is no tool."""
+    found: dict[str, str] = {}
+    for tool in tools:
+        inner = tool.get("function", tool) if isinstance(tool, Mapping) else {"name": tool}
+        name, about = (inner.get("name"), inner.get("description")) if isinstance(inner, Mapping) else (None, None)
+        if isinstance(name, str) and name:
+            found.setdefault(name, about if isinstance(about, str) else "")
+    return found
+
+
 class Catalogue:
     """The tools that are known by name, in the order in which they came.
 
-    ``closed`` says that there are no others: then a word written like a name is only a word.
+    ``closed`` says that there are no others: then a word written like a name is only a word. ``described`` has what
+    is said about tools, by which an action in words is found too.
     """
 
-    def __init__(self, names: Iterable[str] = (), *, closed: bool = False) -> None:
+    def __init__(
+        self, names: Iterable[str] = (), *, closed: bool = False, described: Mapping[str, str] | None = None
+    ) -> None:
         self.names = tuple(dict.fromkeys(name for name in names if name))
         self.closed = closed
+        self._described = dict(described or {})
         self._spellings: dict[str, list[str]] = {}
         for name in self.names:
             last = re.split(r"__|\.|/|:", name)[-1]
@@ -82,6 +102,11 @@ class Catalogue:
         if self.knows(name):
             return True
         return not self.closed and looks_like_name(name) and not name.lower().endswith(_NOT_TOOLS)
+
+    def words(self, name: str) -> list[str]:
+        """Return the words of a tool's name, and those of the first sentence that describes it."""
+        first = re.split(r"[.!?\n]", self._described.get(name, "")[:_MOST_DESCRIPTION], maxsplit=1)[0]
+        return [*words_of(name), *re.findall(r"[a-z]{3,40}", first.lower())]
 
     def about(self, stems: Iterable[str]) -> list[str]:
         """Return the known tools that have a word of their name begin like one of the stems."""

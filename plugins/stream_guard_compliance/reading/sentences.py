@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stream_guard_compliance.reading.catalogue import Catalogue, declared_in
+from stream_guard_compliance.reading.catalogue import Catalogue, ToolDeclaration, declarations, declared_in
 from stream_guard_compliance.reading.clauses import opens_leading
 from stream_guard_compliance.reading.context import completes, is_turned, join_lists, scope_of
 from stream_guard_compliance.reading.document import Sentence, split
@@ -35,13 +35,14 @@ class ReadSentence:
     reading: Reading
 
 
-def catalogue_of(prompt: str, tools: Iterable[str] = (), seen: Iterable[str] = ()) -> Catalogue:
+def catalogue_of(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterable[str] = ()) -> Catalogue:
     """Return the tools: declared to the agent or in the prompt, which closes the list, and those seen in a trace."""
-    declared = [*tools, *declared_in(prompt)]
-    return Catalogue([*declared, *seen], closed=bool(declared))
+    described = declarations(tools)
+    declared = [*described, *declared_in(prompt)]
+    return Catalogue([*declared, *seen], closed=bool(declared), described=described)
 
 
-def read_prompt(prompt: str, tools: Iterable[str] = (), seen: Iterable[str] = ()) -> list[ReadSentence]:
+def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterable[str] = ()) -> list[ReadSentence]:
     """Return every sentence of a prompt with its readings; pure: the same prompt and tools, the same readings."""
     # Half of a surrogate pair is no text; one character for one, so that offsets hold.
     prompt = prompt.encode("utf-8", "replace").decode()

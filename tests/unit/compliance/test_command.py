@@ -84,3 +84,17 @@ def test_file_that_is_not_there_exits_2(tmp_path: Path) -> None:
     done = run("extract", tmp_path / "nothing.txt")
     assert done.exit_code == 2
     assert "nothing.txt: cannot be read" in done.stderr
+
+
+def test_tools_of_a_file_close_the_catalogue(tmp_path: Path) -> None:
+    prompt = write(tmp_path, "p.txt", "Never call drop_table. Never call file_path.")
+    for form in ('["drop_table"]', '{"tools": [{"function": {"name": "drop_table"}}]}'):
+        done = run("extract", prompt, "--tools", write(tmp_path, "tools.json", form))
+        assert "rules: 1, left to judgement: 1" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["{broken", "3", "[]", '{"tools": {}}', "[3]"])
+def test_file_without_tools_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    done = run("extract", write(tmp_path, "p.txt", PROMPT), "--tools", write(tmp_path, "tools.json", text))
+    assert done.exit_code != 0
+    assert "tools.json" in str(done.exception)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from stream_guard_compliance import extract
 from stream_guard_compliance.reading.sentences import read_prompt
@@ -102,3 +104,14 @@ def test_deed_in_words_is_counted_by_the_tools_whose_names_have_its_words() -> N
 def test_sentence_that_is_too_long_is_said_to_be_unread() -> None:
     found = extract("Never call pay_bill " + "and so on " * 400 + ".", TOOLS)
     assert (found.rules, len(found.unparsed)) == ((), 1)
+
+
+def test_deed_is_found_by_what_is_said_about_a_tool() -> None:
+    tools: list[dict[str, Any]] = [
+        {"name": "rm_it", "description": "Deletes a file. Cannot be undone."},
+        {"function": {"name": "ls_it"}},
+    ]
+    (rule,) = extract("Ask the user before deleting files.", tools).rules
+    assert rule.compiled.rules[0]["params"] == {"tool": ["rm_it"]}
+    assert not rule.compiled.certain
+    assert not extract("Ask the user before deleting accounts.", tools).rules[0].compiled.rules

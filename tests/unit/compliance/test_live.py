@@ -100,7 +100,7 @@ def test_prompt_comes_from_the_system_alone() -> None:
 def test_declared_tools_close_the_catalogue() -> None:
     tools = [{"type": "function", "function": {"name": "pay_bill"}}, {"name": "check_user"}]
     event = sg.Turn(session_id="s", request={"system": "Never call file_path.", "tools": tools})
-    assert declared_tools(event) == ["pay_bill", "check_user"]
+    assert declared_tools(event) == tools
     watch = PromptWatch(REGISTRY)
     assert found(watch, event, call("file_path")) == []
 
