@@ -24,8 +24,8 @@ _ROLES: Final = {
 # Fields of objects that only wrap messages.
 _WRAPPERS: Final = ("messages", "choices", "candidates", "output", "contents", "prompt")
 _MAX_DEPTH: Final = 6
-# Parts of an answer that the model does not say: what it thinks, and what the provider keeps of a long conversation.
-_UNSAID: Final = ("thinking", "reasoning", "redacted_thinking", "compaction")
+# Parts that nobody says: what a model thinks, what a provider keeps of a long conversation, and files.
+_UNSAID: Final = ("thinking", "reasoning", "redacted_thinking", "compaction", "blob", "file", "uri")
 
 
 class CallResult(NamedTuple):

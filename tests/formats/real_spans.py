@@ -1,30 +1,25 @@
-"""Run an agent whose model is a small server here, under OpenTelemetry's own instrumentation, and write what it sends.
+"""Run an agent whose model is a function here, under OpenTelemetry's own GenAI telemetry, and write what it sends.
 
 python -m tests.formats.real_spans FOLDER, with the variables of OpenTelemetry that say what is captured.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from openai import OpenAI
 from opentelemetry.exporter.otlp.json.common._log_encoder import encode_logs as logs_to_json
 from opentelemetry.exporter.otlp.json.common.trace_encoder import encode_spans as spans_to_json
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs as logs_to_proto
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as spans_to_proto
-from opentelemetry.instrumentation.openai_v2 import OpenAIInstrumentor
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.util.genai import types
 from opentelemetry.util.genai.handler import TelemetryHandler
 
 MODEL = "refunds-large"
@@ -38,69 +33,45 @@ ANSWERS = ("Let me look at it.", "I could not send the mail.")
 FAILURE = "no such mailbox"
 
 
-def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
+# Version 1.2 of the package gave the parts of messages these names; the versions before had them without "Part".
+Text: Any = getattr(types, "TextPart", None) or getattr(types, "Text")  # noqa: B009  # one of them is there
+Call: Any = getattr(types, "ToolCallRequestPart", None) or getattr(types, "ToolCallRequest")  # noqa: B009  # as above
+Result: Any = getattr(types, "ToolCallResponsePart", None) or getattr(types, "ToolCallResponse")  # noqa: B009  # as above
+
+
+def ask(telemetry: TelemetryHandler, messages: list[Any]) -> list[Any]:
     """Be the model: call both tools first, and answer when their results are there."""
-    has_result = any(message["role"] == "tool" for message in messages)
-    message: dict[str, Any] = {"role": "assistant", "content": ANSWERS[has_result], "refusal": None}
+    has_result = any(message.role == "tool" for message in messages)
+    reason = "stop" if has_result else "tool_call"
+    parts: list[Any] = [Text(content=ANSWERS[has_result])]
     if not has_result:
-        message["tool_calls"] = [
-            {"id": call_id, "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
-            for call_id, tool, args, _ in CALLS
-        ]
-    return {
-        "id": f"chatcmpl-{int(has_result)}",
-        "object": "chat.completion",
-        "created": 1_767_600_000,
-        "model": MODEL,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop" if has_result else "tool_calls"}],
-        "usage": {"prompt_tokens": 75, "completion_tokens": 12, "total_tokens": 87},
-    }
+        parts += [Call(id=call_id, name=tool, arguments=args) for call_id, tool, args, _ in CALLS]
+    call: Any
+    with telemetry.inference("openai", request_model=MODEL) as call:
+        call.input_messages = list(messages)
+        call.output_messages = [types.OutputMessage(role="assistant", parts=parts, finish_reason=reason)]
+        call.response_model_name, call.response_id = MODEL, f"chatcmpl-{int(has_result)}"
+        call.finish_reasons, call.input_tokens, call.output_tokens = [reason], 75, 12
+    return parts
 
 
-class Model(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = json.dumps(answer(body["messages"])).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is http.server's
-        del format, args
-
-
-@contextmanager
-def model_server() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def run_agent(client: OpenAI, telemetry: TelemetryHandler) -> None:
+def run_agent(telemetry: TelemetryHandler) -> None:
     """Do what an agent does: ask, run the tools, ask again; one tool fails."""
-    messages: list[Any] = [{"role": "user", "content": ASKED}]
+    messages = [types.InputMessage(role="user", parts=[Text(content=ASKED)])]
     agent: Any
     run: Any
     with telemetry.invoke_local_agent(request_model=MODEL, agent_name="refunds") as agent:
         agent.conversation_id = CONVERSATION
-        reply = client.chat.completions.create(model=MODEL, messages=messages).choices[0].message
-        messages.append(reply.model_dump(exclude_none=True))
+        messages.append(types.InputMessage(role="assistant", parts=ask(telemetry, messages)))
         for call_id, tool, args, output in CALLS:
             with suppress(LookupError), telemetry.tool(tool) as run:
                 run.tool_call_id, run.arguments = call_id, args
-                messages.append({"role": "tool", "tool_call_id": call_id, "content": output or FAILURE})
+                result = Result(id=call_id, response=output or FAILURE)
+                messages.append(types.InputMessage(role="tool", parts=[result]))
                 if output is None:
                     raise LookupError(FAILURE)
                 run.tool_result = output
-        client.chat.completions.create(model=MODEL, messages=messages)
+        ask(telemetry, messages)
 
 
 def main(folder: Path) -> None:
@@ -108,10 +79,7 @@ def main(folder: Path) -> None:
     tracing, logging = TracerProvider(), LoggerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     logging.add_log_record_processor(SimpleLogRecordProcessor(logs))
-    instrumentor = OpenAIInstrumentor()  # type: ignore[no-untyped-call]  # the package's own
-    instrumentor.instrument(tracer_provider=tracing, logger_provider=logging)
-    with model_server() as url, OpenAI(base_url=url, api_key="none") as client:
-        run_agent(client, TelemetryHandler(tracer_provider=tracing, logger_provider=logging))
+    run_agent(TelemetryHandler(tracer_provider=tracing, logger_provider=logging))
     ended, written = spans.get_finished_spans(), logs.get_finished_logs()
     (folder / "spans.pb").write_bytes(spans_to_proto(ended).SerializeToString())
     (folder / "spans.json").write_text(spans_to_json(ended).to_json())
