@@ -110,7 +110,7 @@ def undisturbed(rows: list[Row], file: Path) -> Outcome:
     sessions: dict[str, dict[str, Any]] = {}
     for log in placed:
         table: Rows = {}
-        partition = open_partition(table, policy, "native")
+        partition = open_partition(table, policy, "native", now=time.time)
         partition.fold("events", log, found)
         write(table, partition.snapshot())
         sessions |= live_sessions({key: (0, value) for key, value in table.items()})

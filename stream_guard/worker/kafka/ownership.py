@@ -18,9 +18,10 @@ from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics, partitions_differ
 from stream_guard.worker.kafka.lag import END_OFFSETS, LagConsumer
 from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
-from stream_guard.worker.rows import encode_row, known_topics, owner_key, topics_key
+from stream_guard.worker.rows import KnownTopic, encode_row, known_topics, owner_key, topics_key
 
 CHECK: Final = 10.0  # seconds between two looks at the topics, and after a question without an answer
+NEVER_READ: Final = KnownTopic(b"")
 HEARSAY: Final = 1.0  # seconds until all brokers know of a topic
 
 _logger = logging.getLogger(__name__)
@@ -50,13 +51,8 @@ class OwningConsumer(LagConsumer):
     async def _become_owner(self) -> bool:
         """Claim the assigned partitions, and see that their topics are those that were read before.
 
-        False when the brokers cannot answer yet: a partition may be between two leaders.
+        False when the brokers cannot answer yet: a partition may be between two leaders. The next claim is another one.
         """
-        try:
-            described, ends = await self._describe()
-        except (KafkaError, TimeoutError) as error:
-            _logger.info("no answer about the topics: %r; asking again", error)
-            return False
         tables: Any = self.app.tables  # Faust's interface leaves out the recovery
         highwaters = tables.recovery.active_highwaters  # of the last row, and not of the next one
         recovered = {
@@ -66,6 +62,11 @@ class OwningConsumer(LagConsumer):
         new = {number for number in recovered if owner_key(number) not in self.table.recovered()}
         await self.table.claim(recovered)
         self.stages.drop_partitions()  # opened before the claim, they may lack rows
+        try:
+            described, ends = await self._describe()
+        except (KafkaError, TimeoutError) as error:
+            _logger.info("no answer about the topics: %r; asking again", error)
+            return False
         await self._recognise_topics(described, ends, new)
         self.stages.drop_partitions()
         self._checked = time.monotonic()
@@ -85,7 +86,7 @@ class OwningConsumer(LagConsumer):
                     self._refuse_lost_states(source)
                 accept = self.accept_gaps and tp.topic in self.sources
                 now[tp.topic] = recognise(source, before.get(tp.topic), present, self._position(tp), accept=accept)
-                if tp.topic in before and now[tp.topic].incarnation > before[tp.topic].incarnation:
+                if now[tp.topic].incarnation > before.get(tp.topic, NEVER_READ).incarnation:
                     _logger.warning("%s/%d: another topic is read under this name, from its first record", *tp)
                     self._committed_offset[tp] = 0
                     self._discarded.add(tp)
