@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_guard import redact_text
-from stream_guard_diff.effects import Effects, far_columns, fill_missing, measure_effects
+from stream_guard_diff.effects import Effect, Effects, far_columns, fill_missing, measure_effects
 from stream_guard_diff.measured import LEAST_RATIO, LEAST_SHARE, LEVEL, MEASURED
 from stream_guard_diff.measures import ItemTable, SessionItem
 from stream_guard_diff.noise import Corrected, Deals, correct, deal, differences, novelty
@@ -302,7 +302,8 @@ def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improve
     """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
 
     An agent that no longer refuses does more: it calls tools, and some of the calls fail. To be explained, a change
-    must shrink to less than half; that too few sessions are left to be sure of it explains nothing.
+    must shrink to less than half, or by a third to what may be nothing; that too few sessions are left to be sure of it
+    explains nothing.
     """
     here = improved_faults(axes, surface.items, surface.values)
     faulty = here.faulty | elsewhere.faulty
@@ -317,10 +318,15 @@ def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improve
         large = [places[axis.name, change.says] for change in axis.changes if change.large]
         before = measure_effects(surface.values, surface.strata, surface.first_candidate, large)
         after = measure_effects(surface.values, rest, surface.first_candidate, large)
-        gone = all(abs(after[one].difference) < abs(before[one].difference) / 2 for one in large)
+        gone = all(_is_gone(before[one], after[one]) for one in large)
         explained = axis.blocks and gone
         judged.append(msgspec.structs.replace(axis, blocks=False, because=titles) if explained else axis)
     return judged
+
+
+def _is_gone(before: Effect, after: Effect) -> bool:
+    left = abs(after.difference) / max(abs(before.difference), 1e-9)
+    return left < 1 / 2 or (left < 2 / 3 and after.low <= 0 <= after.high)
 
 
 def _without(stratum: Stratum, faulty: NDArray[np.bool_], first_candidate: int) -> Stratum:
