@@ -5,11 +5,12 @@ from __future__ import annotations
 import hmac
 import logging
 import socket
+import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,9 @@ _CLIENT_TIMEOUT: Final = 30.0
 _RETRY_AFTER: Final = 5  # seconds
 _MOST_CLIENTS: Final = 128
 _LONGEST_LINE: Final = 1 << 10
+_BODY_TIMEOUT: Final = 60.0  # seconds for a whole body
+_PIECE: Final = 1 << 16
+_IN_FLIGHT: Final = 256 << 20  # bytes of requests that are being read, unpacked ones at their largest
 
 Check = Callable[[bytes], str]
 """Returns what is wrong with a body, or an empty text."""
@@ -47,7 +51,7 @@ class Receiver:
     """
 
     def __init__(self, host: str, port: int, spool: Spool, *, most: int, token: str = "") -> None:
-        handler = type("_Handler", (_OtlpHandler,), {"spool": spool, "most": most, "token": token})
+        handler = type("_Handler", (_OtlpHandler,), {"spool": spool, "memory": _Memory(), "most": most, "token": token})
         self._server = _OtlpServer((host, port), handler)
         self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="stream_guard-otlp", daemon=True)
         self._thread.start()
@@ -60,6 +64,27 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Memory:
+    """The bytes of all requests that are being read."""
+
+    def __init__(self, most: int = _IN_FLIGHT) -> None:
+        self._left = most
+        self._lock = Lock()
+
+    def take(self, size: int) -> bool:
+        """Count so many bytes, unless they are too many."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Count so many bytes no more."""
+        with self._lock:
+            self._left += size
 
 
 class _OtlpServer(ThreadingHTTPServer):
@@ -103,12 +128,14 @@ class _OtlpHandler(BaseHTTPRequestHandler):
     server_version, sys_version = "stream-guard", ""
     timeout = _CLIENT_TIMEOUT
     spool: Spool
+    memory: _Memory
     most: int
     token: str
 
     def do_POST(self) -> None:
         """Take an export."""
         media = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._reserved = 0
         try:
             self._check_token()
             sort = self._sort(media)
@@ -116,7 +143,7 @@ class _OtlpHandler(BaseHTTPRequestHandler):
             _check_body(media, body)
             self.spool.add(body, sort)
         except _Refusal as refusal:
-            self._answer(refusal.status, media, str(refusal))
+            self._answer(refusal.status, media, str(refusal), close=True)
         except SpoolFull as refusal:
             self._answer(429, media, f"try again later: {refusal}")
         except SpoolRefusal as refusal:
@@ -125,6 +152,8 @@ class _OtlpHandler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._answer(200, media)
+        finally:
+            self.memory.give_back(self._reserved)
 
     def _check_token(self) -> None:
         given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -147,6 +176,7 @@ class _OtlpHandler(BaseHTTPRequestHandler):
         raw = self._chunked() if "chunked" in self.headers.get("transfer-encoding", "").lower() else self._counted()
         if packing != "gzip":
             return raw
+        self._reserve(self.most)
         unpacker = zlib.decompressobj(wbits=31)
         try:
             body = unpacker.decompress(raw, self.most + 1)
@@ -165,12 +195,30 @@ class _OtlpHandler(BaseHTTPRequestHandler):
         size = int(written)
         if size > self.most:
             raise _Refusal(413, f"the export has more than {self.most} bytes; send less at once")
-        body = self.rfile.read(size)
-        if len(body) < size:
-            raise _Refusal(400, "the body ends too early")
-        return body
+        self._reserve(size)
+        return self._read(size, time.monotonic() + _BODY_TIMEOUT)
+
+    def _reserve(self, size: int) -> None:
+        """Count bytes that are about to be in memory, or refuse the request while there are too many."""
+        if not self.memory.take(size):
+            raise _Refusal(503, "try again later: too many exports are being read")
+        self._reserved += size
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        pieces: list[bytes] = []
+        while size:
+            piece = self.rfile.read1(min(size, _PIECE))
+            if not piece:
+                raise _Refusal(400, "the body ends too early")
+            if time.monotonic() > deadline:
+                raise _Refusal(408, f"the body took longer than {_BODY_TIMEOUT:g} s")
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
 
     def _chunked(self) -> bytes:
+        self._reserve(self.most)
+        deadline = time.monotonic() + _BODY_TIMEOUT
         body = bytearray()
         while True:
             line = self.rfile.readline(_LONGEST_LINE)
@@ -180,13 +228,13 @@ class _OtlpHandler(BaseHTTPRequestHandler):
                 raise _Refusal(400, "a chunk of the body has no size") from None
             if size < 0 or len(body) + size > self.most:
                 raise _Refusal(413, f"the export has more than {self.most} bytes; send less at once")
-            body += self.rfile.read(size)
+            body += self._read(size, deadline)
             if self.rfile.readline(_LONGEST_LINE).strip() or not line.endswith(b"\n"):
                 raise _Refusal(400, "a chunk of the body has another size than it says")
             if not size:
                 return bytes(body)
 
-    def _answer(self, status: int, media: str, text: str = "") -> None:
+    def _answer(self, status: int, media: str, text: str = "", *, close: bool = False) -> None:
         """Answer as OTLP does: an empty response, or a status with a message, in the encoding of the request."""
         if media == PROTOBUF:
             message = text.encode()
@@ -198,7 +246,7 @@ class _OtlpHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         if status in (429, 503):
             self.send_header("Retry-After", str(_RETRY_AFTER))
-        if status >= 400 and status not in (429, 503):
+        if close:
             self.send_header("Connection", "close")  # what is left of the body is not the next request
             self.close_connection = True
         self.end_headers()

@@ -121,6 +121,16 @@ def test_a_full_spool_is_429_and_a_slow_disk_503_with_retry_after(tmp_path: Path
     full.close()
 
 
+def test_exports_that_would_fill_the_memory_are_503(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_guard.sources.receiver._Memory.__init__.__defaults__", (LIMIT,))
+    receiver = Receiver("127.0.0.1", 0, spool, most=LIMIT)
+    packed = gzip.compress(EXPORT)
+    got, headers, _ = post(receiver.port, packed, content_encoding="gzip")  # it may unpack to all there is
+    assert (got, "Retry-After" in headers) == (503, True)
+    assert post(receiver.port, EXPORT)[0] == 200  # what was counted for the other is free again
+    receiver.close()
+
+
 def test_a_token_is_asked_for(spool: Spool) -> None:
     receiver = Receiver("127.0.0.1", 0, spool, most=LIMIT, token="s3cret")
     assert post(receiver.port, EXPORT)[0] == 401
