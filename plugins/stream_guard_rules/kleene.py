@@ -135,27 +135,34 @@ def _name_matches(regex: sg.Regex) -> Test:
     return matches
 
 
-def _at(path: str, answer: Callable[[Any, Notes], bool | None]) -> Test:
-    """Return the test of the value at a path; ``answer`` gets ``MISSING`` too.
+def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
+    """Return a function that finds an argument; None where there are no arguments to look into.
 
     Arguments that were not captured, are left out, or are a text that is not JSON, are unknown.
     """
-    find = sg.Path(f"tool.args.{path}").find
-    single, missing = "." not in path, sg.MISSING
+    find, missing, single = sg.Path(f"tool.args.{path}").find, sg.MISSING, "." not in path
 
-    def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+    def found(call: sg.ToolCall) -> Any:
         args = call.args
-        if not call.captured or args is None or type(args) is str:
-            notes.append("unevaluable")
-            return None
-        # Most paths have one step.
-        return answer(args.get(path, missing) if single and type(args) is dict else find(call), notes)
+        if type(args) is dict and call.captured:
+            return args.get(path, missing) if single else find(call)  # most paths have one step
+        return _UNKNOWN if not call.captured or args is None or type(args) is str else find(call)
 
-    return holds
+    return found
 
 
 def _ask(path: str, answer: Callable[[Any], bool]) -> Test:
-    return _at(path, lambda value, _notes: answer(value))
+    """Return the test of the value at a path; ``answer`` gets ``MISSING`` too."""
+    find = _finder(path)
+
+    def holds(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+        value = find(call)
+        if value is _UNKNOWN:
+            notes.append("unevaluable")
+            return None
+        return answer(value)
+
+    return holds
 
 
 def _answer(name: str, written: Any) -> Callable[[Any], bool]:
@@ -176,32 +183,29 @@ def _matches(written: Matching) -> Test:
 
 
 def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bool) -> Test:
-    wanted = written.value
+    find, wanted = _finder(written.path), written.value
 
-    def compare(value: Any, notes: Notes) -> bool | None:
+    def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
+        value = find(call)
         if type(value) is int or (type(value) is float and not isnan(value)):
             return holds(value, wanted)
         if value is sg.MISSING:
             return False
-        if type(value) is float or (coerce and type(value) is str):
-            return _compare_read(holds, value, wanted, notes)
-        notes.append("type_mismatch")
-        return False
+        number = _number(value) if coerce else None
+        if number is not None:
+            return holds(number, wanted)
+        # NaN, and a text that is to be read as a number and is none, are unknown.
+        unknown = value is _UNKNOWN or type(value) is float or (coerce and type(value) is str)
+        notes.append("unevaluable" if unknown else "type_mismatch")
+        return None if unknown else False
 
-    return _at(written.path, compare)
+    return compare
 
 
-def _compare_read(holds: Callable[[Any, Any], bool], value: float | str, wanted: float, notes: Notes) -> bool | None:
-    """Compare what is to be read as a number. NaN, and a text that is no number, are unknown."""
-    number = _number(value)
-    if number is None:
-        notes.append("unevaluable")
+def _number(value: sg.Json) -> int | float | None:
+    """Return the number that Python reads in a text, an int where possible; None when it is none."""
+    if type(value) is not str:
         return None
-    return holds(number, wanted)
-
-
-def _number(value: float | str) -> int | float | None:
-    """Return the number that Python reads, an int where possible; None when it is none."""
     for read in (int, float):
         try:
             number = read(value)
@@ -211,4 +215,5 @@ def _number(value: float | str) -> int | float | None:
     return None
 
 
+_UNKNOWN: Final = object()
 _COMPARISONS: Final = {"arg_gt": gt, "arg_gte": ge, "arg_lt": lt, "arg_lte": le}

@@ -91,6 +91,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         scopes = {one.scope for one in self._counters}
         self._has_runs = "run" in scopes
         self._only = self._counters[0] if len(self._counters) == 1 else None
+        self._of_run = self._only if self._has_runs else None
+        self._of_window = self._only if "window" in scopes else None
         self._deferred = params.enforce_window == "followup" and "window" in scopes
         written = list(predicates_of(params.when))
         alone = written[0][1] if len(written) == 1 else None
@@ -129,16 +131,29 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
         """Count the attempt, then test it."""
-        numbers = self._count(call, state) if self._counters else _NO_NUMBERS
+        numbers: Numbers
+        if self._of_run is not None and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
+            # The quick ways of most counts: one counter, and in the session one run.
+            if self._of_run.tool is None or self._of_run.tool == call.tool:
+                known[0] += 1
+            numbers = known
+        elif self._of_window is not None and state.session:
+            _, tool, seconds, most = self._of_window
+            mine = tool is None or tool == call.tool
+            numbers = (_in_window(call.time, state.windows[0], seconds, most if mine else 0),)
+        else:
+            numbers = self._count(call, state) if self._counters else _NO_NUMBERS
         if self._still_fine is not None and (number := numbers[0]) is not None and number <= self._still_fine:
             return None
         notes: list[str] = []
         answer = self._test(call, numbers, notes)
         if answer:
             return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
+        if not notes and (answer is not None or not self._counters):
+            return None
         if answer is None and "unevaluable" in notes:
             return sg.Unsure("unevaluable", "arguments", followup=self._hangs_on_window(call, numbers))
-        if notes and "type_mismatch" in notes:
+        if "type_mismatch" in notes:
             return sg.Unsure("type_mismatch")
         # Inline a window is unknown by design: only where the gate is to count it does an unknown one stop.
         unknown = answer is None and None in numbers

@@ -133,6 +133,8 @@ class Guard:
         table.feed_now(attempt, found)
         call = table.open_call(attempt)
         is_repeat = self.counts.merged_calls > merged
+        if call is not None and call.objections is not None:
+            return attempt, call, is_repeat
         if call is None and attempt.attempt < 0:
             call = table.call_of_event(attempt)
             if call is not None:

@@ -17,6 +17,7 @@ from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, content_digest, exact_digest
 
+_CERTAINLY_SMALL: Final = 256  # bytes of JSON, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 
@@ -195,19 +196,25 @@ def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
 
 def is_large(value: Json) -> bool:
     """Whether a value takes more memory than an open call may keep of it."""
+    try:
+        if len(msgspec.json.encode(value)) < _CERTAINLY_SMALL:
+            return False
+    except (OverflowError, ValueError, TypeError, RecursionError):
+        pass  # what no store can hold is measured as it is
     left = _LARGE
     waiting = [value]
-    while waiting and left >= 0:
-        value = waiting.pop()
-        if isinstance(value, str):
-            left -= len(value)
-        elif isinstance(value, dict):
-            left -= sum(len(key) for key in value if isinstance(key, str)) + 64 * len(value)
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            left -= 64 * len(value)
-            waiting.extend(value)
-    return left < 0
+    for item in waiting:  # grows while it is walked
+        if type(item) is str:
+            left -= len(item)
+        elif type(item) is dict:
+            left -= 64 * len(item) + sum(map(len, map(str, item)))
+            waiting += item.values()
+        elif isinstance(item, list):
+            left -= 64 * len(item)
+            waiting += item
+        if left < 0:
+            return True
+    return False
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:

@@ -178,8 +178,16 @@ class SessionTable:
 
     def open_call(self, attempt: ToolCall) -> OpenCall | None:
         """Return the open call that an attempt was counted as; None when it was dropped as a duplicate."""
+        if attempt.attempt < 0:
+            return None
         session = self._touched.get(attempt.session_id)
-        calls = session.open.get(attempt.call_id, ()) if session is not None and attempt.attempt >= 0 else ()
+        if session is None:
+            return None
+        for call in session.open.get(attempt.call_id, ()):
+            if call.attempt == attempt.attempt:
+                return call
+        # An attempt that is asked about without the id of its call.
+        calls = (call for calls in session.open.values() for call in calls)
         return next((call for call in calls if call.attempt == attempt.attempt), None)
 
     def call_of_event(self, attempt: ToolCall) -> OpenCall | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
@@ -218,5 +218,5 @@ class GateOrder(RuleBasedStateMachine):
         self.now += seconds
 
 
-TestGateOrder = GateOrder.TestCase
-TestGateOrder.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
+def test_no_order_of_questions_gets_a_forbidden_call_allowed() -> None:
+    run_state_machine_as_test(GateOrder, settings=settings(max_examples=80, stateful_step_count=20, deadline=None))
