@@ -28,6 +28,8 @@ _ORDERS: Final = frozenset(
 _FINITE: Final = word_set(
     "will would has have does did means contains consists remains becomes allows returns shows gives"
 )
+_MODALS: Final = word_set("must should shall has have need needs required ought supposed expected")
+_HEDGES: Final = word_set("by generally typically usually normally ideally preferably")  # first words of phrases
 _DETERMINERS: Final = word_set("the a an our your their its his her my this these those")
 _SOME: Final = word_set("some many most certain several we i")
 _OTHERS: Final = word_set("they it he she this these those that its their there here my")
@@ -120,15 +122,26 @@ def whom_it_means(main: Sequence[Token], *, leads: bool) -> Meant:
     """Return whom a main clause means, and how strongly; ``leads`` says that another clause goes before it."""
     solid = [token for token in main if token.symbol]
     tokens = _without_openers(solid) or solid
-    if not tokens:
-        return _FACT
+    hedges = 0
+    while hedges < len(tokens) - 1 and _is_hedge(tokens[hedges]):
+        hedges += 1
+    is_noun = not hedges and main[0].low in _DETERMINERS
+    who, modality = _meant(tokens[hedges:], leads=leads, is_noun=is_noun) if tokens else _FACT
+    return who, "advice" if hedges and (who, modality) == ("agent", "must") else modality
+
+
+def _is_hedge(token: Token) -> bool:
+    """Whether a word before a clause only weakens it: "By default," "Generally,"."""
+    return token.symbol == "SEP" or (token.symbol == "ADVICE" and token.low.partition(" ")[0] in _HEDGES)
+
+
+def _meant(tokens: Sequence[Token], *, leads: bool, is_noun: bool) -> Meant:
     clause = _until_condition(tokens)
     symbols = [token.symbol for token in clause]
     if "FREE" in symbols and "BAN" not in symbols[: symbols.index("FREE")]:
         return "agent", "may"
     if symbols[0] == "YOU":
         return _to_you(clause)
-    is_noun = main[0].low in _DETERMINERS
     tool_as_verb = leads and symbols[0] == "TOOL" and not _has_finite(tokens[1:3])
     if (is_imperative(tokens) and not is_noun) or tool_as_verb:
         return "agent", _strength(clause)
@@ -226,7 +239,7 @@ def _binds(tokens: Sequence[Token], symbols: Sequence[str], number: int) -> bool
         return number > 0 and "BE" in symbols[number - 1 : number + 2] and "CALL" in symbols
     return (
         symbol == "FORBIDDEN"
-        or (symbol == "DUTY" and word != "always")
+        or (symbol == "DUTY" and word in _MODALS)
         or (symbol == "BAN" and word in {"must", "should", "shall", "are", "is", "may"})
         or (symbol == "NEED" and number > 0)
     )

@@ -118,13 +118,18 @@ def _no_rule(sentence: Sentence, tokens: Sequence[Token]) -> Reading | None:
     symbols = [token.symbol for token in tokens if token.symbol]
     reasons = (
         ("a heading", sentence.is_heading),
-        ("opens a list", sentence.opens),
+        ("opens a list", sentence.opens or _is_caption(sentence, symbols)),
         ("code or declared tools", sentence.is_code),
         ("an example", sentence.is_example or symbols[:1] == ["SUCHAS"]),
         ("no words outside quotes", set(symbols) <= _NOT_WORDS),
         ("names tools", _is_tool_list(sentence, symbols)),
     )
     return next((Reading("none", why=why, modality="fact") for why, holds in reasons if holds), None)
+
+
+def _is_caption(sentence: Sentence, symbols: Sequence[str]) -> bool:
+    """Whether a few words only name the list behind them: "Understand the problem:"."""
+    return sentence.text.endswith(":") and len(symbols) <= 5 and not {"BAN", "DUTY", "ONLY", "TOOL"} & set(symbols)
 
 
 def _is_tool_list(sentence: Sentence, symbols: Sequence[str]) -> bool:
