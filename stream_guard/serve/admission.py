@@ -7,7 +7,6 @@ limit is refused with 503 before it is read. That is never an allow.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +22,6 @@ _CLOSE: Final = {"Connection": "close"}  # the rest of the body is not waited fo
 _LANES: Final = {"/v1/check": "checks", "/v1/events": "events"}
 OTHERS: Final = "others"
 REFUSALS: Final = ("busy", "slow")
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -44,7 +42,7 @@ class Admission:
         self._lanes = {name: Lane() for name in (*_LANES.values(), OTHERS)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 503, or pass the request on with its body and answer under watch."""
+        """Answer 503, or pass the request on with its body under watch."""
         if scope["type"] != "http" or scope["path"] == "/healthz":
             await self._app(scope, receive, send)
             return
@@ -56,10 +54,7 @@ class Admission:
         body = _WatchedBody(receive, lane, self._settings, self._refused)
         lane.requests += 1
         try:
-            await self._app(scope, body.receive, _watched(send, self._settings.body_timeout))
-        except TimeoutError:
-            self._refused["slow"] += 1
-            _logger.warning("a caller did not take its answer within %g seconds", self._settings.body_timeout)
+            await self._app(scope, body.receive, send)
         finally:
             lane.requests -= 1
             lane.size -= body.size
@@ -99,11 +94,3 @@ class _WatchedBody:
             self._refused["busy"] += 1
             raise RequestRefused(503, _BUSY, _RETRY | _CLOSE)
         return message
-
-
-def _watched(send: Send, seconds: float) -> Send:
-    async def sent(message: Message) -> None:
-        async with asyncio.timeout(seconds):
-            await send(message)
-
-    return sent

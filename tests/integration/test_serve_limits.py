@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import pytest
 
 from tests.integration.test_serve import Running, serving
 
@@ -48,6 +51,12 @@ def until_closed(opened: socket.socket, drip: bytes = b"") -> bytes:
         said += piece
 
 
+def send_for_ever(opened: socket.socket) -> None:
+    while True:
+        opened.send(b" ")
+        select.select([], [], [], 0.05)
+
+
 def test_whoever_does_not_finish_keeps_no_place(tmp_path: Path) -> None:
     with serving(tmp_path, **LIMITS) as server, ExitStack() as stack:
         for name, sent in UNFINISHED.items():
@@ -58,6 +67,17 @@ def test_whoever_does_not_finish_keeps_no_place(tmp_path: Path) -> None:
         dripping = stack.enter_context(connect(server))
         dripping.sendall(HEAD + b"X-A: ")
         until_closed(dripping, drip=b"a")  # a byte now and then makes the time no longer
+        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"
+
+
+def test_whoever_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
+    with serving(tmp_path, **LIMITS) as server, socket.socket() as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        parts = urlsplit(server.url)
+        opened.connect((parts.hostname or "", parts.port or 0))
+        opened.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+        with pytest.raises(ConnectionError):
+            send_for_ever(opened)  # the test hangs, and fails, if the server never lets go
         assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"
 
 
