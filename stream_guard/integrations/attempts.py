@@ -11,7 +11,8 @@ import msgspec
 
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import PROBE, Gate, Ruling
-from stream_guard.language.arguments import mend_text
+from stream_guard.language.arguments import Arguments, mend_text, read_arguments
+from stream_guard.language.schema_numbers import numbers_as_typed
 from stream_guard.model import Action, Json, ToolCall, ToolResult
 
 _logger = logging.getLogger(__name__)
@@ -22,9 +23,18 @@ class SessionEndedError(StreamGuardError):
 
 
 class Attempt:
-    """One tool call on its way through the gate."""
+    """One tool call on its way through the gate; ``properties`` are those of the tool's schema, where it is known."""
 
-    def __init__(self, gate: Gate, session_id: str, tool: str, args: Json, call_id: str, agent: str = "") -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        session_id: str,
+        tool: str,
+        args: Json,
+        call_id: str,
+        agent: str = "",
+        properties: Json = None,
+    ) -> None:
         self._gate = gate
         self._call = ToolCall(
             session_id=session_id,
@@ -32,7 +42,7 @@ class Attempt:
             event_id=uuid4().hex,
             time=time.time(),
             tool=tool,
-            args=mend_text(args),
+            args=_as_the_tool_reads(args, properties),
             call_id=call_id,
             agent=agent,
         )
@@ -64,6 +74,12 @@ class Attempt:
             self._gate.observe(result)
         except StreamGuardError:
             _logger.exception("a tool's result could not be judged")
+
+
+def _as_the_tool_reads(args: Json, properties: Json) -> Json:
+    """Return the arguments; text that readers differ on, or cannot read, stays text."""
+    value, unreadable, contested = read_arguments(args) if isinstance(args, str) else Arguments(mend_text(args))
+    return args if unreadable or contested else numbers_as_typed(value, properties)
 
 
 def refusal_text(ruling: Ruling) -> str:

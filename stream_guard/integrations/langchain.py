@@ -25,8 +25,9 @@ def make_middleware(
     from langchain.agents.middleware import AgentMiddleware, ToolCallRequest  # noqa: PLC0415  (an extra)
 
     def attempt_of(request: ToolCallRequest) -> Attempt:
-        call = request.tool_call
-        return Attempt(gate, _session(request, session_id), call["name"], call["args"], call["id"] or "", agent)
+        call, session = request.tool_call, _session(request, session_id)
+        properties = getattr(request.tool, "args", None)
+        return Attempt(gate, session, call["name"], call["args"], call["id"] or "", agent, properties)
 
     class GateMiddleware(AgentMiddleware[Any, Any]):
         """Checks a call before the tool runs, and reports its result."""

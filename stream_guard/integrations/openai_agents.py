@@ -48,9 +48,10 @@ class ToolGate:
     def _attempt(self, data: ToolInputGuardrailData) -> Attempt:
         context = data.context
         session = self._session_id if isinstance(self._session_id, str) else self._session_id(context)
-        return Attempt(
-            self._gate, session, context.tool_name, context.tool_arguments, context.tool_call_id, data.agent.name
-        )
+        name, agent = context.tool_name, data.agent
+        schema: Any = next((getattr(tool, "params_json_schema", {}) for tool in agent.tools if tool.name == name), {})
+        properties = schema.get("properties")
+        return Attempt(self._gate, session, name, context.tool_arguments, context.tool_call_id, agent.name, properties)
 
     def _before(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         from agents import ToolGuardrailFunctionOutput  # noqa: PLC0415  (an extra)

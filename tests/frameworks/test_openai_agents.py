@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.frameworks.world import TOOLS, World, story, watched
+from tests.frameworks.world import KINDS, TOOLS, World, story, watched
 
 pytest.importorskip("agents")
 
 from agents import Agent, RunConfig, Runner, ToolInputGuardrailTripwireTriggered, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
+from stream_guard.guard.gate import Gate
+from stream_guard.history.database import SqliteDatabase
 from stream_guard.integrations.openai_agents import ToolGate
+from stream_guard.model import Action
+from stream_guard.policy.spec import Policy
+from stream_guard.testing import rule_spec
 
 
 @pytest.fixture
@@ -80,6 +85,37 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
     [text] = outputs(ask(world, "read"))
     assert "the gate failed" in text
     assert world.ran == []
+
+
+@pytest.mark.parametrize(
+    ("written", "ran"),
+    [
+        ('{"amount": 1}', ["move"]),
+        ('{"amount": "1"}', ["move"]),
+        ('{"amount": 1000000}', []),
+        ('{"amount": "1000000"}', []),
+        ('{"amount": 1, "amount": 1000000}', []),
+        ('{"amount": 1000000, "amount": 1}', []),
+        ('{"amount": 1e6, "x": Infinity}', []),
+    ],
+)
+def test_a_rule_compares_what_the_tool_will_get(tmp_path: Path, written: str, ran: list[str]) -> None:
+    params = {"when": {"tool_name_in": ["move"], "arg_gt": {"path": "amount", "value": 5}}}
+    database = SqliteDatabase(tmp_path / "history.db")
+    gate = Gate(Policy(rules=(rule_spec(KINDS["tool_guard"], params, then=Action.BLOCK),), version="v1"), database)
+    done: list[str] = []
+
+    def move(amount: float) -> str:
+        done.append("move")
+        return "done"
+
+    tool = function_tool(move, strict_mode=False)
+    ToolGate(gate, "s1").watch(tool)
+    model = ScriptedModel([[function_call("move", written, call_id="c1")], [assistant_message("done")]])
+    agent = Agent(name="payer", model=model, tools=[tool])
+    asyncio.run(Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True)))
+    database.close()
+    assert done == ran
 
 
 def test_the_registered_guardrail_blocks_a_probe(world: World) -> None:
