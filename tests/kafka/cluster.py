@@ -75,15 +75,15 @@ class Cluster:
     def read(self, topic: str, since: dict[int, int] | None = None) -> list[Any]:
         """Return everything that is in a topic now, partition by partition.
 
-        ``since`` holds, by partition, what was read before, and is brought up to date.
+        ``since`` holds, by partition, what was read before, and is brought up to date when all was read.
         """
         since = {} if since is None else since
+        reached = dict(since)
         consumer = KafkaConsumer(bootstrap_servers=self.address, auto_offset_reset="earliest", enable_auto_commit=False)
         try:
             found: list[Any] = []
             partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
-            for partition in partitions:
-                end = consumer.end_offsets([partition])[partition]
+            for partition, end in consumer.end_offsets(partitions).items():
                 if since.get(partition.partition) == end:
                     continue
                 consumer.assign([partition])
@@ -94,7 +94,8 @@ class Cluster:
                 while consumer.position(partition) < end:
                     for records in consumer.poll(timeout_ms=500).values():
                         found += records
-                since[partition.partition] = consumer.position(partition)
+                reached[partition.partition] = consumer.position(partition)
+            since |= reached
             return found
         finally:
             consumer.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from kafka.errors import KafkaTimeoutError
 
 from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
@@ -184,6 +185,8 @@ class Fleet:
         try:
             fresh = self.cluster.read(f"{self.group}-sessions-changelog", self._read)
         except TypeError:  # no worker has made it yet
+            fresh = []
+        except KafkaTimeoutError:  # too few of its replicas are there
             fresh = []
         for record in fresh:
             if record.value is None:
