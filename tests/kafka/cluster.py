@@ -83,7 +83,7 @@ class Cluster:
         try:
             found: list[Any] = []
             partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
-            for partition, end in consumer.end_offsets(partitions).items():
+            for partition, end in sorted(consumer.end_offsets(partitions).items()):
                 if since.get(partition.partition) == end:
                     continue
                 consumer.assign([partition])

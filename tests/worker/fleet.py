@@ -210,6 +210,8 @@ def live_sessions(rows: Mapping[bytes, tuple[int, bytes]]) -> dict[str, dict[str
     for key, (partition, value) in rows.items():
         if key.startswith(session_prefix(partition)) and (state := decode_session(value).state):
             row = msgspec.msgpack.decode(state, type=StoredSession)
+            if row.resting:  # ended as idle, and remembered in case that its next event shows otherwise
+                continue
             states = sorted(map(_plain, row.states))
             found[session_of(key)] = {"seq": row.seq, "turns": row.turns, "states": states}
     return found
