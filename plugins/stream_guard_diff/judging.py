@@ -24,6 +24,8 @@ MOST_SESSIONS: Final = 5  # that a change names to show it
 POWER: Final = 0.8  # how likely a change must be seen, to be called detectable
 WANTED: Final = 0.10  # the change for which a report says how many sessions would show it
 
+_NEXT_TO_NONE: Final = 0.001  # of the sessions: an axis on which chance does no more has nothing usual to change
+
 Direction = Literal["worse", "better", "changed"]
 
 
@@ -128,6 +130,7 @@ class _Surface:
     first_candidate: int
     names: Sequence[str]  # of the candidate's sessions
     thresholds: Thresholds
+    averaged: int  # columns whose difference is one of means; those after them count what is new
 
 
 def judge_surface(
@@ -151,7 +154,7 @@ def judge_surface(
     news = [_novel(item, sets, deals) for item, sets in table.novelties]
     items += [item for item, _, _ in news]
     values = np.column_stack([values, *(column for _, column, _ in news)])
-    surface = _Surface(strata, items, values, first_candidate, names, thresholds)
+    surface = _Surface(strata, items, values, first_candidate, names, thresholds, len(items) - len(news))
     found = np.column_stack([differences(deals, values[:, : -len(news) or None]), *(counts for _, _, counts in news)])
     worse = _correct(surface, found)
     axes = [_axis(surface, name, found, worse, deals) for name in dict.fromkeys(item.axis for item in items)]
@@ -288,9 +291,10 @@ def _power(
     needed = min(needed, surface.thresholds.level)
     new_in = ceil(log(max(needed, 1 / deals.count)) / log(share)) if 0 < share < 1 else None
     new_in = None if new_in is None or new_in > sessions else new_in
-    counted = [column for column in columns if surface.items[column].scale == "share"]
-    spread = found[:, counted or list(columns)].std(axis=0)
-    if not len(spread) or not spread.max():
+    averaged = [column for column in columns if column < surface.averaged]
+    counted = [column for column in averaged if surface.items[column].scale == "share"]
+    spread = found[:, counted or averaged].std(axis=0)
+    if not len(spread) or np.median(spread) < _NEXT_TO_NONE:
         return new_in, None, None
     normal = NormalDist()
     far = normal.inv_cdf(1 - min(0.5, max(needed, 1e-6))) + normal.inv_cdf(POWER)
@@ -302,7 +306,7 @@ def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improve
     """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
 
     An agent that no longer refuses does more: it calls tools, and some of the calls fail. To be explained, a change
-    must shrink to less than half, or by a third to what may be nothing; that too few sessions are left to be sure of it
+    must shrink to less than half, or by a fifth to what may be nothing; that too few sessions are left to be sure of it
     explains nothing.
     """
     here = improved_faults(axes, surface.items, surface.values)
@@ -326,7 +330,7 @@ def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improve
 
 def _is_gone(before: Effect, after: Effect) -> bool:
     left = abs(after.difference) / max(abs(before.difference), 1e-9)
-    return left < 1 / 2 or (left < 2 / 3 and after.low <= 0 <= after.high)
+    return left < 1 / 2 or (left < 4 / 5 and after.low <= 0 <= after.high)
 
 
 def _without(stratum: Stratum, faulty: NDArray[np.bool_], first_candidate: int) -> Stratum:

@@ -42,7 +42,7 @@ def power_words(axis: MeasuredAxis, candidate: int) -> str:
     if axis.new_in is not None:
         parts.append(f"something new in {axis.new_in} of {candidate} sessions")
     if axis.detectable is not None and axis.detectable < 1:
-        parts.append(f"a change of {axis.detectable * 100:.0f} points in something usual")
+        parts.append(f"a change of {max(1.0, axis.detectable * 100):.0f} points in something usual")
     seen = " or ".join(parts) if parts else "nothing: these sessions are too few"
     if axis.sessions_needed is not None and axis.sessions_needed > candidate:
         return f"{seen}; for 10 points about {axis.sessions_needed:,} sessions a side"

@@ -142,6 +142,7 @@ def test_the_report_says_what_could_have_been_seen() -> None:
     assert errors[1].detectable is not None
     assert errors[0].detectable > errors[1].detectable > 0
     assert errors[1].sessions_needed is not None
+    assert all((axis.sessions_needed or 0) < 10_000 for axis in (*few.axes, *many.axes))
 
 
 def test_a_single_column_is_not_corrected_and_a_hundred_equal_ones_are_one() -> None:
