@@ -82,8 +82,8 @@ def answer_blocks(content: Json, *, strict_keys: bool) -> list[Json]:
 def add_answer_results(conversation: Conversation, content: Json, **header: Any) -> None:
     """Add the results in an answer: those of tools that ran at the provider, or of an MCP server connected to it."""
     event_id = header.pop("event_id", "")
-    for number, block in enumerate(blocks_in(content)):
-        kind = block.get("type")
+    for number, block in enumerate(content if isinstance(content, list) else ()):
+        kind = block.get("type") if isinstance(block, dict) else None
         if isinstance(kind, str) and kind.endswith("_tool_result"):
             result = block.get("content")
             failed = isinstance(result, dict) and str(result.get("type")).endswith("_error")

@@ -5,7 +5,7 @@ OpenTelemetry GenAI in all its generations, MCP, OpenInference, OpenLLMetry, the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from stream_guard import Json
 from stream_guard_formats.foreign_decisions import DECISION_NAMES, read_decision
@@ -202,33 +202,32 @@ def read_span(raw: RawSpan) -> Span:
     sort = sort_of(attributes, raw.name)
     fields = _fields_of(attributes)
     failed = raw.failed or "error" in fields or attributes.get("success") in (False, "false")
-    span = Span(
-        span_id=raw.span_id,
-        parent_id=raw.parent_id,
-        sort=sort,
-        name=raw.name,
-        start=raw.start,
-        end=raw.end,
-        failed=failed,
-        error=_error_of(raw) if failed else "",
-        agent=_versioned(fields.get("agent", ""), fields),
-        run_id=fields.get("run", "")[:_MAX_NAME],
-    )
+    agent = fields.get("agent_span") or raw.name if sort == "agent" else fields.get("agent", "")
+    found: dict[str, Any] = {
+        "span_id": raw.span_id,
+        "parent_id": raw.parent_id,
+        "sort": sort,
+        "name": agent if sort == "agent" else raw.name,
+        "start": raw.start,
+        "end": raw.end,
+        "failed": failed,
+        "error": _error_of(raw) if failed else "",
+        "agent": _versioned(agent, fields) if agent else "",
+        "run_id": fields["run"][:_MAX_NAME] if "run" in fields else "",
+    }
     if sort == "llm" or (sort == "agent" and raw.kind == "client"):
-        return _read_model_call(span, raw, fields)
-    if sort == "tool":
-        return _read_tool(span, raw, fields)
-    if sort in ("retrieval", "memory"):
-        return _read_store(span, attributes, fields)
-    changes: dict[str, Json] = {"inputs": fields.get("arguments"), "outputs": fields.get("result")}
-    if sort == "agent":
-        name = fields.get("agent_span") or raw.name
-        changes = {"name": name, "agent": _versioned(name, fields), "outputs": fields.get("result")}
-    elif sort == "prompt":
-        changes["inputs"] = _captured(attributes.get("user_prompt", attributes.get("prompt")))
-    elif sort == "decision":
-        changes["decision"] = read_decision(attributes, raw.name)
-    return span._replace(**changes)
+        _read_model_call(found, raw, fields)
+    elif sort == "tool":
+        _read_tool(found, raw, fields)
+    elif sort in ("retrieval", "memory"):
+        _read_store(found, attributes, fields)
+    else:
+        found["inputs"], found["outputs"] = fields.get("arguments"), fields.get("result")
+        if sort == "prompt":
+            found["inputs"] = _captured(attributes.get("user_prompt", attributes.get("prompt")))
+        elif sort == "decision":
+            found["decision"] = read_decision(attributes, raw.name)
+    return Span(**found)
 
 
 def sort_of(attributes: dict[str, Json], name: str = "") -> SpanSort:
@@ -254,7 +253,7 @@ def session_of(attributes: dict[str, Json]) -> str:
     return text_at(attributes, *SESSION_NAMES)
 
 
-def _read_model_call(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
+def _read_model_call(found: dict[str, Any], raw: RawSpan, fields: dict[str, Json]) -> None:
     attributes = raw.attributes
     inputs, written = messages_of(raw)
     outputs = unpack(written)
@@ -270,18 +269,13 @@ def _read_model_call(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
         response["time_to_first_chunk_ms"] = None if seconds is None else seconds * 1000
     elif "first_chunk_ms" in fields:
         response["time_to_first_chunk_ms"] = number_at(fields, "first_chunk_ms")
-    return span._replace(
-        name=fields.get("agent_span") or raw.name if span.sort == "agent" else raw.name,
-        inputs=inputs,
-        outputs=answers,
-        model=fields.get("model", ""),
-        usage=usage,
-        stop_reason=finish_reason_of(attributes, outputs),
-        request={name: value for name, value in request.items() if value},
-        response={name: value for name, value in response.items() if value},
-        identity=text_at(attributes, "request_id") if "span.type" in attributes else "",
-        remote=raw.kind == "client" and span.sort == "agent",
-    )
+    found["inputs"], found["outputs"] = inputs, answers
+    found["model"], found["usage"] = fields.get("model", ""), usage
+    found["stop_reason"] = finish_reason_of(attributes, outputs)
+    found["request"] = {name: value for name, value in request.items() if value}
+    found["response"] = {name: value for name, value in response.items() if value}
+    found["identity"] = text_at(attributes, "request_id") if "span.type" in attributes else ""
+    found["remote"] = found["sort"] == "agent"
 
 
 def _numbers_of(attributes: dict[str, Json], fields: dict[str, Json]) -> tuple[Json, dict[str, Json]]:
@@ -299,7 +293,7 @@ def _numbers_of(attributes: dict[str, Json], fields: dict[str, Json]) -> tuple[J
     return read_usage(used, cost=cost, cache_beside=False) if used or cost is not None else None, params
 
 
-def _read_tool(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
+def _read_tool(found: dict[str, Any], raw: RawSpan, fields: dict[str, Json]) -> None:
     attributes = raw.attributes
     method = fields.get("method", "")
     inputs, outputs = fields.get("arguments"), fields.get("result")
@@ -315,16 +309,13 @@ def _read_tool(span: Span, raw: RawSpan, fields: dict[str, Json]) -> Span:
     if raw.events and (inputs is None or outputs is None):
         inputs = arguments_in_messages(raw) if inputs is None else inputs
         outputs = result_in_messages(raw) if outputs is None else outputs
-    return span._replace(
-        name=name,
-        inputs=_captured(inputs),
-        outputs=outputs,
-        call_id=fields.get("call_id", ""),
-        failed=span.failed or attributes.get("gen_ai.tool.status") == "error",
-        protocol="mcp" if method else "",
-        identity=_identity_of(attributes, fields),
-        decision=read_decision(attributes, raw.name) if "action" in fields else None,
-    )
+    found["name"], found["inputs"], found["outputs"] = name, _captured(inputs), outputs
+    found["call_id"] = fields.get("call_id", "")
+    found["failed"] = found["failed"] or attributes.get("gen_ai.tool.status") == "error"
+    found["protocol"] = "mcp" if method else ""
+    found["identity"] = _identity_of(attributes, fields)
+    if "action" in fields:
+        found["decision"] = read_decision(attributes, raw.name)
 
 
 def _identity_of(attributes: dict[str, Json], fields: dict[str, Json]) -> str:
@@ -335,19 +326,18 @@ def _identity_of(attributes: dict[str, Json], fields: dict[str, Json]) -> str:
     return f"{session} {request}" if request and session else ""
 
 
-def _read_store(span: Span, attributes: dict[str, Json], fields: dict[str, Json]) -> Span:
+def _read_store(found: dict[str, Any], attributes: dict[str, Json], fields: dict[str, Json]) -> None:
     """Read a retrieval, or what was done with a memory: what was asked for, and what came of it."""
     given = {name: fields[name] for name in ("query", "data_source", "store", "record") if fields.get(name)}
     records = unpack(attributes.get("gen_ai.memory.records"))
-    found: Json = None
     name = fields.get("operation", "")
-    if span.sort == "retrieval":
-        name, found = "retrieval", documents_of(attributes)
+    if found["sort"] == "retrieval":
+        name, found["outputs"] = "retrieval", documents_of(attributes)
     elif name == "search_memory":
-        found = records
+        found["outputs"] = records
     elif records is not None:
         given["records"] = records
-    return span._replace(name=name, inputs=given or None, outputs=found)
+    found["name"], found["inputs"] = name, given or None
 
 
 def _variables(raw: RawSpan) -> dict[str, Json]:

@@ -64,6 +64,8 @@ def labels_of(service: str) -> dict[str, str] | None:
 
 def join_logs(spans: Sequence[RawSpan], logged: Sequence[RawSpan]) -> list[RawSpan]:
     """Return the spans with the attributes from their log records, and the logged spans that have no span here."""
+    if not logged:
+        return list(spans)
     left = {raw.span_id: raw.attributes for raw in logged}
     joined = [raw._replace(attributes=raw.attributes | left.pop(raw.span_id, {})) for raw in spans]
     return [*joined, *(raw for raw in logged if raw.span_id in left)]

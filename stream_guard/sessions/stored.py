@@ -76,10 +76,14 @@ def _encoded(encode: Callable[..., bytes], args: Json) -> bytes:
 
 
 def content_digest(event: Event) -> int:
-    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
+    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
+
+    A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
+    an event may become known only when a recording is complete, so it counts only where there is no time.
+    """
     told: tuple[Json, ...]
     if isinstance(event, Turn):
-        told = (event.request, event.response)
+        told = (event.response.get("content"),)
     elif isinstance(event, ToolCall):
         told = (event.tool, event.call_id, event.args)
     elif isinstance(event, ToolResult):
@@ -88,7 +92,8 @@ def content_digest(event: Event) -> int:
         told = (event.call_id, event.action)
     else:
         told = (event.text,) if isinstance(event, UserMessage) else ()
-    return _digest((type(event).__name__, event.time, event.agent, event.run_id, told))
+    who = (event.agent, event.run_id) if event.time is None else ()
+    return _digest((type(event).__name__, event.time, *who, told))
 
 
 def _digest(value: Json) -> int:

@@ -85,3 +85,18 @@ def test_what_is_stamped_on_an_event_is_no_content() -> None:
         stream.table.feed(event, out)
     assert [content_digest(event) for event in told] == before
     assert len(set(before)) == len(before)
+
+
+def test_a_turn_that_is_sent_again_as_history_is_the_same_turn() -> None:
+    said = [{"type": "text", "text": "hi"}]
+    first = Turn(session_id="s", response={"content": said, "stop_reason": "stop", "usage": {"input_tokens": 5}})
+    again = Turn(session_id="s", response={"content": said})
+    other = Turn(session_id="s", response={"content": [{"type": "text", "text": "ho"}]})
+    assert content_digest(first) == content_digest(again) != content_digest(other)
+
+
+def test_an_agent_that_becomes_known_later_makes_no_other_event() -> None:
+    known = [ToolCall(session_id="s", tool="pay", time=1.0, agent=agent) for agent in ("", "cashier")]
+    assert len({content_digest(call) for call in known}) == 1
+    without_a_clock = [ToolCall(session_id="s", tool="pay", agent=agent) for agent in ("a", "b")]
+    assert len({content_digest(call) for call in without_a_clock}) == 2
