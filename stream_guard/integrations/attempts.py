@@ -11,7 +11,7 @@ import msgspec
 
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import PROBE, Gate, Ruling
-from stream_guard.language.arguments import Arguments, mend_text, read_arguments
+from stream_guard.language.arguments import Arguments, bounded, read_arguments
 from stream_guard.language.schema_numbers import numbers_as_typed
 from stream_guard.model import Action, Json, ToolCall, ToolResult
 
@@ -78,7 +78,7 @@ class Attempt:
 
 def _as_the_tool_reads(args: Json, properties: Json) -> Json:
     """Return the arguments; text that readers differ on, or cannot read, stays text."""
-    value, unreadable, contested = read_arguments(args) if isinstance(args, str) else Arguments(mend_text(args))
+    value, unreadable, contested = read_arguments(args) if isinstance(args, str) else Arguments(bounded(args))
     return args if unreadable or contested else numbers_as_typed(value, properties)
 
 

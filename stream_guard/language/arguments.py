@@ -182,11 +182,18 @@ def mend_text(value: Json) -> Json:
     return [mend_text(item) for item in value] if isinstance(value, list) else value
 
 
+def bounded(args: Json) -> Json:
+    """Return arguments that a framework has read; too deep ones become a text that is not JSON."""
+    if _nesting(args) > MAX_NESTING:
+        return f"arguments nested deeper than {MAX_NESTING} levels"
+    return mend_text(args)
+
+
 def _nesting(value: Json) -> int:
-    """Return how many objects and lists lie in one another; a loop, because recursion has a limit."""
+    """Return how many objects and lists lie in one another, up to one too many; a loop, for recursion has limits."""
     levels = 0
     layer = [value]
-    while layer := [item for item in layer if isinstance(item, dict | list)]:
+    while levels <= MAX_NESTING and (layer := [item for item in layer if isinstance(item, dict | list)]):
         levels += 1
         layer = [inner for item in layer for inner in (item.values() if isinstance(item, dict) else item)]
     return levels

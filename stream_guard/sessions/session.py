@@ -236,7 +236,7 @@ def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
 def _can_be_kept(value: Json) -> bool:
     try:
         return len(msgspec.msgpack.encode(value)) <= _EXCERPT_LIMIT
-    except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
+    except (OverflowError, ValueError, TypeError, RecursionError):  # too large, too deep, half a surrogate pair
         return False
 
 

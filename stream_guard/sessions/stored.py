@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from hashlib import blake2b
+from secrets import token_bytes
 from typing import Final
 
 import msgspec
@@ -73,6 +74,8 @@ def _encoded(encode: Callable[..., bytes], args: Json) -> bytes:
         return encode(args, order="sorted")
     except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
         return b"~" + json.dumps(args, sort_keys=True, default=repr).encode()
+    except RecursionError:
+        return token_bytes(16)  # too deep to be compared: it equals no other, and is judged anew
 
 
 def content_digest(event: Event) -> int:

@@ -13,6 +13,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
+from stream_guard.storage.stores import MemoryStore
 
 REGISTRY = build_registry()
 AMOUNT = {"tool_name_in": ["pay"], "arg_gt": {"path": "amount", "value": 5}}
@@ -152,3 +153,22 @@ def test_contested_arguments_are_not_the_call_that_one_reader_takes_from_them(fi
     for args in (first, second, first):
         decision = guard.check(ToolCall(session_id="s", call_id="c", tool="pay", args=args))
         assert decision.action is (Action.BLOCK if args == CONTESTED else Action.ALLOW)
+
+
+@pytest.mark.parametrize("args", [{"x": 10**30}, {"x": "\ud800"}, {"x": float("nan")}])
+def test_arguments_that_no_store_can_hold_do_not_stop_the_guard(args: dict[str, Any]) -> None:
+    store = MemoryStore()
+    guard = Guard(policy(guarded({"when": AMOUNT}, key=["session", "args.x"])), store=store)
+    for _ in range(2):
+        assert guard.check(ToolCall(session_id="s", call_id="c", tool="pay", args=args)).action is Action.ALLOW
+        guard.commit()
+
+
+def test_arguments_too_deep_to_be_compared_are_judged_anew() -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    guard = Guard(policy(guarded({"tool": "pay"}, "no_call")), store=MemoryStore())
+    for _ in range(2):
+        assert guard.check(ToolCall(session_id="s", call_id="c", tool="pay", args={"x": deep})).action is Action.BLOCK
+        guard.commit()

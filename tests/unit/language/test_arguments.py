@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.language.arguments import MAX_NESTING, mend_text, read_arguments
+from stream_guard.language.arguments import MAX_NESTING, bounded, mend_text, read_arguments
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
@@ -76,3 +76,12 @@ def test_json_too_deep_for_some_readers_is_kept_as_text_and_contested() -> None:
     found = read_arguments(text)
     assert (found.value, found.unreadable) == (text, True)
     assert "200 levels" in found.contested
+
+
+@pytest.mark.parametrize("levels", [MAX_NESTING + 1, 100_000])
+def test_arguments_of_a_framework_that_are_too_deep_become_a_text(levels: int) -> None:
+    args: Any = []
+    for _ in range(levels - 1):
+        args = [args]
+    assert isinstance(bounded({"x": args}), str)
+    assert bounded({"a": "\ud800"}) == {"a": "\ufffd"}
