@@ -34,6 +34,8 @@ _LEAKED: Final = (
     r"(?i)\b(?:password|passwd|passphrase|secret|api[_ -]?key|access[_ -]?token|credentials?)\b\W{0,4}(?:is"
     r"|are|:|=)\W{0,4}\S|\bsk-[a-z0-9_-]{16,}|\bakia[a-z0-9]{16}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY"
 )
+_MAX_PARAM: Final = 30_000  # characters of one parameter, well under what a policy takes
+_MAX_PARALLEL: Final = 64  # calls at the same time that a rule can count
 _MAX_PROMPT: Final = 20_000  # characters of the prompt that a leak is looked for in
 _ALL_PII: Final = ("email", "phone", "card", "ssn", "iban")
 
@@ -60,8 +62,21 @@ def compile_reading(reading: Reading, context: CompileContext) -> CompiledReadin
     """Return rules of ordinary kinds, or the reason why a machine cannot check the sentence."""
     if not reading.concrete:
         return CompiledReading(why=reading.why or "it leaves to judgement what counts")
+    if reading.kind in {"forbid_output", "forbid_arg"} and any(_says_nothing(item) for item in reading.items):
+        return CompiledReading(why="a text of less than two letters or digits would be found everywhere")
     compiled = _COMPILERS[reading.kind](reading, context)
+    if any(len(str(value)) > _MAX_PARAM for form in compiled.rules for value in _params(form).values()):
+        return CompiledReading(why="it lists more than a rule can hold")
     return replace(compiled, certain=False) if reading.proposed else compiled
+
+
+def _says_nothing(text: str) -> bool:
+    return sum(char.isalnum() for char in text) < 2
+
+
+def _params(form: Form) -> dict[str, Json]:
+    params = form.get("params")
+    return params if isinstance(params, dict) else {}
 
 
 def _names(tools: tuple[str, ...], context: CompileContext) -> list[str]:
@@ -168,6 +183,8 @@ def _limit(reading: Reading, context: CompileContext) -> CompiledReading:  # noq
     n = int(number)
     if about in {"words", "chars"}:
         return _one("max_text_length", {"words" if about == "words" else "characters": n})
+    if about == "parallel" and n > _MAX_PARALLEL:
+        return CompiledReading(why="so many calls at the same time are not counted")
     if about == "parallel":
         return _one("max_parallel_calls", {"n": n})
     if about == "calls":

@@ -32,14 +32,18 @@ class Fit:
         """Return the words of a part, small."""
         return " ".join(token.low for token in self.of(part))
 
+    def amount(self) -> float:
+        """Return the number of the part ``n``, with its cents."""
+        low = next((token.low for token in self.of("n") if token.symbol == "NUM"), "0")
+        return float(COUNTED[low]) if low in COUNTED else float(low.lstrip("$\u20ac\u00a3 ").replace(",", ""))
+
     def number(self) -> int:
-        """Return the number of the part ``n``."""
+        """Return the number of the part ``n`` as a count; -1 where it is none."""
         for token in self.of("n"):
             if token.symbol == "NUM":
-                low = token.low.lstrip("$\u20ac\u00a3 ").replace(",", "")
-                return COUNTED[low] if low in COUNTED else int(float(low))
+                return int(self.amount())
             if token.symbol in {"TIMES", "ONCE"}:
-                return {"once": 1, "time": 1, "twice": 2, "thrice": 3}.get(token.low, 0)
+                return {"once": 1, "twice": 2, "thrice": 3}.get(token.low, -1)  # "times" alone is no number
         return 0
 
 
@@ -112,7 +116,7 @@ def confirm_described(fit: Fit) -> Reading | None:
     """An action in words: which tools it means, compiling decides."""
     superiors = [token.low.removesuffix("'s") for token in fit.tokens if token.symbol == "SUPERIOR"]
     words = tuple(token.low for token in fit.of("deed"))
-    over = float(fit.number()) if fit.of("n") else None
+    over = fit.amount() if fit.of("n") else None
     return Reading("confirm_before", (), described=words, over=over, by=superiors[0] if superiors else "")
 
 
@@ -127,6 +131,8 @@ _UNITS: Final = {"w": "words", "c": "chars", "s": "sentences", "p": "paragraphs"
 
 def length(fit: Fit) -> Reading | None:
     """A response must not be longer."""
+    if _most(fit) < 0:
+        return None
     unit = _UNITS[fit.words("unit")[0]]
     return Reading("limit", (f"{unit}<={_most(fit)}",))
 
@@ -138,6 +144,8 @@ def _most(fit: Fit) -> int:
 
 def calls(fit: Fit) -> Reading | None:
     """No more calls than this."""
+    if _most(fit) < 0:
+        return None
     makes = any(token.symbol == "KEEP" and token.low in {"make", "take"} for token in fit.tokens)
     bound = any(token.symbol in {"ATMOST", "ONLY", "FEWER", "MORETHAN"} for token in fit.tokens)
     spans = any(token.symbol in {"SESSION", "WINDOW"} for token in fit.tokens)
@@ -150,6 +158,8 @@ def calls(fit: Fit) -> Reading | None:
 
 def tool_times(fit: Fit) -> Reading | None:
     """No more calls of these tools than this."""
+    if _most(fit) < 0:
+        return None
     tools = fit.tools() or fit.tools("more")
     return Reading("limit", tuple(f"{tool}<={_most(fit)}" for tool in tools), window=_windowed(fit))
 
@@ -160,17 +170,21 @@ def _windowed(fit: Fit) -> bool:
 
 def parallel(fit: Fit) -> Reading | None:
     """No more calls at the same time than this."""
-    n = fit.number() or 1
-    return Reading("limit", (f"parallel<={n}",))
+    n = fit.number() if fit.of("n") else 1
+    return Reading("limit", (f"parallel<={n}",)) if n > 0 else None
 
 
 def retries(fit: Fit) -> Reading | None:
     """No more retries than this."""
+    if _most(fit) < 0:
+        return None
     return Reading("limit", (f"retries<={_most(fit)}",))
 
 
 def deeds(fit: Fit) -> Reading | None:
     """Something in words must not be done more often than this; which tools it means, compiling decides."""
+    if _most(fit) < 0:
+        return None
     if fit.number() < _FEW and not any(token.symbol == "SESSION" for token in fit.tokens):
         return None
     words = tuple(token.low for part in ("deed", "object") for token in fit.of(part))
@@ -275,4 +289,4 @@ def forbid_arg(fit: Fit) -> Reading | None:
 
 def over_amount(fit: Fit) -> Reading | None:
     """These tools must not be called over an amount."""
-    return Reading("conditional", fit.tools(), over=float(fit.number()), details=(fit.words("amount"),))
+    return Reading("conditional", fit.tools(), over=fit.amount(), details=(fit.words("amount"),))

@@ -142,3 +142,27 @@ def test_extracted_policy_loads_and_carries_the_sentences_as_reasons() -> None:
     assert [rule.kind for rule in policy.rules] == ["no_call", "max_text_length", "must_call_before"]
     assert policy.rules[0].reason == "Never call drop_table."
     assert [rule.severity_word or rule.severity.word for rule in policy.rules] == ["critical", "low", "medium"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Make at most 900 tool calls at a time.",
+        "Make at most zero tool calls at a time.",
+        "Never say " + ", ".join(f'"{"x" * 290}{number}"' for number in range(250)) + ".",
+        'Never say " ".',
+        'Never say ".".',
+        "Never run `-`.",
+        "Call drop_table fewer than times.",
+        "Call drop_table fewer than 0 times.",
+    ],
+)
+def test_prompt_whose_rule_no_policy_takes_is_open_and_never_a_crash(prompt: str) -> None:
+    result = check(prompt, [call("drop_table"), {"type": "agent_message", "content": "All is well. Bye."}])
+    assert (result.violations, result.verdict) == ([], "inconclusive")
+
+
+def test_cents_of_an_amount_count() -> None:
+    prompt = "Refunds above $0.50 require the customer's approval."
+    assert places(check(prompt, [call("issue_refund", amount=0.4)])) == []
+    assert places(check(prompt, [call("issue_refund", amount=0.6)])) == [("confirm_before", 0)]
