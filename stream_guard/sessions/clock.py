@@ -20,7 +20,7 @@ class SharedClock:
     Without a receiver's clock and with a quorum of one, it believes every stamp: for tests and for trusted events.
     """
 
-    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "_wall", "horizon", "now")
+    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "horizon", "now", "passed")
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class SharedClock:
         self._skew = skew
         self._live = live
         self._quorum = quorum
-        self._wall = -inf  # the receiver's clock when it was last read
+        # A stamp up to here moves the clock by itself; ``see`` knows whether a later one does.
+        self.passed = inf if quorum == 1 else -inf
         self._ahead: dict[str, float] = {}  # the sessions that are furthest ahead, as many as the quorum
 
     def is_credible(self, time: float) -> bool:
         """Whether a stamp is no further ahead of the receiver's clock than the allowed skew."""
         if time > self.horizon and self._receiver is not None:
-            self._wall = self._receiver()
-            self.horizon = self._wall + self._skew
+            self.horizon = self._receiver() + self._skew
         return time <= self.horizon
 
     def see(self, session_id: str, time: float) -> None:
         """Take note that a session has come to a time, and move the clock where that is believed."""
         if time <= self.now:
             return
-        if self._quorum == 1 or (self._live and self._has_passed(time)):
+        if time <= self.passed or (self._live and self._has_passed(time)):
             self.now = time
             return
         ahead = self._ahead
@@ -66,6 +66,6 @@ class SharedClock:
                 self.now = max(self.now, min(ahead.values()))
 
     def _has_passed(self, time: float) -> bool:
-        if time > self._wall and self._receiver is not None:
-            self._wall = self._receiver()
-        return time <= self._wall
+        if self._receiver is not None:
+            self.passed = self._receiver()
+        return time <= self.passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
@@ -42,6 +43,7 @@ class Session(KeyState):
         "restored",
         "scheduled",
         "seq",
+        "whole",
     )
 
     def __init__(self, session_id: str) -> None:
@@ -54,6 +56,7 @@ class Session(KeyState):
         # The last event ids with what they stood for, in two generations. A restored session has digests of the ids.
         self.recent: dict[str | int, Event | int] = {}
         self.older: dict[str | int, Event | int] = {}
+        self.whole: deque[str] = deque()  # the ids whose events are kept; of the others there is a digest
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
@@ -108,16 +111,20 @@ class Session(KeyState):
                 return known if isinstance(known, int) else content_digest(known)
         return None
 
-    def condense_ids(self) -> None:
-        """Keep of the remembered events only the digests of their contents."""
+    def condense_id(self, event_id: str) -> None:
+        """Keep of a remembered event only the digest of its content."""
         for generation in (self.recent, self.older):
-            for key, known in generation.items():
-                if not isinstance(known, int):
-                    generation[key] = content_digest(known)
+            known = generation.get(event_id)
+            if known is not None and not isinstance(known, int):
+                generation[event_id] = content_digest(known)
+
+    def take_ids(self, other: Session) -> None:
+        """Remember the events of another session of the same id."""
+        self.recent, self.older = other.recent, other.older
+        self.whole, self.restored = other.whole, other.restored
 
     def age_ids(self) -> None:
         """Begin a new generation of event ids and forget the older of the two."""
-        self.condense_ids()
         self.older, self.recent = self.recent, {}
         self.restored = max(0, self.restored - 1)
 
@@ -148,7 +155,8 @@ def pack(session: Session, engine: Engine) -> bytes:
     calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
     for call in calls:
         condense(call, engine.arg_paths)
-    session.condense_ids()
+    while session.whole:
+        session.condense_id(session.whole.popleft())
     ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2

@@ -33,7 +33,7 @@ from stream_guard.sessions.stored import OpenCall, content_digest
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
-_CONDENSED: Final = 64  # events whose contents are kept whole until they are digested
+_WHOLE: Final = 64  # the last events of a session, which are kept whole: many sessions need no digest of theirs
 
 
 def check_session_id(session_id: str) -> None:
@@ -110,7 +110,7 @@ class SessionTable:
                 heapq.heappush(self._heap, (deadline, session_id))
         self._next_due = self._heap[0][0] if self._heap else inf
 
-    def feed(self, event: Event, out: Findings) -> None:  # noqa: C901  # the hot path: calls cost more than branches
+    def feed(self, event: Event, out: Findings) -> None:  # noqa: C901, PLR0912  # calls cost more than branches here
         """Fold one event into its session, and append the findings to ``out``."""
         session = self._touched.get(event.session_id)
         if session is None:
@@ -125,8 +125,9 @@ class SessionTable:
                 self.counts.duplicate_events += 1
                 return
             recent[event.event_id] = event
-            if not len(recent) % _CONDENSED:
-                session.condense_ids()
+            session.whole.append(event.event_id)
+            if len(session.whole) > _WHOLE:
+                session.condense_id(session.whole.popleft())
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -140,7 +141,10 @@ class SessionTable:
             self._apply(event, session, out)
             if self.shared_clock:
                 if time > clock.now:
-                    clock.see(event.session_id, time)
+                    if time <= clock.passed:
+                        clock.now = time
+                    else:
+                        clock.see(event.session_id, time)
                 watermark = clock.now
                 session.lag = max(0.0, watermark - session.now)
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
@@ -216,13 +220,18 @@ class SessionTable:
         """Fold an event that is next in order."""
         time = event.time
         if time is not None:
-            if time > self.clock.horizon and not self.clock.is_credible(time):
-                self.counts.disbelieved_times += 1
-                if session.now == -inf:  # it must end some time
-                    session.now = max(self.clock.now, 0.0) or self.clock.horizon
-                time = None
-            else:
+            now, clock = session.now, self.clock
+            if now <= time < now + self._idle and time <= clock.horizon and session.before is None:
+                if session.timers:
+                    self.engine.fire(session, time, out)
+                session.now = time
+            elif time <= clock.horizon or clock.is_credible(time):
                 session = self._move(session, event, time, out)
+            else:
+                self.counts.disbelieved_times += 1
+                if now == -inf:  # it must end some time
+                    session.now = max(clock.now, 0.0) or clock.horizon
+                time = None
         self.counts.events[type(event)] += 1
         if type(event) is SessionEnd:
             self._end(session, "closed", out, time=time)
@@ -254,7 +263,7 @@ class SessionTable:
             return session
         self.counts.disbelieved_times += 1
         before.lag, before.buffer, before.scheduled = session.lag, session.buffer, None
-        before.recent, before.older, before.restored = session.recent, session.older, session.restored
+        before.take_ids(session)
         self._touched[session.id] = before
         if jump is not None and type(jump) is not SessionEnd:
             with self._tracker.one_session_only():  # the rules of other keys have seen it
@@ -286,7 +295,7 @@ class SessionTable:
     def _open_again(self, session: Session) -> Session:
         """Begin a new session of the same id; redelivered events of the earlier one are still known."""
         renewed = self._touched[session.id] = Session(session.id)
-        renewed.recent, renewed.older, renewed.restored = session.recent, session.older, session.restored
+        renewed.take_ids(session)
         return renewed
 
     def _wake(self, session: Session, time: float | None) -> Session:
