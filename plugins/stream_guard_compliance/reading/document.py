@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_guard_compliance.reading.lines import Block, blocks_of
+from stream_guard_compliance.reading.lines import Passage, passages_of
 from stream_guard_compliance.reading.verbs import BOTH, VERBS
 from stream_guard_compliance.reading.word_lists import word_set
 
@@ -71,7 +71,7 @@ def split(prompt: str) -> list[Sentence]:
     sentences: list[Sentence] = []
     above = _Above()
     path: list[tuple[int, str]] = []  # the headings that are open, with their levels
-    for block in blocks_of(prompt):
+    for block in passages_of(prompt):
         if block.sort == "code":
             text = prompt[block.content : block.end].strip()
             sentences.append(Sentence(text, block.content, block.end, above.heading, is_code=True))
@@ -89,7 +89,7 @@ def split(prompt: str) -> list[Sentence]:
     return sentences
 
 
-def _of_block(prompt: str, block: Block, above: _Above) -> list[Sentence]:
+def _of_block(prompt: str, block: Passage, above: _Above) -> list[Sentence]:
     """Return the sentences of a paragraph or an item, and note what it opens."""
     is_item = block.sort == "item"
     if not is_item and not (above.items and block.indent > above.items[0][0]):
@@ -131,7 +131,7 @@ def _of_block(prompt: str, block: Block, above: _Above) -> list[Sentence]:
     return found
 
 
-def _label(prompt: str, block: Block) -> tuple[str, int]:
+def _label(prompt: str, block: Passage) -> tuple[str, int]:
     """Return what stands before a colon at the beginning of a block, and where the words behind it begin."""
     bold = _LABEL_BOLD.match(prompt, block.content, block.end)
     if bold:

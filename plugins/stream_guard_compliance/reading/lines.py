@@ -29,7 +29,7 @@ _SHORT_LINE: Final = 60  # a line this short that ends without a stop ends its p
 
 
 @dataclass(slots=True)
-class Block:
+class Passage:
     """Lines that belong together, and what they are."""
 
     start: int
@@ -41,9 +41,9 @@ class Block:
     is_example: bool = False
 
 
-def blocks_of(prompt: str) -> Iterator[Block]:
+def passages_of(prompt: str) -> Iterator[Passage]:
     """Yield paragraphs, items of lists, headings and code, each with its place."""
-    current: Block | None = None
+    current: Passage | None = None
     inside = _Inside()
     start = 0
     for line in prompt.splitlines(keepends=True):
@@ -58,15 +58,15 @@ def blocks_of(prompt: str) -> Iterator[Block]:
             current = None
             if sort not in {"blank", "fence", "tag"}:
                 content = start if sort == "code" else content
-                current = Block(start, end, sort, content, indent, level, inside.is_example(line, sort, level))
+                current = Passage(start, end, sort, content, indent, level, inside.is_example(line, sort, level))
             elif sort == "tag":
-                yield Block(start, end, "heading", start, is_example=inside.is_example(line, sort, level))
+                yield Passage(start, end, "heading", start, is_example=inside.is_example(line, sort, level))
         start = end
     if current is not None:
         yield current
 
 
-def _continues(prompt: str, current: Block, line: str, sort: str, indent: int) -> bool:
+def _continues(prompt: str, current: Passage, line: str, sort: str, indent: int) -> bool:
     """Whether a line goes on with the block before it."""
     if sort == "code" and current.sort == "code":
         return True
