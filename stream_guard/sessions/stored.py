@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from hashlib import blake2b
-from secrets import token_bytes
 from typing import Final
 
 import msgspec
@@ -75,7 +74,24 @@ def _encoded(encode: Callable[..., bytes], args: Json) -> bytes:
     except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
         return b"~" + json.dumps(args, sort_keys=True, default=repr).encode()
     except RecursionError:
-        return token_bytes(16)  # too deep to be compared: it equals no other, and is judged anew
+        return _walked(args)
+
+
+def _walked(args: Json) -> bytes:
+    """Encode arguments of any depth in a loop, each value before what is in it, with its length."""
+    pieces: list[str] = []
+    waiting: list[tuple[str, Json]] = [("", args)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            pieces.append(f"{json.dumps(key)}:{{{len(value)}")
+            waiting += [(name, value[name]) for name in sorted(value, reverse=True)]
+        elif isinstance(value, list):
+            pieces.append(f"{json.dumps(key)}:[{len(value)}")
+            waiting += [("", item) for item in reversed(value)]
+        else:
+            pieces.append(f"{json.dumps(key)}:{json.dumps(value, default=repr)}")
+    return "~".join(pieces).encode()
 
 
 def content_digest(event: Event) -> int:

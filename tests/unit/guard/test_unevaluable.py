@@ -164,7 +164,7 @@ def test_arguments_that_no_store_can_hold_do_not_stop_the_guard(args: dict[str, 
         guard.commit()
 
 
-def test_arguments_too_deep_to_be_compared_are_judged_anew() -> None:
+def test_arguments_of_any_depth_are_judged_and_stored() -> None:
     deep: Any = []
     for _ in range(5000):
         deep = [deep]
