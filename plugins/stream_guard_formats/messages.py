@@ -171,9 +171,10 @@ def _read_part(
     elif kind in ("tool_call_response", "server_tool_call_response", "tool_result", "tool-result", "mcp_tool_result"):
         call_id = part.get("id", part.get("tool_use_id", part.get("toolCallId")))
         output = part.get("response", part.get("result", part.get("content", part.get("output"))))
+        failed = part.get("is_error") is True or part.get("isError") is True
         if kind == "server_tool_call_response":
             output = part.get("server_tool_call_response", output)
-        failed = part.get("is_error") is True or part.get("isError") is True
+            failed = failed or object_at(part, kind).get("status") in ("failed", "error", "incomplete")
         results.append(CallResult(identifier(call_id), "", _output_text(output), failed))
     elif outcome := object_at(part, "toolResult"):
         failed = outcome.get("status") == "error"
