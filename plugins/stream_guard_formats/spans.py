@@ -14,6 +14,7 @@ from stream_guard_formats.conversation import Conversation, ResultStatus, label,
 from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory
 from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
 from stream_guard_formats.raw_spans import Span
+from stream_guard_formats.reading import object_at
 from stream_guard_formats.span_tree import SpanTree
 
 # A trace may announce any number of calls and answer none of them.
@@ -399,7 +400,7 @@ def _may_hold_result(output: Json) -> bool:
     if isinstance(output, str):
         return '"tool_call_id"' in output
     if isinstance(output, dict):
-        return "tool_call_id" in output or "tool_call_id" in (output.get("kwargs") or ())
+        return "tool_call_id" in output or "tool_call_id" in object_at(output, "kwargs")
     return False
 
 

@@ -170,3 +170,9 @@ def test_a_span_alone_is_read_in_every_spelling(form: str) -> None:
     script = {"spanContext": {"traceId": "01", "spanId": "02"}, "startTime": [1767600000, 5]}
     for one in ({**python, "attributes": attributes}, {**script, "attributes": attributes}, attributes):
         assert [event.tool for event in seen(form, one) if isinstance(event, ToolCall)] == ["look"]
+
+
+def test_a_result_whose_fields_are_a_number_is_no_crash() -> None:
+    output = {"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": 5}
+    run = {"id": "r", "name": "look", "run_type": "tool", "inputs": {}, "outputs": {"output": output}}
+    assert [event.tool for event in seen("langsmith", run) if isinstance(event, ToolCall)] == ["look"]
