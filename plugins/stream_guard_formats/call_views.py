@@ -18,6 +18,7 @@ from stream_guard_formats.raw_spans import Span
 from stream_guard_formats.reading import digest
 
 _MAX_DEPTH: Final = 100
+_MAX_SHARED: Final = 50  # spans that are compared because they share something; a trace may have any number
 # What frameworks put between the name of a server and the name of its tool.
 _SEPARATORS: Final = ("__", ".", "/", ":")
 
@@ -35,7 +36,8 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
     tools = [span for span in spans.values() if span.sort == "tool"]
     if not tools:
         return []
-    outer = {tool.span_id: found for tool in tools if (found := _find_outer(tool, spans, tools)) is not None}
+    index = _index(tools)
+    outer = {tool.span_id: found for tool in tools if (found := _find_outer(tool, spans, index)) is not None}
     repeated = _detach_repeated(outer, spans)
     groups: dict[str, list[Span]] = {}
     for tool in sorted(tools, key=lambda one: (one.start or 0.0, -(one.end or 0.0), one.span_id)):
@@ -77,7 +79,18 @@ def args_digest(args: Json) -> str:
     return "" if args is None else digest(msgspec.json.encode(unpack(args), order="sorted"))
 
 
-def _find_outer(tool: Span, spans: Mapping[str, Span], tools: Sequence[Span]) -> str | None:
+def _index(tools: Sequence[Span]) -> dict[str, list[Span]]:
+    """Return the tools' spans by what they may share with another view: an identity, a call's id, the arguments."""
+    index: dict[str, list[Span]] = {}
+    for tool in tools if len(tools) > 1 else ():
+        names = (f"i{tool.identity}" if tool.identity else "", f"c{tool.call_id}" if tool.call_id else "")
+        for name in (*names, "" if tool.protocol else f"a{_digest_of(tool)}"):
+            if name:
+                index.setdefault(name, []).append(tool)
+    return index
+
+
+def _find_outer(tool: Span, spans: Mapping[str, Span], index: Mapping[str, Sequence[Span]]) -> str | None:
     """Return the id of the span that is the next view of the same call, outwards."""
     above, passed = spans.get(tool.parent_id), {tool.span_id}
     while above is not None and above.span_id not in passed and len(passed) < _MAX_DEPTH:
@@ -87,14 +100,14 @@ def _find_outer(tool: Span, spans: Mapping[str, Span], tools: Sequence[Span]) ->
             return None
         passed.add(above.span_id)
         above = spans.get(above.parent_id)
-    if len(tools) < 2:
+    if tool.told or not index:
         return None
     # No way up: a span around this one was not sent, or the views are siblings. Ids tell, then time and arguments.
-    around = [other for other in tools if _is_around(other, tool)]
-    same = [other for other in around if _has_same_id(other, tool)]
-    if not same and tool.protocol and above is None and tool.parent_id:
-        args = _digest_of(tool)
-        same = [other for other in around if args and _digest_of(other) == args and same_tool(other.name, tool.name)]
+    shared = [*index.get(f"i{tool.identity}", ())[:_MAX_SHARED], *index.get(f"c{tool.call_id}", ())[:_MAX_SHARED]]
+    same = [other for other in shared if _is_around(other, tool) and _has_same_id(other, tool)]
+    if not same and tool.protocol and above is None and tool.parent_id and (args := _digest_of(tool)):
+        alike = index.get(f"a{args}", ())[:_MAX_SHARED]
+        same = [other for other in alike if _is_around(other, tool) and same_tool(other.name, tool.name)]
     return min(same, key=_length).span_id if same else None
 
 
