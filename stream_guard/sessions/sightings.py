@@ -6,7 +6,7 @@ the tool and the arguments are the same; it then has the id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stream_guard.language.arguments import Arguments
 from stream_guard.model import ToolCall
@@ -49,15 +49,16 @@ def match_event(session: Session, event: ToolCall) -> OpenCall | None:
 def _candidates(session: Session, call_id: str) -> Sequence[OpenCall]:
     """Return the open attempts that may be meant; those of the same id are last, and so are tried first."""
     same = session.open.get(call_id, ())
-    if call_id:
-        unnamed = session.open.get("")
-        return same if unnamed is None else [*reversed(unnamed), *same]
     if len(session.open) == (1 if same else 0):
         return same
     # Only those of the last turn, and of the moment before it: an old attempt that never ran stays its own.
     recent = session.turns - 2
-    named = [call for known, calls in session.open.items() if known for call in calls if call.index >= recent]
-    return [*reversed(named), *same]
+    if call_id:
+        others: Iterable[Sequence[OpenCall]] = (session.open.get("", ()),)
+    else:
+        others = (calls for known, calls in session.open.items() if known)
+    near = [call for calls in others for call in calls if call.index >= recent]
+    return [*reversed(near), *same] if near else same
 
 
 def _name(session: Session, call: OpenCall, call_id: str) -> None:
