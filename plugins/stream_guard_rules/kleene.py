@@ -76,6 +76,8 @@ def _all(tests: list[Test]) -> Test:
         return _nothing
     if len(tests) == 1:
         return tests[0]
+    if len(tests) == 2:
+        return _both(*tests)
 
     def hold(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
         combined: bool | None = True
@@ -86,6 +88,19 @@ def _all(tests: list[Test]) -> Test:
             if answer is None:
                 combined = None
         return combined
+
+    return hold
+
+
+def _both(first: Test, second: Test) -> Test:
+    """Return what ``_all`` is for two tests, most often a tool's name and one more, without a loop."""
+
+    def hold(call: sg.ToolCall, numbers: Numbers, notes: Notes) -> bool | None:
+        one = first(call, numbers, notes)
+        if one is False:
+            return False
+        other = second(call, numbers, notes)
+        return None if one is None and other is True else other
 
     return hold
 
@@ -140,12 +155,14 @@ def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
 
     Arguments that were not captured, are left out, or are a text that is not JSON, are unknown.
     """
-    find, missing, single = sg.Path(f"tool.args.{path}").find, sg.MISSING, "." not in path
+    find, missing = sg.Path(f"tool.args.{path}").find, sg.MISSING
+    first, _, others = path.partition(".")
 
     def found(call: sg.ToolCall) -> Any:
         args = call.args
         if type(args) is dict and call.captured:
-            return args.get(path, missing) if single else find(call)  # most paths have one step
+            value = args.get(first, missing)  # most paths have one step, or end at a missing one
+            return value if not others or value is missing else find(call)
         return _UNKNOWN if not call.captured or args is None or type(args) is str else find(call)
 
     return found
@@ -187,7 +204,8 @@ def _compare(holds: Callable[[Any, Any], bool], written: Compared, *, coerce: bo
 
     def compare(call: sg.ToolCall, _numbers: Numbers, notes: Notes) -> bool | None:
         value = find(call)
-        if type(value) is int or (type(value) is float and not isnan(value)):
+        kind = type(value)
+        if kind is int or (kind is float and not isnan(value)):
             return holds(value, wanted)
         if value is sg.MISSING:
             return False

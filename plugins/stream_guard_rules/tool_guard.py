@@ -91,7 +91,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         scopes = {one.scope for one in self._counters}
         self._has_runs = "run" in scopes
         self._only = self._counters[0] if len(self._counters) == 1 else None
-        self._of_run = self._only if self._has_runs else None
+        self._counts_runs = self._has_runs and self._only is not None
+        self._counted_tool = self._only.tool if self._only is not None else None
         self._of_window = self._only if "window" in scopes else None
         self._deferred = params.enforce_window == "followup" and "window" in scopes
         written = list(predicates_of(params.when))
@@ -132,9 +133,9 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
         """Count the attempt, then test it."""
         numbers: Numbers
-        if self._of_run is not None and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
+        if self._counts_runs and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
             # The quick ways of most counts: one counter, and in the session one run.
-            if self._of_run.tool is None or self._of_run.tool == call.tool:
+            if self._counted_tool is None or self._counted_tool == call.tool:
                 known[0] += 1
             numbers = known
         elif self._of_window is not None and state.session:

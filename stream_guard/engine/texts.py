@@ -90,7 +90,11 @@ class TextIndex:
         """Return the rules with a pattern that occurs, once each, in policy order."""
         found: dict[int, tuple[BoundRule, Handler]] = {}
         for path, patterns, owners in self._sets:
-            text = text_of(event) if path is None else texts_at(event, path)
+            if path is None:
+                text = text_of(event)
+            else:
+                value = path.find(event)
+                text = value if type(value) is str else ""
             if text or patterns.match_nothing:
                 for number in patterns.search(text):
                     owner = owners[number]

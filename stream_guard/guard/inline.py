@@ -111,11 +111,13 @@ class Guard:
         decision = self._decider.decide(attempt, found, objections)
         if decision.action is Action.ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
-        is_new_end = decision.session_ended and self._ended.reason(attempt.session_id) is None
+        ended = self._ended.reason(attempt.session_id)
+        is_new_end = decision.session_ended and ended is None
         if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)
-        else:
-            decision = self._unless_ended(attempt, decision)
+        elif ended is not None:
+            reason = f"the session was ended: {ended}"
+            decision = replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
         if decision.action is not Action.ALLOW and (call is None or not call.refused):
             self._refuse(attempt, call, decision)
         return decision, is_new_end
@@ -127,7 +129,8 @@ class Guard:
         call. Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
         """
         table, merged = self._table, self.counts.merged_calls
-        force_setattr(attempt, "attempt", -1)
+        if attempt.attempt != -1:
+            force_setattr(attempt, "attempt", -1)
         if type(attempt.args) is not dict:
             read_attempt(attempt)
         table.feed_now(attempt, found)
@@ -149,14 +152,6 @@ class Guard:
             call = table.open_call(attempt)
             is_repeat = self.counts.merged_calls > merged
         return attempt, call, is_repeat
-
-    def _unless_ended(self, attempt: ToolCall, decision: Decision) -> Decision:
-        """Return the decision, or a refusal when the session was ended before."""
-        ended = self._ended.reason(attempt.session_id)
-        if ended is None:
-            return decision
-        reason = f"the session was ended: {ended}"
-        return replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
 
     def _refuse(self, attempt: ToolCall, call: OpenCall | None, decision: Decision) -> None:
         """Fold the refusal into the rules' states: a blocked confirmation confirms nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
@@ -18,7 +17,7 @@ from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, content_digest, exact_digest
 
-_CERTAINLY_SMALL: Final = 256  # bytes of JSON, whatever stands in it; measuring each value costs more than the rules
+_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 
@@ -56,7 +55,7 @@ class Session(KeyState):
         # The last event ids with what they stood for, in two generations. A restored session has digests of the ids.
         self.recent: dict[str | int, Event | int] = {}
         self.older: dict[str | int, Event | int] = {}
-        self.whole: deque[str] = deque()  # the ids whose events are kept; of the others there is a digest
+        self.whole = 0  # how many events were kept whole, at most; of the others there is a digest
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
@@ -111,12 +110,13 @@ class Session(KeyState):
                 return known if isinstance(known, int) else content_digest(known)
         return None
 
-    def condense_id(self, event_id: str) -> None:
-        """Keep of a remembered event only the digest of its content."""
+    def condense_ids(self) -> None:
+        """Keep of the remembered events only the digests of their contents."""
         for generation in (self.recent, self.older):
-            known = generation.get(event_id)
-            if known is not None and not isinstance(known, int):
-                generation[event_id] = content_digest(known)
+            for event_id, known in generation.items():
+                if not isinstance(known, int):
+                    generation[event_id] = content_digest(known)  # no new key: the loop may go on
+        self.whole = 0
 
     def take_ids(self, other: Session) -> None:
         """Remember the events of another session of the same id."""
@@ -134,7 +134,7 @@ def id_digest(event_id: str) -> int:
     return xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
 
 
-_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(StoredSession)
 
 
@@ -155,12 +155,11 @@ def pack(session: Session, engine: Engine) -> bytes:
     calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
     for call in calls:
         condense(call, engine.arg_paths)
-    while session.whole:
-        session.condense_id(session.whole.popleft())
+    session.condense_ids()
     ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
-    return _encoder.encode(
+    return _encode(
         (
             ROW_VERSION,
             last.session_id,
@@ -205,7 +204,7 @@ def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
 def is_large(value: Json) -> bool:
     """Whether a value takes more memory than an open call may keep of it."""
     try:
-        if len(msgspec.json.encode(value)) < _CERTAINLY_SMALL:
+        if len(_encode(value)) < _CERTAINLY_SMALL:
             return False
     except (OverflowError, ValueError, TypeError, RecursionError):
         pass  # what no store can hold is measured as it is

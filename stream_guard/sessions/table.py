@@ -33,7 +33,7 @@ from stream_guard.sessions.stored import OpenCall, content_digest
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
-_WHOLE: Final = 64  # the last events of a session, which are kept whole: many sessions need no digest of theirs
+_WHOLE: Final = 64  # events of a session that are kept whole until it is stored: many sessions need no digest of theirs
 
 
 def check_session_id(session_id: str) -> None:
@@ -120,14 +120,16 @@ class SessionTable:
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
-            known = event_id in recent or event_id in session.older or session.restored
-            if known and self._is_redelivered(event, session):
-                self.counts.duplicate_events += 1
-                return
-            recent[event.event_id] = event
-            session.whole.append(event.event_id)
-            if len(session.whole) > _WHOLE:
-                session.condense_id(session.whole.popleft())
+            if event_id in recent or event_id in session.older or session.restored:
+                if self._is_redelivered(event, session):
+                    self.counts.duplicate_events += 1
+                    return
+                event_id = event.event_id
+            if session.whole < _WHOLE:
+                session.whole += 1
+                recent[event_id] = event
+            else:
+                recent[event_id] = content_digest(event)
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -146,7 +148,7 @@ class SessionTable:
                     else:
                         clock.see(event.session_id, time)
                 watermark = clock.now
-                session.lag = max(0.0, watermark - session.now)
+                session.lag = watermark - session.now if watermark > session.now else 0.0
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 

@@ -118,7 +118,7 @@ class Tracker:
         if session.open and match_block(session, call_id, tool, reading) is not None:
             self._counts.merged_calls += 1
             return
-        opened = self._open_attempt(session, call_id, tool, reading.value, in_block=True)
+        opened = self._open_attempt(session, call_id, tool, reading.value)
         plan = self._engine.local.calls[tool]
         if plan is not None or self._show_across is not None or name is not None or reading.contested:
             call = _call_of(turn, number, tool, call_id, reading)
@@ -147,23 +147,41 @@ class Tracker:
             out.append(lookalike_finding(call, name.tool))
 
     def _count_call(self, call: ToolCall, session: Session, out: Findings) -> None:
-        known = match_event(session, call) if session.open else None
+        call_id, unanswered = call.call_id, session.open
+        # Most calls are new: neither their id is open nor a call without one.
+        may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
+        known = match_event(session, call) if may_be_known else None
         if known is not None:
             # By this number a caller finds the findings of the block that announced the call.
             force_setattr(call, "attempt", known.attempt)
             self._counts.merged_calls += 1
             return
         session.part_active = True
-        opened = self._open_attempt(session, call.call_id, call.tool, call.args, in_block=False)
-        opened.event_id = call.event_id
+        opened = self._open_attempt(session, call_id, call.tool, call.args, call.event_id)
         self._show_call(self._engine.local.calls[call.tool], call, opened, session, out)
 
-    def _open_attempt(self, session: Session, call_id: str, tool: str, args: Json, *, in_block: bool) -> OpenCall:
+    def _open_attempt(
+        self, session: Session, call_id: str, tool: str, args: Json, event_id: str | None = None
+    ) -> OpenCall:
+        """Open an attempt that the event of this id reported, or else a block."""
         if session.open_count >= self._max_open_calls:
             session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
-        opened = OpenCall(call_id, tool, session.attempts, session.turns - 1, in_block, not in_block, 0, args)
-        opened.objections = ()
+        in_block = event_id is None
+        opened = OpenCall(
+            call_id,
+            tool,
+            session.attempts,
+            session.turns - 1,
+            in_block,
+            not in_block,
+            0,
+            args,
+            b"",
+            event_id or "",
+            False,  # by position: names take longer
+            (),
+        )
         if is_large(args):
             with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
                 condense(opened, self._engine.arg_paths)
@@ -178,7 +196,10 @@ class Tracker:
         objections = self._engine.objections
         if objections:
             objections.clear()
-        self._show(plan, call, session, out)
+        if plan is not None:
+            self._run(plan, call, session, session.memory, out)
+        if self._show_across is not None:
+            self._show_across(call, session, out)
         if call.contested:
             self._counts.contested_calls += 1
             out.append(contested_finding(call, session, Action.BLOCK if self._engine.policy.stops else None))

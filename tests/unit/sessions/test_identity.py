@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,30 @@ def test_a_batch_that_is_sent_again_is_dropped() -> None:
         for number in range(500):
             stream.call(f"e{number}", "look", float(number))
     assert stream.counts.duplicate_events == 500
+
+
+def test_early_and_late_events_of_a_long_session_are_told_from_others_of_their_id() -> None:
+    stream = Stream()
+    for number in range(400):
+        stream.call(f"e{number}", "look", float(number))
+    for number in (0, 399):
+        assert stream.call(f"e{number}", "pay", float(number)) != [f"e{number}"]
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (2, 0)
+
+
+@pytest.mark.parametrize("args", ['{"a": 1}', '"{\\"a\\": 1}"', "not JSON", '{"a": 1, "a": 2}', ""])
+def test_arguments_that_are_read_from_text_make_no_other_event(args: str) -> None:
+    stream = Stream()
+    for _ in range(2):
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (0, 1)
+
+
+def test_contested_text_is_not_what_one_reader_takes_from_it() -> None:
+    stream = Stream()
+    for args in ('{"a": 1, "a": 2}', {"a": 2}):
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (1, 0)
 
 
 def test_what_is_stamped_on_an_event_is_no_content() -> None:
