@@ -32,6 +32,7 @@ class Counts:
         "contested_calls",
         "dead_letters",
         "decode_errors",
+        "disbelieved_ends",
         "disbelieved_times",
         "duplicate_events",
         "earlier",
@@ -81,6 +82,7 @@ class Counts:
         self.duplicate_events = 0  # dropped: the session had seen the event's id
         self.changed_events = 0  # came under an id that stood for something else; judged under an id of their own
         self.disbelieved_times = 0  # stamps that moved no clock; the event was judged all the same
+        self.disbelieved_ends = 0  # ends by somebody who may not end the session, after which it went on
         self.merged_calls = 0  # views of a tool call that was counted already
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.contested_calls = 0  # tool calls on whose arguments common readers differ

@@ -76,6 +76,11 @@ class Metrics(Collector):
         yield _total("late_events", "Events older than what their session had already judged", counts.late_events)
         yield _total("changed_events", "Events under an id that stood for another event", counts.changed_events)
         yield _total("disbelieved_times", "Stamps that no clock was moved by", counts.disbelieved_times)
+        yield _total(
+            "disbelieved_ends",
+            "Ends of sessions by agents that may not end them, after which they went on",
+            counts.disbelieved_ends,
+        )
         yield _total("duplicate_events", "Events dropped because their session had seen them", counts.duplicate_events)
         yield _total(
             "merged_calls",

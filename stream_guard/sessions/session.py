@@ -30,6 +30,7 @@ class Session(KeyState):
         "attempts",
         "before",
         "buffer",
+        "ended",
         "explicit_part",
         "fresh_part",
         "jump",
@@ -64,6 +65,7 @@ class Session(KeyState):
         self.scheduled: float | None = None  # its earliest entry in the table's heap of deadlines
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
         self.resting = False  # closed as idle by the shared clock; its own next event may show that it was not
+        self.ended = False  # resting after an end by somebody who may not end it: its limits go on
         # A jump in its own time closed the session before this one. The next event may take the jump back.
         self.before: Session | None = None
         self.jump: Event | None = None
@@ -158,7 +160,7 @@ def pack(session: Session, engine: Engine) -> bytes:
     session.condense_ids()
     ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
-    flags = session.part_active | session.fresh_part << 1 | session.answered << 2
+    flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
     return _encode(
         (
             ROW_VERSION,
@@ -293,7 +295,9 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
         if row.policy_version != engine.policy.version:
             call.objections = None
         session.add_open(call)
-    session.part_active, session.fresh_part, session.answered = (bool(row.flags >> bit & 1) for bit in range(3))
+    session.part_active, session.fresh_part, session.answered, session.ended = (
+        bool(row.flags >> bit & 1) for bit in range(4)
+    )
     _restore_ids(session, row)
     session.memory = set(row.memory)
     session.resting, session.jump = row.resting, row.jump

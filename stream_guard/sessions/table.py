@@ -65,7 +65,8 @@ class SessionTable:
         self._half_window = max(1, self.limits.duplicate_window // 2)
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
-        self._resting: set[str] = set()  # closed as idle and kept; not counted as open
+        self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
+        self._all_may_end = "*" in self.limits.end_from
         self._heap: list[tuple[float, str]] = []
         self._restore()
 
@@ -116,7 +117,9 @@ class SessionTable:
         if session is None:
             session = self._admit(event, out)
         if session.resting:
-            session = self._wake(session, event.time)
+            if session.ended and self._is_told_again(event, session):
+                return
+            session = self._wake(session, event)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
@@ -221,6 +224,9 @@ class SessionTable:
     def _apply(self, event: Event, session: Session, out: Findings) -> None:
         """Fold an event that is next in order."""
         time = event.time
+        if not self._all_may_end and type(event) is SessionEnd and not self._may_end(event):
+            self._end_for_now(event, session, out)
+            return
         if time is not None:
             now, clock = session.now, self.clock
             if now <= time < now + self._idle and time <= clock.horizon and session.before is None:
@@ -300,17 +306,56 @@ class SessionTable:
         renewed.take_ids(session)
         return renewed
 
-    def _wake(self, session: Session, time: float | None) -> Session:
-        """Return the session that an event continues: the one that was closed as idle, or a new one.
+    def _may_end(self, end: SessionEnd) -> bool:
+        """Whether limits begin anew after this end of a session."""
+        return self._all_may_end or end.agent.partition("@")[0] in self.limits.end_from
 
-        The shared clock closed it. When it was not idle by its own times, it goes on.
+    def _end_for_now(self, end: SessionEnd, session: Session, out: Findings) -> None:
+        """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
+        self.counts.events[SessionEnd] += 1
+        time = end.time
+        if time is not None and not (session.now <= time < session.now + self._idle and self.clock.is_credible(time)):
+            time = None
+        self._end(session, "closed", out, time=time, keep=True)
+
+    def _is_told_again(self, event: Event, session: Session) -> bool:
+        """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
+        event_id = event.event_id
+        if event_id and event_id[0] != "~" and self._is_redelivered(event, session):
+            self.counts.duplicate_events += 1
+            return True
+        if type(event) is not SessionEnd:
+            return False
+        self.counts.events[SessionEnd] += 1
+        if self._may_end(event):
+            self._drop(session)
+        return True
+
+    def _wake(self, session: Session, event: Event) -> Session:
+        """Return the session that an event continues: the one that was closed, or a new one.
+
+        The shared clock closed it, or somebody who may not end it. When it was not idle by its own times, it goes on.
         """
-        self._resting.discard(session.id)
+        self._resting.pop(session.id, None)
         self.counts.sessions += 1
-        if time is None or (self.clock.is_credible(time) and time - session.now >= self._idle):
-            return self._open_again(session)
-        session.resting, session.scheduled = False, None
-        return session
+        ended = session.ended
+        session.resting, session.ended, session.scheduled = False, False, None
+        if not self._was_idle(session, event.time, ended=ended):
+            self.counts.disbelieved_ends += ended
+            return session
+        renewed = self._open_again(session)
+        if event.time is not None:  # the next event may take the pause back
+            renewed.before, session.before, session.jump = session, None, None
+            renewed.jump = event
+        return renewed
+
+    def _was_idle(self, session: Session, time: float | None, *, ended: bool) -> bool:
+        """Whether a closed session was silent for its idle time before an event."""
+        if session.now == -inf:
+            return False
+        if time is None:
+            return not ended or self.clock.now - session.lag - session.now >= self._idle
+        return self.clock.is_credible(time) and time - session.now >= self._idle
 
     def _show_across(self, event: Event, session: Session, out: Findings) -> None:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
@@ -327,7 +372,7 @@ class SessionTable:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
         key_state = self._touched.get(key_id) or self._load(key_id)
         if key_state.resting:
-            key_state = self._wake(key_state, event.time)
+            key_state = self._wake(key_state, event)
         if event.time is not None and self.clock.is_credible(event.time):
             key_state = self._move_key(group, key_state, event, event.time, out)
         self._judge_key(group, key_state, event, turns, memory, out)
@@ -392,7 +437,7 @@ class SessionTable:
             blob = self.store.get(session_id)
             session = unpack(session_id, blob, self.engine, self.counts) if blob is not None else None
             if session is not None and session.resting and session_id not in self._resting:
-                self._resting.add(session_id)  # an earlier run closed it
+                self._resting[session_id] = None  # an earlier run closed it
                 self.counts.sessions -= 1
             if session is None:
                 session = Session(session_id)
@@ -406,14 +451,23 @@ class SessionTable:
         oldest: Session | None = None
         while self._heap and (oldest is None or oldest is newest):
             oldest = self._find(heapq.heappop(self._heap)[1])
-            if oldest is not None and oldest.resting:
-                self._drop(oldest)
+            if oldest is not None and oldest.resting and oldest is not newest:
+                self._forget(oldest)
                 return
-        if oldest is None or oldest is newest:  # no deadlines: take the one that was loaded first
+        if oldest is None or oldest is newest:  # no deadlines: take one that is closed, or was loaded first
+            for session_id in self._resting:
+                if session_id != newest.id and (resting := self._find(session_id)) is not None:
+                    self._forget(resting)
+                    return
             oldest = self._first_loaded(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
+
+    def _forget(self, session: Session) -> None:
+        """Drop a closed session for want of room. One that was ended could go on, and is counted."""
+        self.counts.evictions["ended_sessions"] += session.ended
+        self._drop(session)
 
     def _first_loaded(self, newest: Session) -> Session | None:
         """Return the session that was loaded first, other than ``newest``."""
@@ -503,33 +557,40 @@ class SessionTable:
         """Advance the clock of one session to ``now``."""
         self._release(session, now, out)
         current = self._touched.get(session.id)
-        if current is None:
+        if current is None or current.resting:
             return
         self.engine.fire(current, now, out)
         if now - current.now >= self._idle and current.now > -inf:
             if current.buffer:  # the buffered events came after the idle time
                 self._renew(current, out)
             else:
-                self._rest(current, out)
+                # Other sessions' clocks show it as idle; it may know better.
+                self._close(current, "idle", out, time=current.now + self._idle)
+                self._rest(current)
 
-    def _rest(self, session: Session, out: Findings) -> None:
-        """Close a session that other sessions' clocks show as idle; keep it for as long again, it may know better."""
-        self._close(session, "idle", out, time=session.now + self._idle)
+    def _rest(self, session: Session) -> None:
+        """Keep a closed session for as long as it may still go on."""
         session.resting, session.scheduled = True, None
-        self._resting.add(session.id)
+        self._resting[session.id] = None
         self.counts.sessions -= 1
 
-    def _end(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
-        """Close a session and forget it: apply its buffered events first, then judge its end."""
+    def _end(
+        self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, keep: bool = False
+    ) -> None:
+        """Close a session and forget it, or ``keep`` it: apply its buffered events first, then judge its end."""
         if session.buffer:
             self._touched[session.id] = session
             self._release(session, inf, out)
             current = self._touched.get(session.id)
-            if current is None:
+            if current is None or current.resting:
                 return  # one of the buffered events ended it
             session = current
         self._close(session, reason, out, time=time)
-        self._drop(session)
+        if keep:
+            session.ended = True
+            self._rest(session)
+        else:
+            self._drop(session)
 
     def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
         """Judge the end of a session."""
@@ -547,7 +608,7 @@ class SessionTable:
         self._clean.pop(session.id, None)
         self.store.drop(session.id)
         if session.resting:
-            self._resting.discard(session.id)
+            self._resting.pop(session.id, None)
         else:
             self.counts.sessions -= 1
 

@@ -89,6 +89,10 @@ class SessionLimits(Section):
     max_future_skew: Duration = Field(
         default=300.0, description="how far ahead of the receiver's clock an event may be stamped and still move clocks"
     )
+    end_from: Names = Field(
+        default=("*",),
+        description="agents whose `session_end` resets limits, `*` for all; after another's the session may go on",
+    )
 
 
 class DiffSettings(Section):
