@@ -148,8 +148,10 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
             deadline = turn.time + within if within is not None and turn.time is not None else None
             del state.pending[: 1 - MOST_TURNS]
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
-        elif hit is None and any(lacks(turn) for lacks in self._lacks):
-            return sg.Unsure("unevaluable", "a field that its trigger reads")
+        elif hit is None:
+            for lacks in self._lacks:
+                if lacks(turn):
+                    return sg.Unsure("unevaluable", "a field that its trigger reads")
         return hit
 
     def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:

@@ -44,7 +44,7 @@ def lacks_text(event: Event) -> bool:
     """Whether a turn comes without content, a call without arguments, or a result without output."""
     if type(event) is ToolCall:
         return event.args is None
-    return lacks_content(event) or lacks_output(event)
+    return lacks_content(event) if type(event) is Turn else lacks_output(event)
 
 
 def strings_of(value: Json) -> str:

@@ -34,12 +34,10 @@ def match_event(session: Session, event: ToolCall) -> OpenCall | None:
     That is an attempt that a block announced and no event reported yet, or one that another event of the same id
     reported. Without ids, two events are two attempts.
     """
-    call_id = event.call_id
+    call_id, contested = event.call_id, event.contested != ""
     for call in reversed(_candidates(session, call_id)):
-        announced = call.in_block and not call.in_event
-        repeated = call.in_event and call_id != "" and call.call_id == call_id
-        contested = event.contested != ""
-        if (announced or repeated) and call.same_call(event.tool, event.args, contested=contested):
+        is_meant = call_id != "" and call.call_id == call_id if call.in_event else call.in_block
+        if is_meant and call.same_call(event.tool, event.args, contested=contested):
             call.in_event = True
             _name(session, call, call_id)
             return call

@@ -46,7 +46,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
 
         Contested arguments are never those that one reader takes from them.
         """
-        if tool != self.tool or contested != self._is_contested():
+        if tool != self.tool or contested != (bool(self.objections) and self._is_contested()):
             return False
         if self.digest == 0:
             if args is None or self.args is None:  # left out, as some sources leave out an empty object
@@ -57,7 +57,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
         return self.exact == exact_digest(args)
 
     def _is_contested(self) -> bool:
-        return bool(self.objections) and any(one.cause == CONTESTED for one in self.objections or ())
+        return any(one.cause == CONTESTED for one in self.objections or ())
 
 
 def args_digest(args: Json) -> int:
