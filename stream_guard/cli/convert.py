@@ -33,7 +33,7 @@ def convert(
     """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
     count = 0
     with Assembly(load_settings(settings_file)) as assembly:
-        recording = assembly.read_events(traces, source_format, dead_letters=dead_letters)
+        recording = assembly.read_events(traces, source_format, dead_letters=dead_letters, tenants=False)
         out = _open(output, assembly.opened)
         for event in recording:
             count += 1

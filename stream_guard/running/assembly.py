@@ -12,6 +12,7 @@ from typing import Self
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.prices import PricedDecoder
+from stream_guard.decoding.tenants import with_tenants
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
 from stream_guard.errors import SettingsError
@@ -72,13 +73,18 @@ class Assembly:
             raise SettingsError(f"{target} needs an extra: pip install 'stream-guard[otlp]'")
         return "otlp"
 
-    def make_decoder(self, form: str) -> Decoder:
-        """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are."""
+    def make_decoder(self, form: str, *, tenants: bool = True) -> Decoder:
+        """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are.
+
+        With ``tenants`` the names of sessions contain the tenant, where the settings say which label names it.
+        """
         formats = self.settings.decode.formats
         decoders = {name: self._make_decoder(name) for name in (form, *formats.values())}
         decoder: Decoder = TopicDecoder(form, decoders, formats) if formats else decoders[form]
         prices = self.settings.decode.prices
-        return PricedDecoder(decoder, prices) if prices else decoder
+        decoder = PricedDecoder(decoder, prices) if prices else decoder
+        label = self.settings.sessions.tenant_label
+        return with_tenants(decoder, label) if tenants and label else decoder
 
     def open_source(
         self,
@@ -157,9 +163,10 @@ class Assembly:
         *,
         dead_letters: str | Path | None = None,
         strict: bool = False,
+        tenants: bool = True,
     ) -> RecordedEvents:
         """Return the events of recordings, in the order of the targets."""
-        decoder = self.make_decoder(form)
+        decoder = self.make_decoder(form, tenants=tenants)
         letters = self.open_dead_letters(dead_letters, form, counts if counts is not None else Counts())
         return RecordedEvents(targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict)
 

@@ -80,7 +80,8 @@ def open_server(
         _open_telemetry(telemetry, assembly, service, counts)
     listening, url = listen(settings.api)
     opened.callback(listening.close)
-    return Ready(make_app(service, assembly.make_decoder("native"), door), listening, url, settings.api, door.warning)
+    decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
+    return Ready(make_app(service, decoder, door), listening, url, settings.api, door.warning)
 
 
 def _open_telemetry(target: str, assembly: Assembly, service: Service, counts: Counts) -> None:

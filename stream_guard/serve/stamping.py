@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from stream_guard.decoding.tenants import BETWEEN, tenant_session
 from stream_guard.model import Header
 from stream_guard.policy.agents import Agents
 from stream_guard.serve.access import Identity
@@ -13,7 +14,6 @@ from stream_guard.serve.bodies import RequestRefused
 
 Stamped = TypeVar("Stamped", bound=Header)
 TENANT: Final = "tenant"  # the label that names it
-_BETWEEN: Final = "/"  # a tenant's name has none, so two tenants never share a session
 
 
 def stamp(event: Stamped, identity: Identity, agents: Agents) -> Stamped:
@@ -29,14 +29,14 @@ def stamp(event: Stamped, identity: Identity, agents: Agents) -> Stamped:
     elif not event.agent_path and unversioned(event.agent) != identity.name:
         event = replace(event, agent_path=(identity.name,))  # a review knows by it who asked
     if not identity.tenant:
-        if event.session_id.partition(_BETWEEN)[0] in identity.all_tenants and _BETWEEN in event.session_id:
+        if event.session_id.partition(BETWEEN)[0] in identity.all_tenants and BETWEEN in event.session_id:
             raise RequestRefused(403, "this session belongs to a tenant; show a token of that tenant")
         return event
     if event.labels.get(TENANT, identity.tenant) != identity.tenant:
         raise RequestRefused(403, f"this is a token of the tenant {identity.tenant!r}; it brings nothing of another")
     return replace(
         event,
-        session_id=f"{identity.tenant}{_BETWEEN}{event.session_id}",
+        session_id=tenant_session(identity.tenant, event.session_id),
         labels={**event.labels, TENANT: identity.tenant},
     )
 

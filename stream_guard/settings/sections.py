@@ -89,6 +89,9 @@ class SessionLimits(Section):
     max_future_skew: Duration = Field(
         default=300.0, description="how far ahead of the receiver's clock an event may be stamped and still move clocks"
     )
+    tenant_label: str = Field(
+        default="", description="the label that names the tenant; two tenants' sessions of one id are then two sessions"
+    )
     end_from: Names = Field(
         default=("*",),
         description="agents whose `session_end` resets limits, `*` for all; after another's the session may go on",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from stream_guard.decoding.reader import DeadLetterSink
+from stream_guard.decoding.tenants import BETWEEN
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -34,6 +35,7 @@ class SessionPartition:
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
+        self._has_tenants = bool(limits.tenant_label)
         clock = SharedClock(now, skew=limits.max_future_skew, live=True, quorum=QUORUM)
         self._sending = (
             SendingTable(engine, store, engine.counts, limits, clock=clock) if engine.cross_session else None
@@ -100,9 +102,14 @@ class SessionPartition:
                     self._sending.skip_event()
                 table.follow(event, out)
                 continue
-            if record.key is not None and record.key != event.session_id.encode("utf-8", "surrogatepass"):
+            if record.key is not None and not self._is_key_of(record.key, event.session_id):
                 self.foreign_keys += 1
             table.feed(event, out)
+
+    def _is_key_of(self, key: bytes, session_id: str) -> bool:
+        """Whether a record's key is its session's id, as producers know it or with the tenant before it."""
+        name = session_id.encode("utf-8", "surrogatepass")
+        return name == key or (self._has_tenants and name.endswith(BETWEEN.encode() + key))
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Advance the watermark by wall time when no record came for ``grace`` seconds; return whether a state changed.

@@ -1,0 +1,70 @@
+"""Tenants in the names of sessions: events of two tenants under one session id are two sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from stream_guard.engine.cross_session import MARK
+from stream_guard.model import Event
+from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+
+BETWEEN: Final = "/"
+
+
+def tenant_session(tenant: str, session_id: str) -> str:
+    """Return the name of a tenant's session. No two pairs of tenant and id have the same name."""
+    if tenant:
+        return f"{tenant.replace('%', '%25').replace(BETWEEN, '%2F')}{BETWEEN}{session_id}"
+    # Without a tenant, an id that could be taken for a tenant's session is that of nobody's.
+    return f"{BETWEEN}{session_id}" if BETWEEN in session_id else session_id
+
+
+class TenantDecoder:
+    """Puts the tenant, which a label of each event names, before the id of its session."""
+
+    def __init__(self, decoder: Decoder, label: str) -> None:
+        self._decoder = decoder
+        self._label = label
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the record's events, or raise DecodeError."""
+        return self._place(self._decoder.decode(record))
+
+    def _place(self, events: Sequence[Event]) -> list[Event]:
+        label = self._label
+        return [
+            replace(event, session_id=tenant_session(event.labels.get(label, ""), event.session_id))
+            if event.session_id and event.session_id[0] != MARK  # no session has such an id: the reader refuses it
+            else event
+            for event in events
+        ]
+
+
+class HoldingTenantDecoder(TenantDecoder):
+    """The same for a decoder that holds events back."""
+
+    def __init__(self, decoder: Decoder, holding: HoldingDecoder, label: str) -> None:
+        super().__init__(decoder, label)
+        self._holding = holding
+
+    def remember(self, memory: Memory) -> Decoder:
+        """Let the decoder hold events back."""
+        return with_tenants(self._holding.remember(memory), self._label)
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return the events that have waited long enough."""
+        return self._place(self._holding.elapse(seconds))
+
+    def finish(self) -> Sequence[Event]:
+        """Return the events that still wait."""
+        return self._place(self._holding.finish())
+
+
+def with_tenants(decoder: Decoder, label: str) -> Decoder:
+    """Return the decoder with tenants in the names of sessions."""
+    if isinstance(decoder, HoldingDecoder):
+        return HoldingTenantDecoder(decoder, decoder, label)
+    return TenantDecoder(decoder, label)

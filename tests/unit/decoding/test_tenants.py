@@ -1,0 +1,139 @@
+"""Tenants in the names of sessions: two tenants' events under one session id are two sessions, in every mode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_guard.alerting.delivery import Delivery
+from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.tenants import tenant_session
+from stream_guard.engine import Engine
+from stream_guard.kafka.writer import Outgoing
+from stream_guard.model import Finding
+from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.policy.load import load_policy
+from stream_guard.ports import HoldingDecoder, Record
+from stream_guard.registry import build_registry
+from stream_guard.running.assembly import Assembly
+from stream_guard.running.batch import evaluate
+from stream_guard.settings import SessionLimits, Settings
+from stream_guard.worker.delivery import BatchDelivery
+from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.partition import SessionPartition
+from stream_guard.worker.rekeying import Rekeyer, StatelessDecoder
+from stream_guard.worker.store import PartitionStore
+from tests.worker.logs import MemoryLog, recover
+
+POLICY = load_policy(
+    '{"rules": [{"id": "max", "kind": "max_calls", "params": {"tool": "mail", "n": 3}}]}', build_registry()
+)
+BY_TENANT = Settings(sessions=SessionLimits(tenant_label="tenant"))
+
+names = st.text(st.sampled_from("a/%2F5"), max_size=6)
+
+
+@given(st.tuples(names, names.filter(bool)), st.tuples(names, names.filter(bool)))
+def test_no_two_pairs_of_tenant_and_id_have_the_same_name(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assert (tenant_session(*one) == tenant_session(*other)) == (one == other)
+
+
+def lines() -> list[bytes]:
+    """Four mails of one tenant, two of another and two of nobody, all under one session id."""
+    told = []
+    for number, tenant in enumerate(["acme", "acme", "zeta", "", "acme", "zeta", "", "acme"]):
+        call = {
+            "kind": "tool_call",
+            "session_id": "s",
+            "event_id": f"e{number}",
+            "time": 1000.0 + number,
+            "tool": "mail",
+        }
+        told.append(json.dumps(call | {"labels": {"tenant": tenant} if tenant else {}}).encode())
+    return told
+
+
+def by_run(settings: Settings) -> list[Finding]:
+    found, counts = list[Finding](), Counts()
+    table = open_table(POLICY, counts, settings.sessions, mode="stream")
+    letters = DeadLetters(None, counts, format_name="native")
+    Pipeline(Assembly(settings).make_decoder("native"), table, letters).run([Record(line) for line in lines()], found)
+    return found
+
+
+def by_batch(settings: Settings, folder: Path) -> list[Finding]:
+    (folder / "events.jsonl").write_bytes(b"\n".join(lines()))
+    return evaluate(Assembly(settings).read_events([str(folder / "events.jsonl")], "native"), POLICY)
+
+
+def by_worker(settings: Settings) -> tuple[list[Finding], int]:
+    found, counts = list[Finding](), Counts()
+    engine = Engine(POLICY, counts, mode="stream")
+    letters = DeadLetters(None, counts, format_name="native")
+    decoder = Assembly(settings).make_decoder("native")
+    partition = SessionPartition(PartitionStore(0, {}), engine, decoder, letters, settings.sessions, now=lambda: 2e3)
+    partition.fold("events", [Record(line, "events/0", at, key=b"s") for at, line in enumerate(lines())], found)
+    return found, partition.foreign_keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [(BY_TENANT, [("acme/s", "e7")]), (Settings(), [("s", "e4"), ("s", "e5"), ("s", "e6"), ("s", "e7")])],
+)
+def test_two_tenants_under_one_id_are_two_sessions_in_every_mode(
+    settings: Settings, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    worker, foreign = by_worker(settings)
+    for found in (by_run(settings), by_batch(settings, tmp_path), worker):
+        assert [(finding.session_id, finding.event_id) for finding in found][-len(expected) :] == expected
+        assert (len(found) == 1) == (settings is BY_TENANT)
+    assert foreign == 0
+
+
+class KeyOutbox:
+    """Keeps what is sent."""
+
+    topic = "rekeyed"
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+
+    async def send(self, records: dict[int, list[Outgoing]]) -> None:
+        self.keys += [record.key for listed in records.values() for record in listed]
+
+
+def test_rekeyed_records_are_under_the_names_with_tenants() -> None:
+    counts, outbox = Counts(), KeyOutbox()
+    delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
+    decoder = StatelessDecoder(Assembly(BY_TENANT).make_decoder("native"))
+    table, _ = recover(MemoryLog())
+    stage = Rekeyer(decoder, delivery, outbox, table, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
+    records = [Record(line, "events/0", at) for at, line in enumerate(lines())]
+    asyncio.run(stage.process({TopicPartition("events", 0): records}, lambda _: None))
+    assert outbox.keys[:4] == [b"acme/s", b"acme/s", b"zeta/s", b"s"]
+
+
+@pytest.mark.parametrize("session_id", ["", "\0s"])
+def test_a_tenant_makes_no_session_of_an_id_that_none_can_have(session_id: str) -> None:
+    counts, found = Counts(), list[Finding]()
+    pipeline = Pipeline(
+        Assembly(BY_TENANT).make_decoder("native"),
+        open_table(POLICY, counts),
+        DeadLetters(None, counts, format_name="native"),
+    )
+    event = {"kind": "user_message", "session_id": session_id, "text": "x", "labels": {"tenant": "acme"}}
+    pipeline.run([Record(json.dumps(event).encode())], found)
+    assert counts.dead_letters["decode"] == 1
+    assert counts.sessions == 0
+
+
+def test_a_decoder_waits_with_tenants_as_it_does_without() -> None:
+    for form in ("native", "otlp"):
+        plain, placed = (Assembly(settings).make_decoder(form) for settings in (Settings(), BY_TENANT))
+        assert isinstance(placed, HoldingDecoder) == isinstance(plain, HoldingDecoder)
