@@ -100,7 +100,7 @@ class Guard:
 
     def _decide(self, attempt: ToolCall) -> tuple[Decision, bool]:
         """Return the decision, and whether it ends a session that was open."""
-        found = list[Finding]()
+        found: list[Finding] = []
         attempt, call, is_repeat = self._count(attempt, found)
         self._tidy()
         if is_repeat:

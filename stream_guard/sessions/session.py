@@ -251,7 +251,8 @@ def _can_be_kept(value: Json) -> bool:
 
 def _id_digests(session: Session) -> tuple[list[bytes], bytes]:
     """Return the digests of the ids of both generations, and those of the contents in the same order."""
-    ids, contents = list[bytes](), array("Q")
+    ids: list[bytes] = []
+    contents = array("Q")
     for generation in (session.recent, session.older):
         listed = sorted(
             (key if isinstance(key, int) else id_digest(key), known if isinstance(known, int) else 0)
