@@ -131,7 +131,7 @@ def _become(start: Start, files: list[int]) -> None:
     os.environ.update(start.environment)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - the process's own
     sys.argv = [COMMAND, *start.arguments]
-    sys.path[0] = start.folder  # as `python -m` does
+    sys.path[: not sys.flags.safe_path] = [start.folder]  # as `python -m` does
     sys.modules["__main__"].__spec__ = find_spec(COMMAND)  # processes that this one starts look here
 
 

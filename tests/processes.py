@@ -92,7 +92,8 @@ class Copy(subprocess.Popen[Any]):
 def _server() -> socket.socket:
     """Return the connection to the server of this test process; the server ends with it."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "tests.process_server", str(theirs.fileno())]
+    safe = ["-P"] if sys.flags.safe_path else []  # the tests import another build than that of their folder
+    command = [sys.executable, *safe, "-m", "tests.process_server", str(theirs.fileno())]
     with theirs:
         server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
     atexit.register(server.wait)
