@@ -24,7 +24,8 @@ _SHOWN: Final = 40  # characters of a key in a reason
 # Integers that readers with 64 bits hold.
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
-_LONG_NUMBER: Final = re.compile(r"\d{19}")
+_DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_NINETEEN_DIGITS: Final = b"0" * 19
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _decode = msgspec.json.Decoder().decode
 
@@ -53,6 +54,9 @@ def read_arguments(text: str) -> Arguments:
     Text that is not JSON, even after decoding it twice, is returned as it is: an attempt with broken arguments is
     still an attempt, and a rule may look at them.
     """
+    plain = _read_plain(text)
+    if plain is not None:
+        return Arguments(plain)
     if not text.strip():
         return Arguments({})
     value: Json = text
@@ -76,6 +80,9 @@ def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]
     Contested text is returned as it is, and judged when it is read again; unless ``strict_keys`` is off, which trusts
     the source.
     """
+    plain = _read_plain(text)
+    if plain is not None:
+        return plain, False
     value, unreadable, contested = read_arguments(text)
     return (text, True) if contested and strict_keys else (value, unreadable)
 
@@ -106,16 +113,27 @@ class _TooDeepError(ValueError):
     """The text is JSON, and nested deeper than some readers go."""
 
 
+def _read_plain(text: str) -> dict[str, Json] | None:
+    """Return the object of a text on which no two readers can differ; None for every other text.
+
+    Keys that look alike are not ASCII, and numbers that do not fit have many digits.
+    """
+    if not text.isascii():
+        return None
+    written = text.encode()
+    if b"\\u" in written or _NINETEEN_DIGITS in written.translate(_DIGITS_AS_ZERO):
+        return None
+    try:
+        value = parse_json(written)
+    except ValueError:
+        return None
+    return value if type(value) is dict else None
+
+
 def _read(text: str) -> tuple[Json, str]:
     """Return the value of a JSON text, and why common readers differ on it; ValueError when it is not JSON."""
-    try:
-        value = parse_json(text.encode())
-    except ValueError:
-        return _read_closely(text)
-    # Keys that look alike are not ASCII, and numbers that do not fit have many digits.
-    if (text.isascii() and "\\u" not in text) and _LONG_NUMBER.search(text) is None:
-        return value, ""
-    return _read_closely(text)
+    plain = _read_plain(text)
+    return (plain, "") if plain is not None else _read_closely(text)
 
 
 def _read_closely(text: str) -> tuple[Json, str]:
