@@ -124,7 +124,7 @@ def main() -> None:
     uses, so the process then ends at once, after everything printed is out.
     """
     try:
-        _run()
+        run_command_line()
     except SystemExit as ended:
         if not any(thread.daemon for thread in enumerate_threads()):
             raise
@@ -134,7 +134,7 @@ def main() -> None:
         os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
 
 
-def _run() -> None:
+def run_command_line() -> None:
     """Run the command line. Errors are printed on standard error and become exit codes."""
     try:
         app()

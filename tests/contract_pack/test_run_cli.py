@@ -16,7 +16,7 @@ import pytest
 from stream_guard_contract import market
 from stream_guard_contract.agents.agent import STATEFUL
 
-from stream_guard.cli.app import main
+from stream_guard.cli.app import run_command_line
 from tests.contract_pack.servers import listen
 
 CONTRACT: dict[str, Any] = {
@@ -68,7 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         Path("flakestorm.yaml").write_text(json.dumps(contract))
         monkeypatch.setattr(sys, "argv", ["stream-guard", "contract", *options])
         with pytest.raises(SystemExit) as left:
-            main()
+            run_command_line()
         printed = capsys.readouterr()
         return Done(int(left.value.code or 0), printed.out, printed.err)
 
