@@ -11,7 +11,7 @@ import re2
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, TextProtocol, parse_json
 from stream_guard_formats.conversation import Conversation, ResultStatus, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, text_at
-from stream_guard_formats.transcripts import find_session, open_chat
+from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
 # An agent's text may be anything; more calls than this in one message are not read.
 _CALLS: Final = 100
@@ -40,6 +40,10 @@ class TextProtocolDecoder(JsonDecoder):
     def configure(cls, settings: Any) -> Self:
         """Return a decoder with the patterns of the settings under ``text_protocol``."""
         return cls(strict_keys=settings.decode.strict_keys, protocol=settings.text_protocol)
+
+    def reads_list(self, items: Sequence[Json]) -> bool:
+        """Whether the list is one transcript, not a list of them."""
+        return is_transcript(items)
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the transcript in order, or raise DecodeError."""

@@ -69,9 +69,9 @@ _FOLDED: Final = {ord(sign): letter for letter, signs in reversed(_IMITATIONS.it
 _SIGNS: Final = "".join(map(chr, sorted(_FOLDED)))
 _WORD: Final = re.compile(rf"(?:[A-Za-z0-9_]*[{re.escape(_SIGNS)}])+[A-Za-z0-9_]*")
 _LATIN: Final = re.compile("[A-Za-z]")
-# Controls, marks of direction, joiners, soft hyphens, fillers, selectors of variants and tags.
+# Controls that separate no words, marks of direction, joiners, soft hyphens, fillers, selectors of variants and tags.
 _INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
