@@ -72,12 +72,19 @@ def classes() -> dict[str, list[type]]:
     return found
 
 
+def source_of(cls: type) -> str:
+    """The source of a class. While another thread parses too, Python 3.11 may fail; asked again it answers."""
+    try:
+        return inspect.getsource(cls)
+    except SystemError:
+        return inspect.getsource(cls)
+
+
 def exists(name: str) -> bool:
     """Whether ``Class`` or ``Class.member`` is there, methods, fields and attributes of instances alike."""
     owner, _, member = name.partition(".")
     return any(
-        not member or hasattr(cls, member) or f"self.{member}" in inspect.getsource(cls)
-        for cls in classes().get(owner, ())
+        not member or hasattr(cls, member) or f"self.{member}" in source_of(cls) for cls in classes().get(owner, ())
     )
 
 
