@@ -22,7 +22,8 @@ _logger = logging.getLogger(__name__)
 class TelemetryFeed:
     """Reads a receiver's exports in a thread of its own, and lets the gate judge their events.
 
-    An export is forgotten when it was judged. Sessions are as durable as those of the gate.
+    An export is forgotten when it was judged. Sessions are as durable as those of the gate. Once exports cannot be
+    judged, none is taken in: their senders are refused, and keep them.
     """
 
     def __init__(
@@ -37,7 +38,6 @@ class TelemetryFeed:
         """Judge what is being judged, and stop."""
         self._stop.set()
         self._thread.join()
-        self._source.close()
 
     def _run(self) -> None:
         try:
@@ -46,7 +46,9 @@ class TelemetryFeed:
                 if record is None and self._stop.is_set():
                     return  # nothing more is there
         except Exception:
-            _logger.exception("telemetry is not judged any more; the gate goes on")
+            _logger.exception("telemetry is neither judged nor taken in any more until the server is started again")
+        finally:
+            self._source.close()
 
     def _judge(self, events: Sequence[Event]) -> None:
         # A few at a time: a check need not wait for a whole export.
