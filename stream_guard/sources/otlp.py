@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
-from stream_guard.sources.receiver import CONTENT_TYPES, Receiver
+from stream_guard.sources.receiver import CONTENT_TYPES, OtlpReceiver
 from stream_guard.storage.spool import Spool
 
 SCHEME: Final = "otlp://"
@@ -29,7 +29,7 @@ class OtlpSource:
     there right now.
     """
 
-    def __init__(self, spool: Spool, receiver: Receiver, *, position: int, stop: Flag) -> None:
+    def __init__(self, spool: Spool, receiver: OtlpReceiver, *, position: int, stop: Flag) -> None:
         self.url = receiver.url
         self._spool, self._receiver, self._stop = spool, receiver, stop
         self._position = max(position, spool.first)
@@ -70,7 +70,7 @@ def open_otlp(
         )
     spool = Spool(folder or settings.spool, max_bytes=settings.max_bytes)
     try:
-        receiver = Receiver(host, port, spool, most=most, token=token)
+        receiver = OtlpReceiver(host, port, spool, most=most, token=token)
     except OSError as error:
         spool.close()
         raise SourceError(f"{target}: cannot listen: {error.strerror or error}; choose another port") from error

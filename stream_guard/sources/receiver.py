@@ -43,7 +43,7 @@ class _Refusal(Exception):  # noqa: N818  (becomes an answer)
         self.status = status
 
 
-class Receiver:
+class OtlpReceiver:
     """Listens for exports and adds each to a spool. A request is answered with 200 when it is durable.
 
     What cannot be taken now is answered with 429 or 503 and ``Retry-After``: exporters try again. What can never be

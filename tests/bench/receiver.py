@@ -27,9 +27,9 @@ import os, sys
 from pathlib import Path
 from threading import Event
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from stream_guard.sources.receiver import Receiver
+from stream_guard.sources.receiver import OtlpReceiver
 from stream_guard.storage.spool import Spool
-print(Receiver("127.0.0.1", 0, Spool(Path(sys.argv[1]), max_bytes=4 << 30), most=8 << 20).port, flush=True)
+print(OtlpReceiver("127.0.0.1", 0, Spool(Path(sys.argv[1]), max_bytes=4 << 30), most=8 << 20).port, flush=True)
 Event().wait()
 """
 

@@ -17,7 +17,7 @@ import pytest
 
 from stream_guard.model import ToolCall
 from stream_guard.ports import Record
-from stream_guard.sources.receiver import CONTENT_TYPES, Receiver
+from stream_guard.sources.receiver import CONTENT_TYPES, OtlpReceiver
 from stream_guard.storage.spool import Spool
 from tests.collector.building import collector
 from tests.integration.test_telemetry_receiver import free_port
@@ -53,7 +53,7 @@ def test_one_call_through_a_collector_is_one_call_on_kafka_and_over_http(cluster
     program = collector()
     topic, port = cluster.create(), free_port()
     spool = Spool(tmp_path / "spool")
-    receiver = Receiver("127.0.0.1", 0, spool, most=8 << 20)
+    receiver = OtlpReceiver("127.0.0.1", 0, spool, most=8 << 20)
     config: dict[str, object] = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
         "exporters": {

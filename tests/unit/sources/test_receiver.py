@@ -21,7 +21,7 @@ from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
 from stream_guard.sources.otlp import open_otlp, parse_target
-from stream_guard.sources.receiver import JSON, PROTOBUF, Receiver
+from stream_guard.sources.receiver import JSON, PROTOBUF, OtlpReceiver
 from stream_guard.storage.spool import Spool
 
 EXPORT = json.dumps({"resourceSpans": []}).encode()
@@ -37,8 +37,8 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 @pytest.fixture
-def receiver(spool: Spool) -> Iterator[Receiver]:
-    opened = Receiver("127.0.0.1", 0, spool, most=LIMIT)
+def receiver(spool: Spool) -> Iterator[OtlpReceiver]:
+    opened = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT)
     yield opened
     opened.close()
 
@@ -53,7 +53,7 @@ def post(port: int, body: bytes | Any, path: str = "/v1/traces", **headers: str)
     return found
 
 
-def test_an_export_is_durable_when_it_is_answered(receiver: Receiver, spool: Spool) -> None:
+def test_an_export_is_durable_when_it_is_answered(receiver: OtlpReceiver, spool: Spool) -> None:
     for _ in range(2):
         status, _headers, body = post(receiver.port, EXPORT)
         assert (status, body) == (200, b"{}")
@@ -62,7 +62,7 @@ def test_an_export_is_durable_when_it_is_answered(receiver: Receiver, spool: Spo
     assert [(one.body, one.sort) for one in spool.read(0)] == [(EXPORT, 3), (EXPORT, 3), (BINARY, 2)]
 
 
-def test_gzip_and_chunks_are_read(receiver: Receiver, spool: Spool) -> None:
+def test_gzip_and_chunks_are_read(receiver: OtlpReceiver, spool: Spool) -> None:
     assert post(receiver.port, gzip.compress(EXPORT, mtime=0), content_encoding="gzip")[0] == 200
     packed = gzip.compress(EXPORT, mtime=0)
     assert post(receiver.port, iter([packed[:7], packed[7:]]), content_encoding="gzip")[0] == 200
@@ -85,7 +85,7 @@ def test_gzip_and_chunks_are_read(receiver: Receiver, spool: Spool) -> None:
     ],
 )
 def test_what_can_never_be_taken_is_refused_for_good(
-    receiver: Receiver, spool: Spool, body: Any, headers: dict[str, str], status: int, reason: str
+    receiver: OtlpReceiver, spool: Spool, body: Any, headers: dict[str, str], status: int, reason: str
 ) -> None:
     got, answer, text = post(receiver.port, body, **headers)
     assert got == status
@@ -94,7 +94,7 @@ def test_what_can_never_be_taken_is_refused_for_good(
     assert list(spool.read(0)) == []
 
 
-def test_other_paths_and_methods_are_refused(receiver: Receiver) -> None:
+def test_other_paths_and_methods_are_refused(receiver: OtlpReceiver) -> None:
     assert post(receiver.port, EXPORT, "/v1/metrics")[0] == 404
     connection = http.client.HTTPConnection("127.0.0.1", receiver.port, timeout=30)
     connection.request("GET", "/v1/traces")
@@ -111,7 +111,7 @@ def test_a_full_spool_is_429_and_a_slow_disk_503_with_retry_after(tmp_path: Path
     slow = Spool(tmp_path / "slow", patience=0.01, flush=flush)
     full = Spool(tmp_path / "full", max_bytes=10)
     for spool, status in ((full, 429), (slow, 503)):
-        receiver = Receiver("127.0.0.1", 0, spool, most=LIMIT)
+        receiver = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT)
         got, headers, text = post(receiver.port, EXPORT)
         assert (got, int(headers["Retry-After"]) > 0) == (status, True)
         assert b"try again later" in text
@@ -123,7 +123,7 @@ def test_a_full_spool_is_429_and_a_slow_disk_503_with_retry_after(tmp_path: Path
 
 def test_exports_that_would_fill_the_memory_are_503(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_guard.sources.receiver._Memory.__init__.__defaults__", (LIMIT,))
-    receiver = Receiver("127.0.0.1", 0, spool, most=LIMIT)
+    receiver = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT)
     packed = gzip.compress(EXPORT, mtime=0)
     got, headers, _ = post(receiver.port, packed, content_encoding="gzip")  # it may unpack to all there is
     assert (got, "Retry-After" in headers) == (503, True)
@@ -132,7 +132,7 @@ def test_exports_that_would_fill_the_memory_are_503(spool: Spool, monkeypatch: p
 
 
 def test_a_token_is_asked_for(spool: Spool) -> None:
-    receiver = Receiver("127.0.0.1", 0, spool, most=LIMIT, token="s3cret")
+    receiver = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT, token="s3cret")
     assert post(receiver.port, EXPORT)[0] == 401
     assert post(receiver.port, EXPORT, authorization="Bearer wrong")[0] == 401
     assert post(receiver.port, EXPORT, authorization="Bearer s3cret")[0] == 200
@@ -184,9 +184,9 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 from threading import Event
-from stream_guard.sources.receiver import Receiver
+from stream_guard.sources.receiver import OtlpReceiver
 from stream_guard.storage.spool import Spool
-print(Receiver("127.0.0.1", 0, Spool(Path(sys.argv[1])), most=10000).port, flush=True)
+print(OtlpReceiver("127.0.0.1", 0, Spool(Path(sys.argv[1])), most=10000).port, flush=True)
 Event().wait()
 """
 
