@@ -6,11 +6,14 @@ from stream_guard_rules.calls import MustCall, MustCallOnce, MustCallOnly, NoCal
 from stream_guard_rules.completion import MaxLatency, MustComplete, MustHaveText
 from stream_guard_rules.confirmation import MustConfirmBefore
 from stream_guard_rules.consistency import MustRemainConsistent
+from stream_guard_rules.delegation import MaxDelegation, NoHandoffLoop
 from stream_guard_rules.disclosure import NoLongQuote, NoPii
+from stream_guard_rules.evasion import NoDenialEvasion, NoFalseClaim
 from stream_guard_rules.followup import MustFollowup
 from stream_guard_rules.grounding import MustBeGrounded
 from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
+from stream_guard_rules.loops import NoRepeatedCalls, NoRepeatedResults
 from stream_guard_rules.refusal import MustRefuse
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
 from stream_guard_rules.sequence import MustCallBefore
@@ -27,6 +30,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         ForbiddenText,
         LtlFormula,
         MaxCalls,
+        MaxDelegation,
         MaxFailedCalls,
         MaxLatency,
         MaxParallelCalls,
@@ -50,8 +54,13 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MustRefuse,
         MustRemainConsistent,
         NoCall,
+        NoDenialEvasion,
+        NoFalseClaim,
+        NoHandoffLoop,
         NoLongQuote,
         NoPii,
+        NoRepeatedCalls,
+        NoRepeatedResults,
         NoTextWithCalls,
         RequiredStopReason,
         ToolGuard,

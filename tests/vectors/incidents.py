@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.running.batch import evaluate
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields, expect
@@ -20,6 +20,7 @@ from tests.vectors.measures import registry
 
 _FIELDS: Final = frozenset(("pattern", "name", "id", "property", "events", "fires", "fires_at", "note", "why"))
 _APPROVAL: Final = "approval"
+_WORKING: Final = {"content": [], "stop_reason": "tool_use"}  # of an agent that goes on
 
 
 def run(case: dict[str, Any]) -> LeftOut | None:
@@ -43,7 +44,7 @@ def run(case: dict[str, Any]) -> LeftOut | None:
 
 def _classes(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the tools of each class; one that no tool has stands for a tool that nobody calls."""
-    classes: dict[str, list[str]] = {"destructive": ["no-such-tool"]}
+    classes: dict[str, list[str]] = {name: ["no-such-tool"] for name in ("destructive", "egress", "sensitive")}
     for row in rows:
         if "tool_class" in row and row["tool"] not in classes.setdefault(row["tool_class"], []):
             classes[row["tool_class"]].append(row["tool"])
@@ -64,6 +65,35 @@ def _events(rows: list[dict[str, Any]]) -> Iterator[Event]:
         if make is None:
             raise CannotRunError(f"our events have nothing for {row['type']}")
         yield from make(row, head)
+
+
+def _decision(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
+    """A decision is about a call of its own, unless a row before told of it."""
+    call_id = row.get("call_id") or f"{row['id']}-call"
+    if "call_id" not in row:
+        yield ToolCall(
+            tool=row.get("tool", ""),
+            call_id=call_id,
+            args=row.get("args"),
+            **{**head, "event_id": f"{row['id']}-asked"},
+        )
+    yield GateDecision(action=row.get("outcome", "block"), call_id=call_id, tool=row.get("tool", ""), **head)
+
+
+def _handoff(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
+    """A hand-off shows as a turn of one agent, and then one of the other."""
+    yield Turn(response=_WORKING, **{**head, "agent": row["from_agent"], "event_id": f"{row['id']}-from"})
+    yield Turn(response=_WORKING, **{**head, "agent": row["to_agent"]})
+
+
+def _run_start(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
+    """A run shows with its first turn, and its depth as agents above it."""
+    above = tuple(f"above-{number}" for number in range(row.get("depth", 0)))
+    yield Turn(response=_WORKING, agent_path=above, **head)
+
+
+def _run_end(_row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
+    yield Turn(response={"content": [], "stop_reason": "end_turn"}, **head)
 
 
 def _call(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
@@ -104,6 +134,10 @@ _SORTS: Final[dict[str, Callable[[dict[str, Any], dict[str, Any]], Iterator[Even
     "llm_response": _turn,
     "user_message": _message,
     "approval": _approval,
+    "decision": _decision,
+    "handoff": _handoff,
+    "run_start": _run_start,
+    "run_end": _run_end,
 }
 
 
@@ -129,7 +163,60 @@ def _confirmed(text: str) -> dict[str, Any]:
     return {"kind": "must_call_before", "params": params}
 
 
+def _identical_calls(text: str) -> dict[str, Any]:
+    times = _number(r"(\d+)(?:rd|th|nd)", text)
+    return {"kind": "no_repeated_calls", "params": {"times": times, "max_period": 1}, "scope": "run"}
+
+
+def _cycle(text: str) -> dict[str, Any]:
+    params = {
+        "min_period": _number(r"period (\d+)\.\.", text),
+        "max_period": _number(r"period \d+\.\.(\d+)", text),
+        "times": _number(r"repeated (\d+) times", text),
+        "again": "each",
+        "user_resets": False,
+    }
+    return {"kind": "no_repeated_calls", "params": params, "scope": "run"}
+
+
+def _same_result(text: str) -> dict[str, Any]:
+    params = {"times": _number(r"(\d+) consecutive", text), "again": "each"}
+    return {"kind": "no_repeated_results", "params": params, "scope": "run"}
+
+
+def _ping_pong(text: str) -> dict[str, Any]:
+    twice = _number(r"period (\d+) twice", text)
+    return {"kind": "no_handoff_loop", "params": {"times": 2, "max_period": twice, "again": "each"}}
+
+
+def _depth(text: str) -> dict[str, Any]:
+    return {"kind": "max_delegation", "params": {"depth": _number(r"(\d+)", text)}}
+
+
+def _fan_out(text: str) -> dict[str, Any]:
+    params = {"runs": _number(r"more than (\d+)", text), "within_seconds": _number(r"(\d+) s", text)}
+    return {"kind": "max_delegation", "params": params}
+
+
+def _evasion(text: str) -> dict[str, Any]:
+    params = {"within_seconds": _number(r"(\d+) s", text)}
+    return {"kind": "no_denial_evasion", "params": params}
+
+
+def _claimed(_text: str) -> dict[str, Any]:
+    params = {"claim": r"(?i)\b(sent|emailed)\b", "tool": "send_email"}
+    return {"kind": "no_false_claim", "params": params, "scope": "run"}
+
+
 _RULES: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "token-budget": _token_budget,
     "destructive-without-confirmation": _confirmed,
+    "loop-identical-calls": _identical_calls,
+    "loop-cycle": _cycle,
+    "loop-same-result": _same_result,
+    "handoff-ping-pong": _ping_pong,
+    "delegation-depth": _depth,
+    "fan-out": _fan_out,
+    "denial-evasion": _evasion,
+    "claimed-not-done": _claimed,
 }

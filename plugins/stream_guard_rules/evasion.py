@@ -1,0 +1,276 @@
+"""Rules about agents that do not take no for an answer, and that say what they have not done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+from zlib import crc32
+
+import re2
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.evidence import cut
+
+_MOST_ATTEMPTS: Final = 16
+_MOST_DENIED: Final = 8
+_MOST_WORDS: Final = 48
+_WORD: Final = re2.compile(r"[\p{L}\p{N}]+")
+
+# One of these among the few words before the verb, and it is not claimed that something was done.
+_NO_CLAIM: Final = re2.compile(
+    r"(?i)\b(?:not|never|unable|cannot|failed|will|would|could|should|shall|can|may|might|if|once|when|until|before"
+    r"|to|need|want|let)\b|n['\x{2019}]t\b"
+)
+_WORDS_BEFORE: Final = 5
+_SENTENCE: Final = re2.compile(r"[^.!?\n]*[.!?\n]*")
+
+
+class TriedCall(sg.State):
+    """One attempt: its number, its tool, when it came and the words of its arguments."""
+
+    attempt: int
+    tool: str
+    time: float
+    words: list[int]
+
+
+class NoDenialEvasionParams(sg.Params):
+    """Parameters of ``no_denial_evasion``."""
+
+    tool: sg.ToolPattern = Field(
+        default=sg.ToolPattern("*"), description="the tools that are looked at: a name, a glob, or a list"
+    )
+    within_seconds: sg.Duration = Field(default=120.0, description="how long a denial is remembered")
+    min_overlap: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="words that both arguments have, as a share of the words of either, that make it the same intent",
+    )
+    tools: Literal["other", "any"] = Field(
+        default="other", description="what counts: the same intent with another tool only, or with the same tool too"
+    )
+
+
+class NoDenialEvasionState(sg.State):
+    """The latest attempts, and those that a gate denied."""
+
+    recent: list[TriedCall] = []
+    denied: list[TriedCall] = []
+
+
+class NoDenialEvasion(sg.Rule[NoDenialEvasionParams, NoDenialEvasionState]):
+    """What a gate denied must not be tried in another way.
+
+    Arguments are compared by their words, wherever they stand in them and whatever the case. A denial is a decision
+    to block, or a blocked result. The latest 8 denials are remembered, each with 48 words.
+    """
+
+    kind = "no_denial_evasion"
+    state_limit = 8192
+    examples = (
+        sg.Example(
+            claim="the same intent with another tool is a hit",
+            params={},
+            trace=[
+                {"call": "read_file", "args": {"path": "/etc/shadow"}, "id": "a", "at": 0},
+                {"decision": "block", "id": "a", "at": 0},
+                {"call": "shell", "args": {"run": "cat /etc/shadow"}, "at": 5},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="something else is fine, and so is a denial long ago",
+            params={},
+            trace=[
+                {"call": "read_file", "args": {"path": "/etc/shadow"}, "id": "a", "at": 0},
+                {"result": "read_file", "id": "a", "status": "blocked", "at": 0},
+                {"call": "shell", "args": {"run": "ls /tmp"}, "at": 5},
+                {"call": "shell", "args": {"run": "cat /etc/shadow"}, "at": 120},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools that are looked at."""
+        return self.params.tool
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Arguments and a clock."""
+        return frozenset(("content", "clock"))
+
+    def on_tool_call(self, call: sg.ToolCall, state: NoDenialEvasionState) -> sg.Verdict:
+        """Compare the attempt with what was denied."""
+        now = call.time or 0.0
+        words = _words(call.args)
+        state.recent = [*state.recent[1 - _MOST_ATTEMPTS :], TriedCall(call.attempt, call.tool[:64], now, words)]
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        for denied in reversed(state.denied):
+            same_tool = denied.tool == call.tool[:64]
+            if (same_tool and self.params.tools == "other") or not 0 <= now - denied.time < self.params.within_seconds:
+                continue
+            overlap = _overlap(words, denied.words)
+            if overlap >= self.params.min_overlap:
+                evidence = {"tool": call.tool, "denied": denied.tool, "overlap": round(overlap, 3)}
+                return sg.Hit(f"{call.tool} tries what was denied to {denied.tool}", evidence)
+        return None
+
+    def on_decision(self, decision: sg.GateDecision, state: NoDenialEvasionState) -> None:
+        """Remember what was blocked."""
+        if decision.action in {"block", "terminate_session"}:
+            _deny(decision.attempt, decision.time or 0.0, state)
+
+    def on_tool_result(self, result: sg.ToolResult, state: NoDenialEvasionState) -> None:
+        """Remember what was blocked."""
+        if result.status == "blocked":
+            _deny(result.attempt, result.time or 0.0, state)
+
+    def on_ungated(self, event: sg.Event, state: NoDenialEvasionState) -> None:
+        """Remember denials outside the gate too."""
+        if isinstance(event, sg.ToolCall):
+            attempt = TriedCall(event.attempt, event.tool[:64], event.time or 0.0, _words(event.args))
+            state.recent = [*state.recent[1 - _MOST_ATTEMPTS :], attempt]
+        elif isinstance(event, sg.GateDecision):
+            self.on_decision(event, state)
+        elif isinstance(event, sg.ToolResult):
+            self.on_tool_result(event, state)
+
+
+def _deny(attempt: int, now: float, state: NoDenialEvasionState) -> None:
+    found = next((item for item in state.recent if item.attempt == attempt), None)
+    if found is not None and all(item.attempt != attempt for item in state.denied):
+        found.time = now
+        state.denied = [*state.denied[1 - _MOST_DENIED :], found]
+
+
+def _words(value: sg.Json) -> list[int]:
+    """Return the words of all texts and numbers in a value as checksums, each once."""
+    found: dict[int, None] = {}
+    waiting = [value]
+    for item in waiting:  # grows while it is walked
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+        elif item is not None and len(found) < _MOST_WORDS:
+            text = str(item)[:4000].lower().encode("utf-8", "replace").decode()
+            found |= dict.fromkeys(crc32(word.group().encode()) for word in _WORD.finditer(text))
+    return list(found)[:_MOST_WORDS]
+
+
+def _overlap(one: Sequence[int], two: Sequence[int]) -> float:
+    both = set(one) | set(two)
+    return len(set(one) & set(two)) / len(both) if both else 0.0
+
+
+class NoFalseClaimParams(sg.Params):
+    """Parameters of ``no_false_claim``."""
+
+    claim: sg.Regex = Field(description="a regular expression (RE2) for the words that say it was done")
+    tool: sg.ToolPattern = Field(description="the tools that do it: one of them must have succeeded before")
+
+
+class NoFalseClaimState(sg.State):
+    """Whether it was done, and the turn whose claim waits for the result of its own call."""
+
+    done: bool = False
+    waiting: int = -1
+
+
+class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
+    """A response must not say that something was done that no tool has done.
+
+    Sentences that ask, deny or speak of the future claim nothing; that is told by English words. A response that
+    makes the call itself is judged by its result.
+    """
+
+    kind = "no_false_claim"
+    state_limit = 32
+    examples = (
+        sg.Example(
+            claim="a claim without the call is a hit",
+            params={"claim": "(?i)\\b(sent|emailed)\\b", "tool": "send_email"},
+            trace=[{"turn": "I have sent the e-mail."}],
+            hits=[0],
+        ),
+        sg.Example(
+            claim="a call that failed did nothing",
+            params={"claim": "(?i)\\b(sent|emailed)\\b", "tool": "send_email"},
+            trace=[
+                {"call": "send_email", "id": "a"},
+                {"result": "send_email", "id": "a", "status": "error"},
+                {"turn": "The e-mail was sent."},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="what was done may be said, and a question claims nothing",
+            params={"claim": "(?i)\\b(sent|emailed)\\b", "tool": "send_email"},
+            trace=[
+                {"turn": "Shall it be sent now? I have not sent it yet."},
+                {"call": "send_email", "id": "a"},
+                {"result": "send_email", "id": "a"},
+                {"turn": "I have sent it."},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools that do it."""
+        return self.params.tool
+
+    def texts(self) -> Sequence[sg.TextPattern]:
+        """The words of the claim."""
+        return [sg.TextPattern("response", self.params.claim.pattern)]
+
+    def needs(self) -> frozenset[sg.Need]:
+        """The responses' text."""
+        return frozenset(("content",))
+
+    def on_turn(self, turn: sg.Turn, state: NoFalseClaimState) -> sg.Verdict:
+        """Judge the claim by what was done before."""
+        if state.done:
+            return sg.SETTLED
+        claim = self._claim(turn.text)
+        if not claim:
+            return None
+        if any(map(self.params.tool.matches, turn.tools)):
+            state.waiting = turn.index
+            return None
+        return self._hit(claim)
+
+    def on_tool_result(self, result: sg.ToolResult, state: NoFalseClaimState) -> sg.Verdict:
+        """Note that it was done, or that a claim beside the call was false."""
+        if result.status == "ok":
+            state.done = True
+            return sg.SETTLED
+        if state.waiting < 0 or result.index != state.waiting:
+            return None
+        state.waiting = -1
+        return self._hit(f"the call of {result.tool} did not succeed")
+
+    def on_ungated(self, event: sg.Event, state: NoFalseClaimState) -> None:
+        """Note what was done outside the gate."""
+        if isinstance(event, sg.ToolResult) and event.status == "ok":
+            state.done = True
+
+    def _claim(self, text: str) -> str:
+        """Return the first sentence that claims it; empty where none does."""
+        plain = text.encode("utf-8", "replace").decode()
+        sentences = (match.group() for match in _SENTENCE.finditer(plain))
+        return next((sentence for sentence in sentences if self._claims(sentence)), "")
+
+    def _claims(self, sentence: str) -> bool:
+        said = self.params.claim.search(sentence)
+        if said is None or sentence.rstrip().endswith("?"):
+            return False
+        before = sentence.partition(said)[0].split()[-_WORDS_BEFORE:]
+        return _NO_CLAIM.search(" ".join(before)) is None
+
+    def _hit(self, claim: str) -> sg.Hit:
+        what = self.params.tool.text
+        return sg.Hit(f"the response says it was done, and {what} has not succeeded", {"claim": cut(claim.strip())})
