@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         RecordedCall,
         RecordedTurn,
         Recording,
+        ResolvingSink,
         Sides,
         Sink,
     )
@@ -99,7 +100,7 @@ if TYPE_CHECKING:
         run,
     )
     from stream_guard.running.recordings import RecordedEvents
-    from stream_guard.settings import JudgeSettings, Settings, load_settings
+    from stream_guard.settings import JudgeSettings, RouteSettings, Settings, load_settings
     from stream_guard.storage.line_log import LineLog
 
 __all__ = [
@@ -152,6 +153,8 @@ __all__ = [
     "Recording",
     "Regex",
     "Registry",
+    "ResolvingSink",
+    "RouteSettings",
     "Rule",
     "RuleSpec",
     "RuleType",
@@ -264,6 +267,7 @@ _MODULES: Final = {
         "RecordedCall",
         "RecordedTurn",
         "Recording",
+        "ResolvingSink",
         "Sides",
         "Sink",
     ),
@@ -284,7 +288,7 @@ _MODULES: Final = {
     ),
     "stream_guard.running.front_door": ("RunSummary", "evaluate", "load_policy", "parse_policy", "read_events", "run"),
     "stream_guard.running.recordings": ("RecordedEvents",),
-    "stream_guard.settings": ("JudgeSettings", "Settings", "load_settings"),
+    "stream_guard.settings": ("JudgeSettings", "RouteSettings", "Settings", "load_settings"),
     "stream_guard.storage.line_log": ("LineLog",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

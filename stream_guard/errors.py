@@ -35,11 +35,15 @@ class StoreError(StreamGuardError):
 
 
 class SinkError(StreamGuardError):
-    """An alert could not be delivered; ``retryable`` says whether another try may help."""
+    """An alert could not be delivered; ``retryable`` says whether another try may help.
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
+    ``retry_after`` is how many seconds the receiver asks to be left alone; 0 where it does not say.
+    """
+
+    def __init__(self, message: str, *, retryable: bool, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -122,7 +122,9 @@ class Store(Protocol):
 class Sink(Protocol):
     """The base of every sink: a place to send alerts. One instance is opened per run.
 
-    Deriving is optional: any class with these methods is a sink.
+    Deriving is optional: any class with these methods is a sink. Alerts reach it through the outbox, in a thread of its
+    own. A class whose attribute ``direct`` is True is handed them in the commit itself, which waits: only for what is
+    as near as the checkpoint.
     """
 
     @classmethod
@@ -131,8 +133,9 @@ class Sink(Protocol):
         """Return the sink for a target, or raise SinkError.
 
         ``target`` is the text behind the sink's name in ``--alerts name:target``. ``settings`` is the section of the
-        settings that has the sink's name, None where there is none. ``position`` is what ``flush`` returned before the
-        last checkpoint, None without a checkpoint. Alerts that were sent after it will be sent again.
+        settings that has the sink's name; where there is none, the ``RouteSettings`` it is opened for. ``position`` is
+        what ``flush`` returned before the last checkpoint, None without a checkpoint and for a sink that is not direct.
+        Alerts that were sent after it will be sent again.
         """
 
     @abstractmethod
@@ -149,6 +152,20 @@ class Sink(Protocol):
     def close(self) -> None:
         """Deliver what is buffered and release what is open. Closing twice is harmless."""
         self.flush()
+
+
+@runtime_checkable
+class ResolvingSink(Protocol):
+    """A sink whose receiver shows an alert as long as it lasts, and is told when it is over.
+
+    What a rule found lasts until its incident is solved, or until nothing more was found for ``resolve_after`` seconds.
+    """
+
+    resend: float  # seconds after which the receiver is sent what lasts again: it may have forgotten it
+    resolve_after: float
+
+    def resolve(self, alerts: Sequence[Alert]) -> None:
+        """Tell the receiver that these are over, or raise SinkError. Telling it again is harmless."""
 
 
 class Document(Protocol):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Sink, SinkError
 
@@ -23,6 +23,8 @@ class ConsoleSink(Sink):
 
     Colours follow the terminal and ``NO_COLOR``.
     """
+
+    direct: ClassVar[bool] = True
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from stream_guard import Alert, Sink, SinkError, StoreError
 
@@ -13,6 +13,8 @@ class HistorySink(Sink):
 
     An alert whose id is recorded changes nothing: after a crash, repeats are harmless.
     """
+
+    direct: ClassVar[bool] = True
 
     def __init__(self, follow_up: Any) -> None:
         self._follow_up = follow_up

@@ -6,7 +6,7 @@ import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -29,6 +29,8 @@ class JsonLinesSink(Sink):
 
     A sent alert survives the end of the process at once, and a loss of power after the next ``flush``.
     """
+
+    direct: ClassVar[bool] = True
 
     def __init__(self, target: str, log: LineLog | None) -> None:
         self._target = target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Outgoing, Sink, TopicWriter, encode_alert
 
@@ -21,6 +21,8 @@ class KafkaSink(Sink):
     The event's id is the alert's id, which is the same in every mode and in every replay, so readers can drop repeats.
     ``send`` returns after all in-sync replicas have the alerts.
     """
+
+    direct: ClassVar[bool] = True
 
     def __init__(self, writer: TopicWriter) -> None:
         self._writer = writer

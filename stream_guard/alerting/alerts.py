@@ -8,9 +8,10 @@ from sys import intern
 import msgspec
 
 from stream_guard.model import Alert, Finding
-from stream_guard.redaction import redact
+from stream_guard.redaction import mask_secrets, redact
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Alert).decode
 
 
 def make_alert(finding: Finding, policy_version: str) -> Alert:
@@ -39,6 +40,15 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
     )
 
 
+def for_outside(alert: Alert) -> Alert:
+    """Return the alert for receivers outside: an agent may have put a secret into an id, too."""
+    shown = tuple(map(mask_secrets, (alert.session_id, alert.event_id, alert.run_id, alert.agent, alert.reason)))
+    if shown == (alert.session_id, alert.event_id, alert.run_id, alert.agent, alert.reason):
+        return alert
+    session, event, run, agent, reason = shown
+    return msgspec.structs.replace(alert, session_id=session, event_id=event, run_id=run, agent=agent, reason=reason)
+
+
 def encode_alert(alert: Alert) -> bytes:
     """Return the alert as JSON on one line."""
     try:
@@ -47,3 +57,13 @@ def encode_alert(alert: Alert) -> bytes:
         # A plugin's evidence, or a lone surrogate in an id: an odd alert is better than none.
         shown = {field: getattr(alert, field) for field in alert.__struct_fields__}
         return json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8", "replace")
+
+
+def decode_alert(line: bytes) -> Alert:
+    """Return the alert that ``encode_alert`` wrote."""
+    try:
+        return _decode(line)
+    except msgspec.DecodeError:
+        # An odd one: Python's reader takes numbers that strict JSON does not have.
+        fields = json.loads(line)
+        return Alert(**fields | {"tags": tuple(fields.get("tags", ()))})

@@ -1,13 +1,21 @@
-"""Delivery: alerts reach every sink, or the caller learns why they did not."""
+"""Delivery: alerts reach every sink, or the caller learns why they did not.
+
+Direct sinks, such as a file, have the alerts when ``deliver`` returns. For all others they are on disk then, in the
+outbox, and a thread for each sink sends them: a slow or dead sink holds up nobody and loses nothing.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from stream_guard.alerting.alerts import make_alert
-from stream_guard.errors import SinkError
+from stream_guard.alerting.alerts import for_outside, make_alert
+from stream_guard.alerting.outbox import AlertOutbox
+from stream_guard.alerting.queues import SinkQueue
+from stream_guard.errors import SinkError, StoreError
 from stream_guard.model import Alert, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Sink
@@ -15,6 +23,8 @@ from stream_guard.ports import Sink
 Result = TypeVar("Result")
 
 _PAUSES: Final = (0.1, 0.4, 1.6)  # seconds between two attempts to deliver
+
+_logger = logging.getLogger(__name__)
 
 
 def alerts_of(findings: Iterable[Finding], policy_version: str) -> list[Alert]:
@@ -25,27 +35,77 @@ def alerts_of(findings: Iterable[Finding], policy_version: str) -> list[Alert]:
 class Delivery:
     """Sends alerts to sinks: retries what may succeed later, counts every outcome, flushes before a commit.
 
-    One caller at a time: sinks are not made for several threads.
+    One caller at a time, except for ``keep``: sinks are not made for several threads.
     """
 
-    def __init__(self, sinks: Mapping[str, Sink], counts: Counts) -> None:
+    def __init__(
+        self,
+        sinks: Mapping[str, Sink],
+        counts: Counts,
+        *,
+        outbox: AlertOutbox | None = None,
+        queues: Sequence[SinkQueue] = (),
+        drain: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sinks = sinks
         self._counts = counts
+        self._outbox, self._queues = outbox, queues
+        self._drain = drain
+        self._clock = clock
         self._abandoned = threading.Event()
+        self._keeping = threading.Lock()
+        if outbox is not None:
+            for name, number in outbox.sinks().items():
+                if name not in {queue.name for queue in queues}:
+                    _logger.warning("%d alerts wait in %s for %s, which is no sink now", number, outbox.path, name)
+        for queue in queues:
+            queue.start()
 
     def deliver(self, alerts: Sequence[Alert]) -> None:
-        """Send the alerts to every sink; raise SinkError when one cannot take them."""
+        """Have every sink take the alerts, or have them safe; raise SinkError when that cannot be done."""
+        self.keep(alerts)
+        self.hand_over(alerts)
+
+    def keep(self, alerts: Sequence[Alert]) -> None:
+        """Have the alerts on disk for every sink that is not direct; raise SinkError when that cannot be done."""
+        if not alerts or self._outbox is None:
+            return
+        shown = [for_outside(alert) for alert in alerts]
+        with self._keeping:
+            rows = [(queue.name, alert, state) for queue in self._queues for alert, state in queue.floods.sort(shown)]
+            try:
+                self._outbox.put(rows, self._clock())
+            except StoreError as error:
+                raise SinkError(str(error), retryable=True) from error
+        for queue in self._queues:
+            queue.wake()
+
+    def hand_over(self, alerts: Sequence[Alert]) -> None:
+        """Send the alerts to every direct sink; raise SinkError when one cannot take them."""
         if alerts:
             for name, sink in self._sinks.items():
                 self._send(name, sink, alerts)
 
     def flush(self) -> dict[str, int]:
-        """Make what was sent durable; return the position of each sink, for the checkpoint."""
+        """Make what was sent durable; return the position of each direct sink, for the checkpoint."""
         return {name: self._retry(sink.flush) for name, sink in self._sinks.items()}
 
     def abandon(self) -> None:
         """Let a failing sink fail without further retries. Another thread calls this when the process ends."""
         self._abandoned.set()
+
+    def close(self) -> None:
+        """Send what can be sent in the time that the end may take; the rest stays in the outbox."""
+        for queue in self._queues:
+            queue.end()
+        until = time.monotonic() + self._drain
+        for queue in self._queues:
+            queue.join(until - time.monotonic())
+        if self._outbox is not None:
+            for name, number in self._outbox.sinks().items():
+                _logger.warning("%d alerts for %s wait in %s for the next start", number, name, self._outbox.path)
+            self._outbox.close()
 
     def _send(self, name: str, sink: Sink, alerts: Sequence[Alert]) -> None:
         try:

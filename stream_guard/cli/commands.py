@@ -71,6 +71,25 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="outbox",
+        help="Alerts on their way to sinks, and those that a sink refused.",
+        commands=(
+            _core(
+                "list",
+                "List alerts in the outbox: dead letters, unless another state is asked for.",
+                "outbox",
+                "list_alerts",
+            ),
+            _core(
+                "retry",
+                "Send dead letters once more, or one by one what was summed up; "
+                "by the process that sends, or its next start.",
+                "outbox",
+            ),
+            _core("drop", "Forget dead letters, or what was summed up.", "outbox"),
+        ),
+    ),
+    Command(
         name="audit",
         help="The record of decisions, reviews and incidents.",
         commands=(

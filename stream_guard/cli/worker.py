@@ -74,7 +74,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
     with assembly:
-        delivery = assembly.open_delivery(alerts, counts)
+        delivery = assembly.open_delivery(alerts, counts, routes=True)
         letters = assembly.open_dead_letters(topic_address(dead_letters), form, counts)
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
         metrics.use_rules(following.current.rules)

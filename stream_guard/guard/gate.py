@@ -19,6 +19,7 @@ from stream_guard.alerting.delivery import alerts_of
 from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard
+from stream_guard.guard.notices import review_notice
 from stream_guard.guard.reviews import Review, Reviews, call_key
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
@@ -73,7 +74,8 @@ class Gate:
     """Decides on attempts and carries out what follows. Safe to call from many threads.
 
     ``emit`` gets every event as it happens: attempts, decisions and results. Written to a topic, they let the
-    follow-up path judge what the gate judged.
+    follow-up path judge what the gate judged. ``outgoing`` gets every alert before what it is about is committed: a
+    crash repeats alerts, with the same ids, and loses none.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Gate:
         guard: Guard | None = None,
         reviews: Reviews | None = None,
         emit: Callable[[Event], None] | None = None,
+        outgoing: Callable[[Sequence[Alert]], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.policy = policy
@@ -91,6 +94,8 @@ class Gate:
         self.database = database
         self.reviews = reviews or Reviews(database, clock=clock)
         self.decisions: Counter[Action] = Counter()
+        self.outgoing = outgoing or _to_nobody
+        self.reviews.notify = lambda review: self.outgoing([review_notice(review, self.policy)])
         self._emit = emit or _nowhere
         self._clock = clock
         # One attempt at a time: its stored ruling must not change while it is judged.
@@ -146,6 +151,8 @@ class Gate:
                     del self._unsettled[next(iter(self._unsettled))]
             ruling = self._carry_out(attempt, key, ruling, rules)
             self._unsettled.pop(key, None)
+        elif ruling.alerts:
+            self.outgoing(ruling.alerts)
         self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
@@ -236,7 +243,9 @@ class Gate:
             self._follow(decision)
 
     def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
-        """Group findings into incidents; a follow-up incident opens an alert for a person."""
+        """Send findings out, and group them into incidents; a follow-up incident opens an alert for a person."""
+        if alerts:
+            self.outgoing(alerts)
         record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
 
     def _remembered(self, key: str) -> _Remembered | None:
@@ -270,6 +279,10 @@ class Gate:
         if self.database.read("SELECT 1 FROM sg_rulings WHERE call = ?", call):
             with self.database.transaction() as statements:
                 statements.run("DELETE FROM sg_rulings WHERE call = ?", call)
+
+
+def _to_nobody(alerts: Sequence[Alert]) -> None:
+    """Drop the alerts: they are in the history."""
 
 
 def _nowhere(event: Event) -> None:

@@ -39,6 +39,8 @@ class Reviews:
         self._database = database
         self._rules = rules or ReviewSettings()
         self._clock = clock
+        # Called for each attempt that now waits for a person, before that is committed: nobody waits unnoticed.
+        self.notify: Callable[[Review], None] = _tell_nobody
 
     def ask(
         self,
@@ -83,7 +85,9 @@ class Reviews:
         obstacle = self._obstacle(statements, len(written))
         if obstacle:
             return msgspec.structs.replace(opened, id="", status="rejected", by=ITSELF, note=obstacle)
-        return review_rows.insert(statements, msgspec.structs.replace(opened, arguments=_in_full(attempt.args, masked)))
+        asked = msgspec.structs.replace(opened, arguments=_in_full(attempt.args, masked))
+        self.notify(asked)
+        return review_rows.insert(statements, asked)
 
     def alert(self, statements: Statements, incident: str, alert: Alert) -> Review:
         """Open an ``anomaly_alert``: a person should see it, and no attempt waits for the answer."""
@@ -209,6 +213,10 @@ class ReviewAnswer(msgspec.Struct, frozen=True):
     via: str = ""
     tenant: str = ""  # theirs: a review of another one is not there for them
     arguments_digest: str = ""
+
+
+def _tell_nobody(review: Review) -> None:
+    """Do nothing: nobody wants to know."""
 
 
 def call_key(attempt: ToolCall) -> str:

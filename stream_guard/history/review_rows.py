@@ -92,6 +92,12 @@ def find(statements: Statements, name: str) -> tuple[Review, bool] | None:
     return (review, is_genuine(statements, rows[0])) if review is not None else None
 
 
+def status_of(database: Database, name: str) -> str | None:
+    """Return the status of a review as its row has it, None when there is none; nothing may be let through by it."""
+    rows = database.read("SELECT status FROM sg_reviews WHERE id = ?", name) if name.isascii() else []
+    return str(rows[0][0]) if rows else None
+
+
 def select(statements: Statements, rest: str, *values: Value) -> Iterator[Review]:
     """Yield the reviews of a query that are as stream_guard wrote them; the others are said in the log."""
     for row in statements.run(f"SELECT {_COLUMNS} FROM sg_reviews {rest}", *values):  # noqa: S608  # no value is in it

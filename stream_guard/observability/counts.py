@@ -10,7 +10,7 @@ from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolRe
 Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events", "ended_sessions"]
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
-DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected"]
+DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
 
@@ -18,7 +18,7 @@ EVENT_TYPES: Final[tuple[type[Event], ...]] = (UserMessage, Turn, ToolCall, Gate
 
 
 class Counts:
-    """Numbers that only grow, except ``sessions`` and ``lag``. All parts of a process add to them directly.
+    """Numbers that only grow, except ``sessions``, ``lag`` and ``outbox``. All parts of a process add to them directly.
 
     The engine adds at every event, so these are plain ints and dicts: a metric object would cost more than the rules.
     Where the key is a rule, it is the rule's position in ``Policy.rules``. A missing key counts as 0, so
@@ -46,6 +46,8 @@ class Counts:
         "late_events",
         "lookalike_names",
         "merged_calls",
+        "outbox",
+        "outbox_oldest",
         "policy_reloads",
         "records",
         "rule_errors",
@@ -90,6 +92,8 @@ class Counts:
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
         self.alerts: defaultdict[tuple[str, DeliveryResult], int] = defaultdict(int)  # by sink and result
+        self.outbox: defaultdict[tuple[str, str], int] = defaultdict(int)  # in the outbox now, by sink and state
+        self.outbox_oldest: defaultdict[str, float] = defaultdict(float)  # since when the oldest waits; 0: none
 
     def begin_policy(self) -> None:
         """Begin a new policy: positions mean other rules now, so the counts by rule move into sums."""

@@ -6,6 +6,7 @@ rules, names of formats and sinks. Never a session, a user, or text.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -124,6 +125,20 @@ class Metrics(Collector):
             (sink, result): number for (sink, result), number in dict(self._counts.alerts).items()
         }
         yield _labelled("alerts", "Alerts handed to sinks, and what came of it", ("sink", "result"), alerts)
+        depth = GaugeMetricFamily(
+            "stream_guard_outbox_alerts",
+            "Alerts in the outbox, by what they wait for",
+            labels=("sink", "state"),
+        )
+        for labels, number in sorted(dict(self._counts.outbox).items()):
+            depth.add_metric(labels, number)
+        yield depth
+        age = GaugeMetricFamily(
+            "stream_guard_outbox_oldest_seconds", "How long the oldest waiting alert has waited", labels=("sink",)
+        )
+        for sink, since in sorted(dict(self._counts.outbox_oldest).items()):
+            age.add_metric((sink,), max(0.0, time.time() - since) if since else 0.0)
+        yield age
 
     def _by_rule(self) -> dict[tuple[str, Labels], int]:
         """Return the counts by rule; two rules that share an id share a series."""

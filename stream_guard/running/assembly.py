@@ -9,13 +9,20 @@ from threading import Event as Flag
 from types import TracebackType
 from typing import Self
 
+from pydantic import SecretStr
+
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.alerting.outbox import AlertOutbox
+from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothing_solved
+from stream_guard.alerting.routes import make_route, queue_name
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.prices import PricedDecoder
 from stream_guard.decoding.tenants import with_tenants
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
-from stream_guard.errors import SettingsError
+from stream_guard.errors import SettingsError, SinkError
+from stream_guard.guard.notices import settled_in
+from stream_guard.history.opening import open_database
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
@@ -26,7 +33,7 @@ from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.settings import Settings, load_settings
+from stream_guard.settings import RouteSettings, Settings, load_settings
 from stream_guard.sources import open_source
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.storage.stores import CheckpointStore
@@ -122,24 +129,85 @@ class Assembly:
         self.opened.callback(store.close)
         return store
 
-    def open_sink(self, text: str, position: int | None = None) -> Sink:
-        """Open the sink that ``name`` or ``name:target`` means."""
+    def open_sink(self, text: str, position: int | None = None, route: RouteSettings | None = None) -> Sink:
+        """Open the sink that ``name`` or ``name:target`` means, for a route of the settings where one leads to it."""
         name, _, target = text.partition(":")
-        sinks = self.registry.sinks
-        if name not in sinks:
-            raise SettingsError(f"unknown sink {name!r} in --alerts {text}; installed: {', '.join(sinks)}")
-        sink = sinks[name].open(target, position=position, settings=getattr(self.settings, name, None))
+        sink = self._sink_type(text).open(target, position=position, settings=self._sink_settings(name, route))
         self.opened.callback(sink.close)
         return sink
 
     def open_delivery(
-        self, targets: Iterable[str], counts: Counts, checkpoint: CheckpointStore | None = None
+        self,
+        targets: Iterable[str],
+        counts: Counts,
+        checkpoint: CheckpointStore | None = None,
+        *,
+        routes: bool = False,
+        is_solved: IsSolved = nothing_solved,
     ) -> Delivery:
-        """Open the sinks that alerts go to, each where the checkpoint says that it stood."""
+        """Open the sinks that alerts go to; with ``routes``, also those of the settings.
+
+        Direct ones are opened where the checkpoint says that they stood. The others share an outbox.
+        """
+        listed = list(dict.fromkeys(targets))
+        direct = {text: bool(getattr(self._sink_type(text), "direct", False)) for text in listed}
         sinks: Mapping[str, Sink] = {
-            text: self.open_sink(text, position_of(checkpoint, f"{SINK_META}{text}")) for text in targets
+            text: self.open_sink(text, position_of(checkpoint, f"{SINK_META}{text}")) for text in listed if direct[text]
         }
-        return Delivery(sinks, counts)
+        ways = {queue_name(text): self._default_route(text) for text in listed if not direct[text]}
+        if routes:
+            ways |= self.settings.delivery.routes
+        if not ways:
+            return Delivery(sinks, counts)
+        if is_solved is nothing_solved:
+            is_solved = self._settled(listed)
+        outbox = self._open_outbox(checkpoint)
+        queues = [self._open_queue(name, way, outbox, counts, is_solved) for name, way in ways.items()]
+        delivery = Delivery(sinks, counts, outbox=outbox, queues=queues, drain=self.settings.delivery.drain)
+        self.opened.callback(delivery.close)
+        return delivery
+
+    def _sink_type(self, text: str) -> type[Sink]:
+        name, sinks = text.partition(":")[0], self.registry.sinks
+        if name not in sinks:
+            raise SettingsError(f"unknown sink {name[:40]!r} in --alerts; installed: {', '.join(sinks)}")
+        return sinks[name]
+
+    def _sink_settings(self, name: str, route: RouteSettings | None) -> object:
+        section: object = getattr(self.settings, name, None)
+        if section is not None:
+            return section
+        route = route or RouteSettings()
+        return route.model_copy(update={"page_url": route.page_url or self.settings.delivery.page_url})
+
+    def _settled(self, targets: Sequence[str]) -> IsSolved:
+        """Return what tells which alerts a person has settled, from the history that alerts go to, if they do."""
+        for text in targets:
+            name, _, target = text.partition(":")
+            if name == "history":
+                database = open_database(target or self.settings.history.url, self.settings.history.read_key())
+                self.opened.callback(database.close)
+                return settled_in(database)
+        return nothing_solved
+
+    def _default_route(self, text: str) -> RouteSettings:
+        return RouteSettings(to=SecretStr(text), flood=self.settings.delivery.flood)
+
+    def _open_queue(
+        self, name: str, way: RouteSettings, outbox: AlertOutbox, counts: Counts, is_solved: IsSolved
+    ) -> SinkQueue:
+        try:
+            sink = self.open_sink(way.read_to(), route=way)
+        except (SettingsError, SinkError) as error:
+            raise SettingsError(f"route {name}: {error}") from None
+        limits = QueueLimits(give_up=self.settings.delivery.give_up, keep=self.settings.delivery.keep)
+        route = make_route(way, self.settings.sessions.tenant_label)
+        return SinkQueue(name, sink, route, outbox, counts, limits=limits, is_solved=is_solved)
+
+    def _open_outbox(self, checkpoint: CheckpointStore | None) -> AlertOutbox:
+        beside = Path(f"{checkpoint.path}.outbox") if checkpoint is not None else Path("stream-guard-outbox.db")
+        settings = self.settings.delivery
+        return AlertOutbox(settings.outbox or beside, max_bytes=settings.max_bytes)
 
     def open_dead_letters(
         self, target: str | Path | None, form: str, counts: Counts, position: int | None = None

@@ -182,7 +182,7 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         counts.policy_reloads = options.reloading.results
     policy = assembly.fit(options.policy, options.form)
     decoder = assembly.make_decoder(options.form)
-    delivery = assembly.open_delivery(options.alerts, counts, checkpoint)
+    delivery = assembly.open_delivery(options.alerts, counts, checkpoint, routes=True)
     position = position_of(checkpoint, DEAD_LETTERS_META)
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)
     source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)

@@ -106,7 +106,6 @@ class Routes:
             for start in range(0, len(items), EVENTS_AT_ONCE):
                 events = self._read(items[start : start + EVENTS_AT_ONCE], start, who, refused)
                 found = await self._service.run(self._observe, events)
-                self._service.alert(found)
                 alerts += found
         return _json({"accepted": len(items) - len(refused), "alerts": alerts, "refused": refused})
 

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
+from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.opening import open_database
 from stream_guard.observability.counts import Counts
@@ -66,7 +67,7 @@ def open_server(
     database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
     counts, registry = Counts(), CollectorRegistry()
-    delivery = assembly.open_delivery(alerts, counts)
+    delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
     store = assembly.open_checkpoint(checkpoint)
     guard = Guard(policy, store=store, counts=counts, limits=settings.sessions)
     if store is not None:

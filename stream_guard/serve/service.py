@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -47,6 +47,7 @@ class Service:
         self.failures: Counter[str] = Counter()  # attempts without judgement, by their answer: open or closed
         self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
+        gate.outgoing = self.alert
         self._names = ToolNames(gate.policy)
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
@@ -73,7 +74,6 @@ class Service:
             return self._unjudged(attempt, str(error)), False
         finally:
             self._seconds.observe(time.monotonic() - began)
-        self.alert(list(ruling.alerts))
         if ruling.action is Action.ALLOW and time.monotonic() - began > budget:
             return self._unjudged(attempt, f"no answer within {budget:g} seconds"), False
         return ruling, True
@@ -86,9 +86,10 @@ class Service:
         """Run a function in the thread that judges, for a caller outside the loop."""
         return self._worker.submit(work, *values)
 
-    def alert(self, alerts: list[Alert]) -> None:
-        """Deliver alerts without waiting for them."""
+    def alert(self, alerts: Sequence[Alert]) -> None:
+        """Have alerts on disk for the sinks outside, and deliver them without waiting for any sink."""
         if alerts and self._delivery is not None:
+            self._delivery.keep(alerts)
             self._sender.submit(self._deliver, alerts)
 
     def close(self) -> None:
@@ -96,21 +97,25 @@ class Service:
         self._worker.shutdown()
         self._sender.shutdown()
 
-    def _deliver(self, alerts: list[Alert]) -> None:
+    def _deliver(self, alerts: Sequence[Alert]) -> None:
         try:
             if self._delivery is not None:
-                self._delivery.deliver(alerts)
+                self._delivery.hand_over(alerts)
                 self._delivery.flush()
         except StreamGuardError as error:
             _logger.error("%d alerts were not delivered: %s", len(alerts), error)  # noqa: TRY400  (it says why)
 
+    def _alert_of_failure(self, alerts: Sequence[Alert]) -> None:
+        try:
+            self.alert(alerts)
+        except StreamGuardError as error:  # the caller needs an answer even so
+            _logger.error("an alert could not be kept: %s", error)  # noqa: TRY400  (it says why)
+
     def _finish_late(self, work: asyncio.Future[Ruling]) -> None:
-        """Deliver what was found after the answer was given, or log why nothing was."""
+        """Log why an attempt was not judged, after the answer was given."""
         error = None if work.cancelled() else work.exception()
         if error is not None:
             _logger.error("an attempt could not be judged: %s", error)
-        elif not work.cancelled():
-            self.alert(list(work.result().alerts))
 
     def _stops(self, tool: str) -> bool:
         """Whether a rule might stop attempts at this tool, and stays shut when it cannot judge."""
@@ -143,7 +148,7 @@ class Service:
             detail=f"an attempt was allowed without being judged: {why}",
             policy_version=version,
         )
-        self.alert([alert])
+        self._alert_of_failure([alert])
         return Ruling(action=Action.ALLOW, reason=f"not judged: {why}", policy_version=version, alerts=(alert,))
 
 

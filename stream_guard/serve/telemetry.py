@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Final
 
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
-from stream_guard.model import Alert, Event
+from stream_guard.model import Event
 from stream_guard.ports import Decoder
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.sources.otlp import OtlpSource
@@ -54,7 +54,8 @@ class TelemetryFeed:
         # A few at a time: a check need not wait for a whole export.
         for start in range(0, len(events), EVENTS_AT_ONCE):
             part = events[start : start + EVENTS_AT_ONCE]
-            self._service.alert(self._service.submit(self._observe, part).result())
+            self._service.submit(self._observe, part).result()
 
-    def _observe(self, events: Sequence[Event]) -> list[Alert]:
-        return [alert for event in events for alert in self._service.gate.observe(event)]
+    def _observe(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._service.gate.observe(event)

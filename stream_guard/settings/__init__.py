@@ -1,5 +1,6 @@
 """Settings of a process: defaults < YAML file < environment (STREAM_GUARD_...) < flags."""
 
+from stream_guard.settings.alerting import DeliverySettings, RouteSettings
 from stream_guard.settings.loading import load_settings
 from stream_guard.settings.sections import (
     DELIMITER,
@@ -14,16 +15,15 @@ from stream_guard.settings.sections import (
     KafkaSettings,
     LogSettings,
     ModelPrice,
-    Names,
     PluginSettings,
     ReceiverSettings,
     ReviewSettings,
-    Section,
     SessionLimits,
     Settings,
     StatusSettings,
     WorkerSettings,
 )
+from stream_guard.settings.values import Names, Section
 
 __all__ = [
     "DELIMITER",
@@ -32,6 +32,7 @@ __all__ = [
     "CommitSettings",
     "ComplianceSettings",
     "DecodeSettings",
+    "DeliverySettings",
     "DiffSettings",
     "HistorySettings",
     "JudgeSettings",
@@ -42,6 +43,7 @@ __all__ = [
     "PluginSettings",
     "ReceiverSettings",
     "ReviewSettings",
+    "RouteSettings",
     "Section",
     "SessionLimits",
     "Settings",

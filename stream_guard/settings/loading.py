@@ -17,6 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode
 
 from stream_guard.errors import SettingsError
+from stream_guard.settings.alerting import RouteSettings
 from stream_guard.settings.sections import DELIMITER, PREFIX, Settings
 
 
@@ -116,11 +117,13 @@ def explain(item: ErrorDetails, by_flag: dict[str, Any], in_file: dict[str, Any]
     where = _where(steps, by_flag, in_file, file)
     name = ".".join(steps)
     if item["type"] != "extra_forbidden":
-        secret = any(word in steps[-1] for word in ("password", "token"))
+        secret = any(word in steps[-1] for word in ("password", "token", "secret")) or "routes" in steps
         found = "a value that is not shown" if secret else _short(item["input"])
         return f"{where}: setting {name}: {_lower(item['msg'])}; found {found}"
     prefix, known = "", list(Settings.model_fields)
-    if len(steps) > 1:
+    if len(steps) > 3 and steps[1] == "routes":
+        prefix, known = ".".join(steps[:3]) + ".", list(RouteSettings.model_fields)
+    elif len(steps) > 1:
         prefix, known = f"{steps[0]}.", list(getattr(Settings.model_fields[steps[0]].annotation, "model_fields", ()))
     listed = ", ".join(prefix + one for one in known)
     return f'{where}: unknown setting "{name}"{_meant(steps[-1], known, prefix)}; known: {listed}'

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_guard.errors import SettingsError
 from stream_guard.language.durations import Duration
 from stream_guard.language.text_protocols import TextProtocol
+from stream_guard.settings.alerting import DeliverySettings
+from stream_guard.settings.values import Names, Section, split_list
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"
 _SHORTEST_KEY: Final = 32
 
 
-class Section(BaseModel):
-    """A group of settings; unknown names are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _split(value: Any) -> Any:
-    """Split a list that is written with commas, as in environment variables; read one that is written as JSON."""
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        return json.loads(value)  # what it raises is a ValueError, which pydantic reports
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-
-
 class PluginSettings(Section):
     """Which installed plugins may be loaded."""
 
-    allow: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_split)] = Field(
+    allow: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(split_list)] = Field(
         default=None, description="names to load; None loads every installed one and says which"
     )
     block: Names = Field(default=(), description="names never to load")
@@ -336,6 +319,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     history: HistorySettings = HistorySettings()
     reviews: ReviewSettings = ReviewSettings()
+    delivery: DeliverySettings = DeliverySettings()
     worker: WorkerSettings = WorkerSettings()
     text_protocol: TextProtocol = TextProtocol()
 

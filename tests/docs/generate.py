@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stream_guard.policy.forms import PolicyForm, RuleForm, SessionsForm
 from stream_guard.registry import Registry, build_registry
+from stream_guard.settings import RouteSettings
 from tests.docs.catalogue import OUR_PLUGINS, catalogue
 from tests.docs.tables import fields_table, metrics_table, options_table, settings_table
 from tests.docs.tree import tree
@@ -23,6 +24,7 @@ Make = Callable[[Registry], str]
 
 WHOLE: Mapping[str, Make] = {"docs/rules.md": catalogue}
 PARTS: Mapping[str, Mapping[str, Make]] = {
+    "docs/alerts.md": {"route settings": lambda _: fields_table(RouteSettings)},
     "docs/architecture.md": {"tree": lambda _: tree(ROOT)},
     "docs/formats.md": {"differences": lambda _: differences_table()},
     "docs/policy.md": {

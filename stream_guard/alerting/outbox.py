@@ -1,0 +1,310 @@
+"""The outbox: alerts on disk between the stream and each sink, until the sink has them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from stream_guard.alerting.alerts import decode_alert, encode_alert
+from stream_guard.errors import StoreError
+from stream_guard.model import Alert
+from stream_guard.storage.private_files import PRIVATE, create_private
+
+VERSION: Final = 1  # of the file's layout
+_APPLICATION: Final = 0x53_47_4F_42  # "SGOB": marks our files among other databases
+
+State: TypeAlias = Literal["waiting", "held", "active", "sent", "summed", "dead"]
+"""waiting: to be sent. held: to be summed up. active: the receiver shows it, and is reminded of it. sent: only the id
+is kept. summed: counted in a summary. dead: refused, or not taken for too long."""
+
+_COLUMNS: Final = "number, sink, state, queued, due, tries, problem, body"
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS outbox (
+    number INTEGER PRIMARY KEY, sink TEXT NOT NULL, alert BLOB NOT NULL, subject BLOB NOT NULL, state TEXT NOT NULL,
+    queued REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, problem TEXT NOT NULL DEFAULT '',
+    body BLOB NOT NULL, UNIQUE (sink, alert))
+"""
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS outbox_by_state ON outbox (sink, state, number)"
+
+
+class Queued(NamedTuple):
+    """An alert in the outbox, on its way to one sink."""
+
+    number: int
+    sink: str
+    state: State
+    queued: float  # when it came in, by the clock of the wall
+    due: float  # waiting: not to be sent before; active: when it ends
+    tries: int  # how often it failed alone
+    problem: str  # why the last try failed
+    alert: Alert
+
+
+class AlertOutbox:
+    """Alerts by sink, in one SQLite file that one process at a time sends from; any thread may use it.
+
+    What ``put`` was given is on disk when it returns. An alert that a sink had before is not queued for it again, as
+    long as its id is kept. After a power failure an alert that was sent may be sent once more.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = 1 << 30, shared: bool = False) -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+        self._guard = RLock()
+        self._lock = -1
+        self._db: sqlite3.Connection | None = None
+        try:
+            if not shared:  # whoever only looks, or asks for another try, does not disturb whoever sends
+                self._lock = self._claim()
+            create_private(path)
+            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            self._prepare(self._db)
+        except (sqlite3.Error, OSError, StoreError) as error:
+            self.close()
+            raise error if isinstance(error, StoreError) else self._explain(error) from error
+
+    def put(self, rows: Iterable[tuple[str, Alert, State]], now: float) -> int:
+        """Queue alerts, each for a sink; return how many are new there. They are on disk then; StoreError otherwise."""
+        values = [
+            (sink, _key(alert.alert_id), subject_of(alert), state, now, now, encode_alert(alert))
+            for sink, alert, state in rows
+        ]
+        if not values:
+            return 0
+        self._make_room()
+        with self._transaction(durable=True) as db:
+            before = db.total_changes
+            db.executemany(
+                "INSERT INTO outbox (sink, alert, subject, state, queued, due, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (sink, alert) DO NOTHING",
+                values,
+            )
+            return db.total_changes - before
+
+    def take(self, sink: str, state: State, most: int, *, due: float | None = None, after: int = 0) -> list[Queued]:
+        """Return the first rows of a sink in a state, at most so many; they stay where they are."""
+        where = "sink = ? AND state = ? AND number > ?" + ("" if due is None else " AND due <= ?")
+        values = (sink, state, after) if due is None else (sink, state, after, due)
+        return self._rows(f"WHERE {where} ORDER BY number LIMIT ?", *values, most)
+
+    def listing(self, state: State, sink: str = "", most: int = 100) -> list[Queued]:
+        """Return the latest rows in a state, of one sink or of all."""
+        if sink:
+            return self._rows("WHERE sink = ? AND state = ? ORDER BY number DESC LIMIT ?", sink, state, most)
+        return self._rows("WHERE state = ? ORDER BY number DESC LIMIT ?", state, most)
+
+    def next_due(self, sink: str) -> float | None:
+        """Return when the first waiting row may be sent; None when none waits."""
+        [(due,)] = self._query("SELECT min(due) FROM outbox WHERE sink = ? AND state = 'waiting'", sink)
+        return due if due is None else float(due)
+
+    def oldest(self, sink: str, state: State) -> float | None:
+        """Return when the oldest row in a state was queued; None when there is none."""
+        [(queued,)] = self._query("SELECT min(queued) FROM outbox WHERE sink = ? AND state = ?", sink, state)
+        return queued if queued is None else float(queued)
+
+    def depths(self, sink: str) -> dict[str, int]:
+        """Return how many rows of a sink there are in each state, those that were sent left out."""
+        # A seek for each state: what was sent is by far the most, and nobody asks for it.
+        states: tuple[State, ...] = ("waiting", "held", "active", "dead")
+        sql = "SELECT count(*) FROM outbox WHERE sink = ? AND state = ?"
+        return {state: self._query(sql, sink, state)[0][0] for state in states}
+
+    def sinks(self) -> dict[str, int]:
+        """Return the sinks that something waits for, and how much."""
+        rows = self._query(
+            "SELECT sink, count(*) FROM outbox WHERE state IN ('waiting', 'held') GROUP BY sink ORDER BY sink"
+        )
+        return dict(rows)
+
+    def finish(self, rows: Sequence[Queued], state: Literal["sent", "summed"] = "sent") -> None:
+        """Say that the sink has these; of what was sent, only the id is kept."""
+        body = "body" if state == "summed" else "x''"
+        with self._transaction() as db:
+            sql = f"UPDATE outbox SET state = ?, problem = '', body = {body} WHERE number = ?"  # noqa: S608  # no value is in the text
+            db.executemany(sql, [(state, row.number) for row in rows])
+
+    def activate(self, rows: Sequence[Queued], until: float) -> None:
+        """Say that the receiver has these and shows them until then; of one subject, only the latest stays active."""
+        with self._transaction() as db:
+            for row in rows:
+                subject = subject_of(row.alert)
+                db.execute(
+                    "UPDATE outbox SET state = 'sent', body = x'' WHERE sink = ? AND subject = ? AND state = 'active'",
+                    (row.sink, subject),
+                )
+                db.execute(
+                    "UPDATE outbox SET state = 'active', due = ?, problem = '' WHERE number = ?", (until, row.number)
+                )
+
+    def put_off(self, row: Queued, until: float, problem: str) -> None:
+        """Let others go first: this one failed alone."""
+        self._set("due = ?, tries = tries + 1, problem = ?", (until, problem), [row])
+
+    def bury(self, rows: Sequence[Queued], problem: str) -> None:
+        """Give these up: they are kept as dead letters, with the reason."""
+        self._set("state = 'dead', problem = ?", (problem,), rows)
+
+    def replace(self, rows: Sequence[Queued], summaries: Sequence[Alert], now: float) -> None:
+        """Queue summaries in place of the rows they sum up, which are kept as ``summed``."""
+        if not rows:
+            return
+        sink = rows[0].sink
+        with self._transaction(durable=True) as db:
+            db.executemany("UPDATE outbox SET state = 'summed' WHERE number = ?", [(row.number,) for row in rows])
+            db.executemany(
+                "INSERT INTO outbox (sink, alert, subject, state, queued, due, body) "
+                "VALUES (?, ?, ?, 'waiting', ?, ?, ?) ON CONFLICT (sink, alert) DO NOTHING",
+                [(sink, _key(one.alert_id), subject_of(one), now, now, encode_alert(one)) for one in summaries],
+            )
+
+    def retry(self, sink: str, now: float, state: State = "dead") -> int:
+        """Queue what was given up, or summed up, once more; return how many. A sink of no name means all."""
+        where, values = ("AND sink = ?", (sink,)) if sink else ("", ())
+        with self._transaction(durable=True) as db:
+            before = db.total_changes
+            db.execute(
+                f"UPDATE outbox SET state = 'waiting', due = ?, queued = ?, tries = 0 WHERE state = ? {where}",  # noqa: S608  # no value is in the text
+                (now, now, state, *values),
+            )
+            return db.total_changes - before
+
+    def drop(self, sink: str, state: State) -> int:
+        """Forget the rows of a state; return how many there were."""
+        where, values = ("AND sink = ?", (sink,)) if sink else ("", ())
+        with self._transaction() as db:
+            before = db.total_changes
+            db.execute(f"DELETE FROM outbox WHERE state = ? {where}", (state, *values))  # noqa: S608  # no value is in the text
+            return db.total_changes - before
+
+    def prune(self, before: float) -> None:
+        """Forget what was sent or summed up before then. Dead letters stay until somebody decides about them."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed') AND queued < ?", (before,))
+
+    def close(self) -> None:
+        """Close the file. Closing twice is harmless."""
+        with self._guard:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    def _set(self, change: str, values: tuple[object, ...], rows: Sequence[Queued]) -> None:
+        with self._transaction() as db:
+            sql = f"UPDATE outbox SET {change} WHERE number = ?"  # noqa: S608  # no value is in the text
+            db.executemany(sql, [(*values, row.number) for row in rows])
+
+    def _rows(self, rest: str, *values: object) -> list[Queued]:
+        rows = self._query(f"SELECT {_COLUMNS} FROM outbox {rest}", *values)  # noqa: S608  # no value is in the text
+        return [Queued._make((*row[:-1], decode_alert(row[-1]))) for row in rows if row[-1]]
+
+    def _query(self, sql: str, *values: object) -> list[Any]:
+        with self._guard:
+            try:
+                return self._connection().execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                raise self._explain(error) from error
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing. Only what comes in has to reach the disk: what was sent may be sent again."""
+        with self._guard:
+            db = self._connection()
+            try:
+                db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                with suppress(sqlite3.Error):  # the first error says what is wrong
+                    db.execute("ROLLBACK")
+                raise self._explain(error) from error
+
+    def _make_room(self) -> None:
+        if self._size() <= self._max_bytes:
+            return
+        with self._transaction() as db:
+            db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed')")
+        if self._size() > self._max_bytes:
+            raise StoreError(
+                f"{self.path}: alerts for sinks that do not take them fill the outbox ({self._max_bytes} bytes); "
+                "see `stream-guard outbox list`, bring the sinks back, or raise delivery.max_bytes"
+            )
+
+    def _size(self) -> int:
+        [(size,)] = self._query(
+            "SELECT (page_count - freelist_count) * page_size "
+            "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        )
+        return int(size)
+
+    def _claim(self) -> int:
+        lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise StoreError(
+                f"{self.path}: another process sends from this outbox; stop it, or set delivery.outbox for each"
+            ) from None
+        return lock
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        [(application,)] = db.execute("PRAGMA application_id")
+        [(version,)] = db.execute("PRAGMA user_version")
+        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        if tables and application != _APPLICATION:
+            raise StoreError(f"{self.path}: a database, but not an outbox of stream_guard; choose another path")
+        if tables and version != VERSION:
+            raise StoreError(
+                f"{self.path}: an outbox of version {version}, this is version {VERSION}; "
+                "let the stream_guard that wrote it send what is in it, then move the file away"
+            )
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute(_TABLE)
+        db.execute(_INDEX)
+        db.execute("COMMIT")
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError(f"{self.path}: the outbox is closed")
+        return self._db
+
+    def _explain(self, error: Exception) -> StoreError:
+        message = str(error)
+        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
+        return StoreError(f"{self.path}: {advice}")
+
+
+_ADVICE: Final = (
+    ("full", "no space left for alerts that wait to be sent; free some and run again, nothing is lost"),
+    ("No space", "no space left for alerts that wait to be sent; free some and run again, nothing is lost"),
+    ("not a database", "not an outbox of stream_guard; choose another path"),
+    ("malformed", "the outbox is damaged; move it away, and look there for what was not sent"),
+    ("readonly", "the outbox cannot be written; check the rights of the file and of its folder"),
+    ("unable to open", "the outbox cannot be opened; its folder must exist and be writable"),
+    ("No such file", "the outbox cannot be opened; its folder must exist and be writable"),
+)
+
+
+def subject_of(alert: Alert) -> bytes:
+    """Return what all alerts of one rule in one session have in common."""
+    return sha256(_key(f"{alert.rule_id}\0{alert.session_id}")).digest()[:16]
+
+
+def _key(text: str) -> bytes:
+    # As bytes: in-process callers may use ids with lone surrogates, which no database takes as text.
+    return text.encode("utf-8", "surrogatepass")

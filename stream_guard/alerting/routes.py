@@ -1,0 +1,108 @@
+"""Routes: which alerts go to a sink, and which of them wait to be summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, Literal
+
+from stream_guard.language.patterns import ToolPattern
+from stream_guard.model import Alert, Severity
+from stream_guard.settings import RouteSettings
+
+_MOST_KEYS: Final = 10_000  # rules and tenants that a window counts apart; the others share one count
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRoute:
+    """What a sink wants: how severe at least, of which rules, labels and tenants, and how much at once."""
+
+    severity: Severity = Severity.INFO
+    rules: ToolPattern | None = None  # None: all
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tenants: frozenset[str] | None = None  # None: all
+    tenant_label: str = "tenant"
+    flood: int = 0  # alerts of one rule and tenant that are sent in a window; 0: all
+    flood_window: float = 60.0
+    digest: float = 0.0  # seconds that one message is about; 0: each alert is a message
+
+    def accepts(self, alert: Alert) -> bool:
+        """Whether the alert goes to this sink."""
+        return (
+            severity_of(alert) >= self.severity
+            and (self.rules is None or self.rules.matches(alert.rule_id))
+            and all(alert.labels.get(name) == value for name, value in self.labels.items())
+            and (self.tenants is None or self.tenant_of(alert) in self.tenants)
+        )
+
+    def tenant_of(self, alert: Alert) -> str:
+        """Return the tenant whose alert it is; empty without one."""
+        # A server names it ``tenant``, by the caller's token, whatever the label is called on the stream.
+        return alert.labels.get(self.tenant_label) or alert.labels.get("tenant", "")
+
+    @property
+    def period(self) -> float:
+        """Seconds that a held alert waits, so that others can join it."""
+        return self.digest or self.flood_window
+
+
+def make_route(settings: RouteSettings, tenant_label: str) -> AlertRoute:
+    """Return the route that the settings describe."""
+    return AlertRoute(
+        severity=Severity[settings.severity.upper()],
+        rules=ToolPattern(settings.rules) if settings.rules else None,
+        labels=dict(settings.labels),
+        tenants=frozenset(settings.tenants) if settings.tenants else None,
+        tenant_label=tenant_label or "tenant",
+        flood=settings.flood,
+        flood_window=settings.flood_window,
+        digest=settings.digest,
+    )
+
+
+def queue_name(text: str) -> str:
+    """Return the name that a sink of ``--alerts`` has in the outbox, in metrics and in the log.
+
+    An address may hold a secret, so the name holds a short digest of it: the same in every run, of no use to others.
+    """
+    return f"{text.partition(':')[0]}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+
+
+def severity_of(alert: Alert) -> Severity:
+    """Return the severity of an alert; a word of a plugin's own is the highest, so that nobody misses it."""
+    return Severity.__members__.get(alert.severity.upper(), Severity.CRITICAL)
+
+
+class FloodGuard:
+    """Lets the first alerts of each rule and tenant through in a window of time, and holds the others back.
+
+    One thread at a time.
+    """
+
+    def __init__(self, route: AlertRoute, clock: Callable[[], float]) -> None:
+        self._route = route
+        self._clock = clock
+        self._began = 0.0
+        self._seen: dict[tuple[str, str], int] = {}
+
+    def sort(self, alerts: Sequence[Alert]) -> list[tuple[Alert, Literal["waiting", "held"]]]:
+        """Return the alerts that the route accepts, each with what is to be done with it."""
+        route = self._route
+        wanted = [alert for alert in alerts if route.accepts(alert)]
+        if route.digest:
+            return [(alert, "held") for alert in wanted]
+        if not route.flood:
+            return [(alert, "waiting") for alert in wanted]
+        now = self._clock()
+        if not self._began <= now < self._began + route.flood_window:
+            self._began = now
+            self._seen.clear()
+        return [(alert, "waiting" if self._count(alert) <= route.flood else "held") for alert in wanted]
+
+    def _count(self, alert: Alert) -> int:
+        key = (alert.rule_id, self._route.tenant_of(alert))
+        if key not in self._seen and len(self._seen) >= _MOST_KEYS:
+            key = ("", "")
+        self._seen[key] = self._seen.get(key, 0) + 1
+        return self._seen[key]
