@@ -57,7 +57,7 @@ def make_route(settings: RouteSettings, tenant_label: str) -> AlertRoute:
         tenant_label=tenant_label or "tenant",
         flood=settings.flood,
         flood_window=settings.flood_window,
-        digest=settings.digest,
+        digest=settings.digest or 0.0,
     )
 
 

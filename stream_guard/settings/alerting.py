@@ -25,7 +25,7 @@ class RouteSettings(Section):
     tenants: Names = Field(default=(), description="tenants whose alerts are sent; all without one")
     flood: int = Field(default=100, ge=0, description="alerts of one rule and tenant in a window; others are summed up")
     flood_window: Duration = Field(default=60.0, gt=0, description="the window")
-    digest: Duration = Field(default=0.0, ge=0, description="one message for all alerts of so long; 0: a message each")
+    digest: Duration | None = Field(default=None, description="one message for all alerts of so long; unset: one each")
     timeout: Duration = Field(default=10.0, gt=0, description="how long a receiver may take to answer")
     token: SecretStr | None = Field(default=None, description="what a receiver over HTTP is shown as a bearer token")
     token_file: Path | None = Field(default=None, description="a file that holds the token")
@@ -65,7 +65,7 @@ class DeliverySettings(Section):
     keep: Duration = Field(
         default=604_800.0, gt=0, description="how long ids of sent alerts, and alerts that were summed up, are kept"
     )
-    drain: Duration = Field(default=10.0, ge=0, description="how long the end of a run waits for slow sinks")
+    drain: Duration = Field(default=10.0, gt=0, description="how long the end of a run waits for slow sinks")
     flood: int = Field(
         default=100, ge=0, description="alerts of one rule that a sink of `--alerts` gets in a minute; 0: all"
     )

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import typer
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from stream_guard.cli.app import app
 from stream_guard.cli.demo import write_samples
@@ -20,7 +20,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
-from stream_guard.settings import DELIMITER, PREFIX, Settings
+from stream_guard.settings import DELIMITER, PREFIX, DeliverySettings, RouteSettings, Settings
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -61,7 +61,10 @@ def _scrape(registry: Registry) -> list[Metric]:
         options = RunOptions(
             source=str(events), policy=load_policy(policy, registry), alerts=[f"jsonl:{alerts}"], serve=True
         )
-        with Assembly(Settings(), registry) as assembly:
+        # A route, so that the metrics about the outbox have their labels.
+        route = RouteSettings(to=SecretStr(f"jsonl:{alerts}.routed"))
+        delivery = DeliverySettings(outbox=Path(folder, "outbox.db"), routes={"routed": route})
+        with Assembly(Settings(delivery=delivery), registry) as assembly:
             opened = open_run(options, assembly, Flag())
             opened.runner.run()
             with urlopen(f"{opened.url}/metrics") as answer:
