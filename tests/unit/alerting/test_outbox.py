@@ -307,7 +307,11 @@ def test_of_one_rule_and_session_only_the_latest_alert_lasts(world: World) -> No
 
 def test_a_slow_sink_holds_up_neither_the_caller_nor_another_sink(tmp_path: Path) -> None:
     released, arrived, counts = Event(), Event(), Counts()
-    slow, quick = Receiver(lambda _: released.wait(30) and None), Receiver(lambda _: arrived.set())
+
+    def wait(_: Sequence[sg.Alert]) -> None:
+        released.wait(30)
+
+    slow, quick = Receiver(wait), Receiver(lambda _: arrived.set())
     outbox = AlertOutbox(tmp_path / "outbox.db")
     queues = [SinkQueue(name, sink, AlertRoute(), outbox, counts) for name, sink in (("slow", slow), ("quick", quick))]
     delivery = Delivery({}, counts, outbox=outbox, queues=queues, drain=20)
