@@ -11,7 +11,7 @@ import msgspec
 import xxhash
 
 from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, parts_of, read_json
-from stream_guard_formats.reasons import check_kind, explain_shape
+from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
 
 # Ids are remembered, per session and per event: a megabyte of id would be a megabyte of state.
@@ -67,6 +67,7 @@ class NativeDecoder:
         if data is None:
             return []
         if isinstance(data, list) and data:
+            check_list(data)
             return [event for _, part in parts_of(data, record) for event in self.decode(part)]
         check_kind(data)
         _repair(data)

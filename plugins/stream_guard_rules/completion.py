@@ -150,4 +150,13 @@ class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
         if taken <= self.params.max_ms:
             return None
         evidence = {"latency_ms": taken, "max_ms": self.params.max_ms}
-        return sg.Hit(f"the response took {taken:,.10g} ms, and {self.params.max_ms:,} are allowed", evidence)
+        return sg.Hit(
+            f"the response took {_rounded(taken, self.params.max_ms)} ms, and {self.params.max_ms:,} are allowed",
+            evidence,
+        )
+
+
+def _rounded(taken: float, limit: int) -> str:
+    """Return the milliseconds in as few digits as show that they are over the limit."""
+    forms = (f"{taken:,.{digits}f}".removesuffix(".0") for digits in (1, 2, 3))
+    return next((shown for shown in forms if float(shown.replace(",", "")) > limit), f"{taken:,.10g}")

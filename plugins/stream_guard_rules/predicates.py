@@ -21,7 +21,16 @@ def _check_path(path: str) -> str:
     except ValueError:
         message = "path {path} has an empty step; write names and list positions with dots: body.to, recipients.0"
         raise PydanticCustomError("path", message, {"path": path[:100]}) from None
+    check_relative(path)
     return path
+
+
+def check_relative(path: str) -> None:
+    """Refuse a path from the event where one inside the arguments is wanted: it would never be there."""
+    inside = path.removeprefix("tool.args.")
+    if inside != path:
+        message = "path {path} is counted from the arguments; write {inside}"
+        raise PydanticCustomError("path", message, {"path": path[:100], "inside": inside[:100]})
 
 
 def _pattern_of(value: Any) -> Any:

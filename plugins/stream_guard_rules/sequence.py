@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.digests import digest
 from stream_guard_rules.evidence import as_evidence
+from stream_guard_rules.predicates import check_relative
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
@@ -51,6 +52,8 @@ class MustCallBeforeParams(sg.Params):
     def _is_a_path(cls, same_arg: str | None) -> str | None:
         if same_arg is not None and not all(same_arg.split(".")):
             raise PydanticCustomError("same_arg", '"{path}" has an empty step', {"path": same_arg})
+        if same_arg is not None:
+            check_relative(same_arg)
         return same_arg
 
 

@@ -16,6 +16,7 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.schema import policy_schema
+from stream_guard.policy.wording import printable, show
 from stream_guard.registry import Registry
 from stream_guard.reports import Level, annotation
 
@@ -121,10 +122,18 @@ def _empty_folders(files: Sequence[Path]) -> Iterator[Problem]:
 
 
 def _problems(file: Path, registry: Registry) -> Sequence[Problem]:
+    from stream_guard.testing.policy_tests import run_policy_tests
+
     try:
-        return load_policy(file, registry).warnings
+        policy = load_policy(file, registry)
     except PolicyError as error:
         return error.problems
+    failed = [
+        Problem(outcome.place, f"test {show(outcome.claim)}: {printable(outcome.problem)}", Code.TEST, outcome.rule_id)
+        for outcome in run_policy_tests(policy)
+        if not outcome.holds
+    ]
+    return sorted([*policy.warnings, *failed], key=lambda problem: problem.place)
 
 
 def _print(problems: Sequence[Problem], checked: int, form: ProblemFormat) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,9 +12,18 @@ from pydantic import ValidationError
 from stream_guard.language.conditions import Condition
 from stream_guard.language.paths import Path
 from stream_guard.model import Action, Json, Scope
+from stream_guard.policy.belonging import (
+    advice_for_missing,
+    advice_for_params,
+    advice_for_rule,
+    advice_for_test,
+    keys_of,
+    params_key,
+)
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
-from stream_guard.policy.gates import Flaw, always_holds, events_holding, flaws, never_holds
+from stream_guard.policy.gates import Flaw, Steps, always_holds, events_holding, flaws, never_holds
+from stream_guard.policy.hints import Advice, with_path_advice
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import ProblemReport
@@ -41,12 +51,12 @@ class RuleBuilder:
             return None
         rule_id = self._rule_id(number, raw)
         written = self._without_empty(number, raw, rule_id)
-        form, is_whole = self._form(number, written, rule_id)
         kind = self._kind(number, written, rule_id)
+        form, wrong = self._form(number, written, kind, rule_id)
         if kind is None:
             return None
-        params = self._params(number, written, kind, rule_id)
-        if not self._can_fire(number, form, kind, rule_id) or params is None or not is_whole:
+        params = self._params(number, written, kind, {flaw.word for flaw in wrong}, rule_id)
+        if not self._can_fire(number, form, kind, rule_id) or params is None or wrong:
             return None
         if "id" not in written:
             message = f"the rule has no id and is called {show(rule_id)}; give it one, its alerts are known by it"
@@ -67,20 +77,23 @@ class RuleBuilder:
             return rule_id
         return f"rule-{number}"
 
-    def _form(self, number: int, written: dict[str, Json], rule_id: str) -> tuple[RuleForm, bool]:
-        """Return the form with the valid keys of the rule, and whether all keys are valid."""
+    def _form(
+        self, number: int, written: dict[str, Json], kind: RuleType | None, rule_id: str
+    ) -> tuple[RuleForm, list[Flaw]]:
+        """Return the form with the valid keys of the rule, and what is wrong with the others."""
         try:
-            return RuleForm.model_validate(written), True
+            return RuleForm.model_validate(written), []
         except ValidationError as error:
-            found = problems_of(error, written, RuleForm, "a rule")
+            found = problems_of(error, written, RuleForm, "a rule", partial(self._advice_for_rule, kind))
+            found = [_with_kind_below(flaw, written) for flaw in found]
         self.report.add_flaws(("rules", number), found, rule_id)
         # The valid keys are checked further, so that all problems are reported at once.
         bad = {flaw.at[0] for flaw in found if flaw.at}
         sound = {key: value for key, value in written.items() if key not in bad}
         try:
-            return RuleForm.model_validate({"kind": "", **sound}), False
+            return RuleForm.model_validate({"kind": "", **sound}), found
         except ValidationError:
-            return RuleForm(kind=""), False
+            return RuleForm(kind=""), found
 
     def _kind(self, number: int, written: dict[str, Json], rule_id: str) -> RuleType | None:
         name = written.get("kind")
@@ -95,15 +108,26 @@ class RuleBuilder:
             return None
         return self.registry.kinds[name]
 
-    def _params(self, number: int, written: dict[str, Json], kind: RuleType, rule_id: str) -> Params | None:
-        raw = written.get("params", {})
-        at = ("rules", number, "params")
+    def _params(
+        self, number: int, written: dict[str, Json], kind: RuleType, meant: Container[str], rule_id: str
+    ) -> Params | None:
+        """Return the parameters; those that a misspelt key of the rule meant are not missing as well."""
+        holder = params_key(written)
+        raw = written.get(holder, {})
+        at = ("rules", number, holder)
         if not isinstance(raw, dict):
             return None  # reported with the form
+        # Parameters beside `kind` are reported with the form. They are checked all the same.
+        beside = {key: written[key] for key in keys_of(kind.params_type) - keys_of(RuleForm) if key in written}
+        raw = {**beside, **raw}
         try:
             params = kind.params_type.model_validate(raw, context=self.context)
         except ValidationError as error:
-            self.report.add_flaws(at, problems_of(error, raw, kind.params_type, kind.kind), rule_id)
+            advise = partial(self._advice_for_params, kind)
+            for flaw in problems_of(error, raw, kind.params_type, kind.kind, advise):
+                is_beside = flaw.at and flaw.at[0] in beside
+                if flaw.code != Code.MISSING_KEY or flaw.at or flaw.word not in meant:
+                    self.report.add_flaws(at[:2] if is_beside else at, [_with_more(flaw, written, kind)], rule_id)
             return None
         except Exception as error:  # noqa: BLE001 - a plugin's validator may raise anything; lint must go on
             self._kind_failed(at, kind, error, rule_id)
@@ -111,6 +135,12 @@ class RuleBuilder:
         dead = list(_dead_ends(params, raw))
         self.report.add_flaws(at, dead, rule_id)
         return None if dead else params
+
+    def _advice_for_rule(self, kind: RuleType | None, key: str, value: Json, container: Steps) -> Advice | None:
+        return advice_for_test(key, value) if container else advice_for_rule(key, value, kind, self.registry)
+
+    def _advice_for_params(self, kind: RuleType, key: str, value: Json, container: Steps) -> Advice | None:
+        return advice_for_params(key, value, container, kind, self.registry)
 
     def _kind_failed(self, at: tuple[str | int, ...], kind: RuleType, error: Exception, rule_id: str) -> None:
         what = f"{type(error).__name__}: {show(str(error))}"
@@ -151,9 +181,29 @@ class RuleBuilder:
             cooldown=form.cooldown,
             hold=form.hold,
             tags=tuple(form.tags),
-            tests=tuple(form.tests),
+            tests=tuple(test.model_dump(exclude_unset=True) for test in form.tests),
+            test_places=tuple(
+                self.report.place(("rules", number, "tests", place)) for place, _ in enumerate(form.tests)
+            ),
             place=self.report.place(("rules", number)),
         )
+
+
+def _with_more(flaw: Flaw, written: dict[str, Json], kind: RuleType) -> Flaw:
+    """Say of a parameter that is missing, or given twice, that the rule has a key of the same name."""
+    if flaw.code == Code.MISSING_KEY and not flaw.at:
+        return flaw._replace(message=flaw.message + advice_for_missing(flaw.word, written, kind.params_type))
+    if flaw.code == Code.TWICE and len(flaw.at) == 1 and flaw.at[0] in keys_of(RuleForm) - written.keys():
+        own = f'the rule\'s own {show(flaw.at[0])} stands beside "kind", not under "params"'
+        return flaw._replace(message=f"{flaw.message}; {own}")
+    return flaw
+
+
+def _with_kind_below(flaw: Flaw, written: dict[str, Json]) -> Flaw:
+    params = written.get("params")
+    if flaw.code != Code.MISSING_KEY or flaw.at or not isinstance(params, dict) or flaw.word not in params:
+        return flaw
+    return flaw._replace(message=f'{flaw.message}; it stands under "params" and belongs beside it')
 
 
 def _on_error(then: Action | None) -> OnError:
@@ -166,7 +216,7 @@ def _dead_ends(params: Params, raw: dict[str, Json]) -> Iterator[Flaw]:
     for field, names in spellings(type(params)).items():
         value, name = getattr(params, field), next((name for name in names if name in raw), field)
         if isinstance(value, Path) and (why := dead_end(value)):
-            yield Flaw((name,), why, Code.DEAD_PATH)
+            yield Flaw((name,), with_path_advice(why, value.text), Code.DEAD_PATH)
         elif isinstance(value, Condition):
             yield from flaws(value.source, (name,))
 

@@ -32,6 +32,7 @@ class Code(StrEnum):
     REFUSED = "SG122"
     KIND_FAILED = "SG123"
     AGENT = "SG124"
+    TEST = "SG125"
     NO_ID = "SG151"
     NO_RULES = "SG152"
     NOT_LISTED = "SG153"

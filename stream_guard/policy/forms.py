@@ -128,6 +128,17 @@ class AgentForm(FormBase):
     )
 
 
+class RuleTestForm(FormBase):
+    """A test beside a rule: events in short form, and where the rule fires."""
+
+    claim: Text | SkipJsonSchema[None] = Field(default=None, description="what the test shows, in a sentence")
+    trace: list[dict[str, Json]] = Field(description="the events, in short: {call: refund, args: {amount: 5}}")
+    hits: list[Annotated[int, Field(ge=0)] | Literal["end", "deadline"]] = Field(
+        default=[],
+        description="positions in the trace at which the rule fires, or end, or deadline; none: it is silent",
+    )
+
+
 class RuleForm(FormBase):
     """One rule: a kind with parameters, and what the engine adds to every kind."""
 
@@ -181,7 +192,7 @@ class RuleForm(FormBase):
         default=None, alias="for", description="the rule must keep firing this long before it counts"
     )
     tags: list[Text] = Field(default=[], description="words for searching and routing")
-    tests: list[dict[str, Json]] = Field(default=[], description="events and the findings expected of them")
+    tests: list[RuleTestForm] = Field(default=[], description="events and the findings expected of them")
 
 
 class PolicyForm(FormBase):

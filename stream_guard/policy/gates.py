@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from stream_guard.language.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
 from stream_guard.language.operators import OPERATORS
 from stream_guard.language.paths import Path, json_equal
 from stream_guard.model import Json
+from stream_guard.policy.belonging import advice_for_condition
 from stream_guard.policy.codes import Code
+from stream_guard.policy.hints import operator_meant, text_advice, with_path_advice
 from stream_guard.policy.paths import ALL_EVENTS, Events, dead_end, events_with
 from stream_guard.policy.wording import did_you_mean, show
 
@@ -50,14 +52,15 @@ def flaws(source: Json, at: Steps = ()) -> Iterator[Flaw]:
 
 def _leaf_flaws(source: Json, at: Steps) -> Iterator[Flaw]:
     if not isinstance(source, dict):
-        yield Flaw(
-            at, f"a condition is a mapping of path, op and value, or a list of them, not {show(source)}", Code.CONDITION
-        )
+        message = f"a condition is a mapping of path, op and value, or a list of them, not {show(source)}"
+        yield Flaw(at, message + text_advice(source), Code.CONDITION)
         return
     unknown = [key for key in source if key not in LEAF_KEYS]
     for key in unknown:
-        advice = did_you_mean(key, (*LEAF_KEYS, *GROUPS)) or "; it takes path, op and value, or all_of, any_of, not"
-        yield Flaw((*at, key), f"unknown key {show(key)} in a condition{advice}", Code.UNKNOWN_KEY, on_key=True)
+        meant = advice_for_condition(key, source[key])
+        advice = f"; {meant.text}" if meant is not None else did_you_mean(key, (*LEAF_KEYS, *GROUPS))
+        takes = advice or "; it takes path, op and value, or all_of, any_of, not"
+        yield Flaw((*at, key), f"unknown key {show(key)} in a condition{takes}", Code.UNKNOWN_KEY, on_key=True)
     known = list(_known_flaws(source, at))
     yield from known
     if not unknown and not known:
@@ -71,34 +74,14 @@ def _known_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
         try:
             why = dead_end(Path(path))
         except ValueError as error:
-            why = str(error) + did_you_mean(path.split(".")[0], _ROOT_NAMES)
+            why = str(error)
         if why:
-            yield Flaw((*at, "path"), why, Code.DEAD_PATH)
+            yield Flaw((*at, "path"), with_path_advice(why, path), Code.DEAD_PATH)
     if isinstance(op, str) and op not in OPERATORS:
-        advice = _OTHER_SPELLINGS.get(op, "")
+        advice = operator_meant(op)
         hint = f"; write {show(advice)}" if advice else did_you_mean(op, OPERATORS)
         known = hint or f"; known: {', '.join(OPERATORS)}"
         yield Flaw((*at, "op"), f"unknown operator {show(op)}{known}", Code.CONDITION)
-
-
-_OTHER_SPELLINGS: Final = {
-    "=": "==", "eq": "==", "equals": "==", "is": "==", "ne": "!=", "<>": "!=", "neq": "!=",
-    "gt": ">", "gte": ">=", "ge": ">=", "=>": ">=", "lt": "<", "lte": "<=", "le": "<=", "=<": "<=",
-    "=~": "matches", "~": "matches", "regex": "matches", "not in": "not_in", "nin": "not_in",
-    "includes": "contains", "has": "contains", "present": "exists",
-}  # fmt: skip
-_ROOT_NAMES: Final = (
-    "request",
-    "response",
-    "model",
-    "stop_reason",
-    "user",
-    "tool",
-    "labels",
-    "agent",
-    "run_id",
-    "session",
-)
 
 
 def _remaining_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:

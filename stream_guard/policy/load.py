@@ -14,16 +14,18 @@ from stream_guard.language.patterns import TOOL_CLASSES
 from stream_guard.language.similarity import SIMILARITIES
 from stream_guard.model import Json
 from stream_guard.policy.agents import Agents
+from stream_guard.policy.belonging import advice_for_policy
 from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.checks import check_agents, check_classes, warn_of_unlisted
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import to_native
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
+from stream_guard.policy.gates import Flaw
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import show
+from stream_guard.policy.wording import printable, show
 from stream_guard.registry import Registry
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
@@ -107,12 +109,21 @@ def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, 
         form = PolicyForm.model_validate(written)
     except ValidationError as error:
         if "rules" not in native or "rules" in written:
-            report.add_flaws((), problems_of(error, written, PolicyForm, "a policy"))
+            found = problems_of(error, written, PolicyForm, "a policy", advice_for_policy)
+            report.add_flaws((), [_with_list_advice(flaw, rules) for flaw in found])
         # The rules are checked anyway, so that all problems are reported at once.
         form = PolicyForm(rules=listed_rules, tool_classes=_readable_classes(written), agents=_readable_agents(written))
     if rules == []:
         report.add(("rules",), "the policy has no rules, so it finds nothing", Code.NO_RULES, warning=True)
     return form, listed_rules
+
+
+def _with_list_advice(flaw: Flaw, rules: Json) -> Flaw:
+    """Show how rules are listed to those who wrote a mapping of them."""
+    if flaw.at != ("rules",) or not isinstance(rules, dict) or not rules:
+        return flaw
+    name = next(iter(rules))
+    return flaw._replace(message=f"{flaw.message}; list them: - {{id: {printable(name, 60)}, kind: ..., params: ...}}")
 
 
 def _readable_classes(written: dict[str, Json]) -> dict[str, list[str]]:

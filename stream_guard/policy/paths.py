@@ -30,7 +30,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "model": (),
     "stop_reason": (),
 }
-_RESULT_FIELDS: Final = ("status", "output", "latency_ms")
+RESULT_FIELDS: Final = ("status", "output", "latency_ms")
 
 
 def dead_end(path: Path) -> str:
@@ -56,7 +56,7 @@ def dead_end(path: Path) -> str:
 def _dead_end_in_tool(text: str, steps: Sequence[str]) -> str:
     if steps[0] == "name" and len(steps) > 1:
         return f'path "{text}" can never resolve: tool.name is a text, with nothing below it'
-    if steps[0] == "result" and len(steps) > 1 and steps[1] not in _RESULT_FIELDS:
+    if steps[0] == "result" and len(steps) > 1 and steps[1] not in RESULT_FIELDS:
         known = "tool.result has status, output and latency_ms"
         return f'path "{text}" can never resolve: {known}; write tool.result.output.{steps[1]}'
     return ""

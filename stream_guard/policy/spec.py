@@ -46,6 +46,7 @@ class RuleSpec:
     hold: float | None = None  # written `for`: it must hit without a break for this long
     tags: tuple[str, ...] = ()
     tests: Sequence[Mapping[str, Json]] = ()
+    test_places: Sequence[Place] = ()
     place: Place = Place()
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps, flaws
+from stream_guard.policy.hints import Advice, value_advice, with_path_advice
 from stream_guard.policy.names import names_at, spellings
 from stream_guard.policy.wording import did_you_mean, listed, nearest, show
 
@@ -54,6 +55,22 @@ MAX_PROBLEMS: Final = 1000
 _QUOTED: Final = re.compile(r"'([^']*)'")
 
 
+Advise: TypeAlias = Callable[[str, Json, Steps], Advice | None]
+
+
+def no_advice(_key: str, _value: Json, _container: Steps) -> Advice | None:
+    """Return no advice: the nearest key is suggested."""
+    return None
+
+
+class _Asked(NamedTuple):
+    """What the data was checked against, and who is asked about its unknown keys."""
+
+    model: type[BaseModel]
+    owner: str
+    advise: Advise
+
+
 class _Fault(NamedTuple):
     """A pydantic error with its path in the data; ``branch`` names the union member it comes from."""
 
@@ -63,14 +80,19 @@ class _Fault(NamedTuple):
     branch: str
 
 
-def problems_of(error: ValidationError, raw: Json, model: type[BaseModel], owner: str) -> list[Flaw]:
-    """Return the flaws of ``raw``, which ``model`` refused; messages name ``owner`` as what takes the keys."""
+def problems_of(
+    error: ValidationError, raw: Json, model: type[BaseModel], owner: str, advise: Advise = no_advice
+) -> list[Flaw]:
+    """Return the flaws of ``raw``, which ``model`` refused; messages name ``owner`` as what takes the keys.
+
+    ``advise`` is asked about unknown keys, with the value and the steps to the mapping that has them.
+    """
     errors = error.errors(include_url=False)
     # A hostile file can have a million mistakes.
     faults = [_locate(item, raw) for item in errors[:MAX_PROBLEMS]]
     found: list[Flaw] = []
     for fault in _settle_unions(faults):
-        found.extend([fault] if isinstance(fault, Flaw) else _explain(fault, raw, model, owner))
+        found.extend([fault] if isinstance(fault, Flaw) else _explain(fault, raw, _Asked(model, owner, advise)))
     if len(errors) > MAX_PROBLEMS:
         found.append(Flaw((), f"{owner} has {len(errors) - MAX_PROBLEMS} more problems", Code.TOO_BIG))
     return _without_echoes(found)
@@ -130,7 +152,7 @@ def _name(at: Steps) -> str:
     return show(at[-1]) if at else "it"
 
 
-def _explain(fault: _Fault, raw: Json, model: type[BaseModel], owner: str) -> Iterable[Flaw]:
+def _explain(fault: _Fault, raw: Json, asked: _Asked) -> Iterable[Flaw]:
     error, at = fault.error, fault.at
     kind, context = error["type"], error.get("ctx", {})
     if kind == "condition":
@@ -138,10 +160,12 @@ def _explain(fault: _Fault, raw: Json, model: type[BaseModel], owner: str) -> It
         return found or [Flaw(at, error["msg"], Code.CONDITION)]
     if kind in _CODES:
         name = f"{_name(at)}: " if kind in ("regex", "duration") else ""
-        return [Flaw(at, f"{name}{error['msg']}", _CODES[kind])]
+        message = f"{name}{error['msg']}"
+        said = with_path_advice(message, error["input"]) if kind == "path" and "resolve" in message else message
+        return [Flaw(at, said, _CODES[kind])]
     special: dict[str, Callable[[], Flaw]] = {
-        "missing": lambda: _missing(fault, model, owner),
-        "extra_forbidden": lambda: _unknown_key(fault, model, owner),
+        "missing": lambda: _missing(fault, asked.model, asked.owner),
+        "extra_forbidden": lambda: _unknown_key(fault, asked),
         "literal_error": lambda: _not_one_of(fault, context),
         "enum": lambda: _not_one_of(fault, context),
         "union_tag_invalid": lambda: _wrong_tag(fault, context),
@@ -186,7 +210,8 @@ def _first_spelling(word: str, container: Steps, model: type[BaseModel]) -> str:
     return next((names[0] for names in spellings(model).values() if word in names), word)
 
 
-def _unknown_key(fault: _Fault, model: type[BaseModel], owner: str) -> Flaw:
+def _unknown_key(fault: _Fault, asked: _Asked) -> Flaw:
+    model, owner = asked.model, asked.owner
     key, container = str(fault.at[-1]) if fault.at else "", fault.at[:-1]
     same = next((names for names in spellings(model).values() if key in names), ()) if not container else ()
     if same:
@@ -194,6 +219,10 @@ def _unknown_key(fault: _Fault, model: type[BaseModel], owner: str) -> Flaw:
         return Flaw(fault.at, f"{show(key)} is another name of {others}; give one of them", Code.TWICE, on_key=True)
     known = names_at(model, container)
     where = f"for {owner}" if not container else f"in {_name(container)}"
+    meant = asked.advise(key, fault.error["input"], container)
+    if meant is not None:
+        message = f"unknown key {show(key)} {where}; {meant.text}"
+        return Flaw(fault.at, message, Code.UNKNOWN_KEY, on_key=True, word=meant.word)
     near = nearest(key, known)
     advice = f"; did you mean {show(near)}?" if near else (f"; it takes {listed(known)}" if known else "")
     word = _first_spelling(near, container, model)
@@ -205,7 +234,8 @@ def _not_one_of(fault: _Fault, context: Mapping[str, Any]) -> Flaw:
     words = _QUOTED.findall(expected)
     value = fault.error["input"]
     known = listed(words, "or") if words else expected
-    near = did_you_mean(value, words) if isinstance(value, str) else ""
+    meant = value_advice(str(fault.at[-1]), value) if fault.at else ""
+    near = meant or (did_you_mean(value, words) if isinstance(value, str) else "")
     return Flaw(fault.at, f"{_name(fault.at)} must be {known}, not {show(value)}{near}", Code.NOT_ALLOWED)
 
 

@@ -28,6 +28,7 @@ from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
+from stream_guard.policy.wording import did_you_mean
 from stream_guard.ports import ConfiguredDecoder, Decoder, Sink, Source
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
@@ -241,7 +242,8 @@ class Assembly:
     def _make_decoder(self, form: str) -> Decoder:
         decoders = self.registry.decoders
         if form not in decoders:
-            raise SettingsError(f"unknown format {form!r}; installed: {', '.join(decoders)}")
+            near = did_you_mean(form, decoders)
+            raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
         kind = decoders[form]
         if issubclass(kind, ConfiguredDecoder):
             return kind.configure(self.settings)

@@ -44,7 +44,8 @@ def run_policy_tests(policy: Policy) -> Iterator[Outcome]:
         alone = replace(policy, rules=(spec,), max_out_of_orderness=0.0)
         for number, test in enumerate(spec.tests, 1):
             claim = str(test.get("claim", f"test {number}"))
-            yield Outcome(spec.id, claim, spec.place, _problem(alone, spec, dict(test)))
+            place = spec.test_places[number - 1] if spec.test_places else spec.place
+            yield Outcome(spec.id, claim, place, _problem(alone, spec, dict(test)))
 
 
 def _problem(policy: Policy, spec: RuleSpec, test: dict[str, Json]) -> str:
