@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import pluggy
 
 from stream_guard.language.similarity import Similarity
-from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, Question, Sink
+from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, PolicyPack, Question, Sink
 from stream_guard.rule import RuleType
 
 PROJECT = "stream_guard"
@@ -46,6 +46,11 @@ def stream_guard_diff_axes() -> Iterable[type[DiffAxis]]:  # type: ignore[empty-
 @hookspec
 def stream_guard_similarities() -> Mapping[str, Similarity]:  # type: ignore[empty-body]
     """Return measures of how alike two texts are, by name."""
+
+
+@hookspec
+def stream_guard_policy_packs() -> Iterable[PolicyPack]:  # type: ignore[empty-body]
+    """Return rules that policies take in by name, under ``packs``."""
 
 
 @hookspec

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
 from stream_guard.errors import DecodeError, Place, Problem
 from stream_guard.model import Alert, Event, Json
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -279,6 +282,14 @@ class DiffAxis(Protocol):
 
     def measure(self, sides: Sides) -> AxisValues:
         """Measure both sides; pairs that say nothing about this axis are left out."""
+
+
+class PolicyPack(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules that policies take in by name. The file is itself a policy, so that it can be read, linted and tested."""
+
+    name: str
+    summary: str  # one sentence, as a list of packs shows it
+    file: Traversable
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from stream_guard import hookspecs
 from stream_guard.errors import PluginError
 from stream_guard.language.similarity import SIMILARITIES, Similarity
 from stream_guard.model import Json
-from stream_guard.ports import Command, Decoder, Dialect, DiffAxis, Sink
+from stream_guard.ports import Command, Decoder, Dialect, DiffAxis, PolicyPack, Sink
 from stream_guard.rule import Rule, RuleType
 from stream_guard.settings import PluginSettings
 
@@ -39,6 +39,7 @@ class Registry:
     dialects: Mapping[str, type[Dialect]]
     axes: Mapping[str, type[DiffAxis]]
     similarities: Mapping[str, Similarity]
+    policy_packs: Mapping[str, PolicyPack]
     commands: Mapping[str, Command]
     plugins: tuple[PluginInfo, ...] = field(default=())
 
@@ -109,7 +110,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
 
 
 def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata.Distribution]) -> Registry:
-    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities", "commands")
+    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities", "policy_packs", "commands")
     tables: dict[str, dict[str, Any]] = {what: {} for what in hooks}
     owners: dict[tuple[str, str], str] = {}
     infos = []
@@ -141,6 +142,7 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata
         ordered["dialects"],
         ordered["diff_axes"],
         ordered["similarities"],
+        ordered["policy_packs"],
         ordered["commands"],
         tuple(infos),
     )

@@ -14,6 +14,7 @@ from stream_guard_rules.grounding import MustBeGrounded
 from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
 from stream_guard_rules.loops import NoRepeatedCalls, NoRepeatedResults
+from stream_guard_rules.policy_packs import policy_packs
 from stream_guard_rules.refusal import MustRefuse
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
 from stream_guard_rules.sequence import MustCallBefore
@@ -65,3 +66,9 @@ def stream_guard_rules() -> list[sg.RuleType]:
         RequiredStopReason,
         ToolGuard,
     ]
+
+
+@sg.hookimpl
+def stream_guard_policy_packs() -> list[sg.PolicyPack]:
+    """Return the policy packs made of these kinds."""
+    return policy_packs()

@@ -162,11 +162,16 @@ class ForbiddenTextParams(sg.Params):
     where: Literal["response", "tool_args", "tool_result", "user"] = Field(
         default="response", description="where to look: in payloads, every string and every key is read"
     )
+    tool: sg.ToolPattern | None = Field(
+        default=None, description="look only into arguments or results of these tools: a name, a glob, or a list"
+    )
 
     @model_validator(mode="after")
     def _says_what(self) -> ForbiddenTextParams:
         if (self.text is None) == (self.pattern is None):
             raise PydanticCustomError("forbidden_text", 'write either "text" or "pattern", and only one of them')
+        if self.tool is not None and not self.where.startswith("tool_"):
+            raise PydanticCustomError("forbidden_text", '"tool" goes with "where": tool_args or tool_result')
         return self
 
 
@@ -188,6 +193,12 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
             hits=[0],
         ),
         sg.Example(
+            claim="with a tool, other tools may say it",
+            params={"text": "sudo", "where": "tool_args", "tool": "shell|bash"},
+            trace=[{"call": "bash", "args": {"command": "sudo ls"}}, {"call": "write_file", "args": {"text": "sudo"}}],
+            hits=[0],
+        ),
+        sg.Example(
             claim="letters count: another case is another text",
             params={"text": "guaranteed"},
             trace=[{"turn": "Guaranteed."}],
@@ -203,6 +214,10 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
     def handlers(self) -> tuple[str, ...]:
         """The handler of the place it looks into; other events cost nothing."""
         return (_BY_PLACE[self.params.where],)
+
+    def tools(self) -> sg.ToolPattern | None:
+        """The tools whose arguments or results it looks into."""
+        return self.params.tool
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The text itself: the engine searches for all texts together."""

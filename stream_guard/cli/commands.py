@@ -136,6 +136,24 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="packs",
+        help="Rules that a policy takes in by name.",
+        commands=(
+            _core(
+                "list",
+                "List the packs, with how many of their rules are enforced and how many are in shadow mode.",
+                "packs",
+                "list_packs",
+            ),
+            _core(
+                "show",
+                "Print a pack as it is written: a policy that can be read, tested, or copied and changed.",
+                "packs",
+                "show_pack",
+            ),
+        ),
+    ),
+    Command(
         name="config",
         help="Look at the settings.",
         commands=(

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from stream_guard.engine.bound import BoundRule, Gate, Handler, overrides
 from stream_guard.engine.texts import TextIndex
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.rule import State, Where
+from stream_guard.rule import State, ToolFilter, Where
 
 Entry: TypeAlias = tuple[BoundRule, Handler]
 
@@ -147,20 +147,37 @@ def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:
 class PlansByTool(dict[str, Plan | None]):
     """Plans for events that name a tool, made when a name is first seen; None where no rule applies."""
 
-    def __init__(self, entries: Sequence[Entry], texts: TextIndex | None) -> None:
+    def __init__(self, entries: Sequence[Entry], waiting: Sequence[Entry], where: Where | None) -> None:
         super().__init__()
         self._entries = [(bound.rule.tools(), bound, handle) for bound, handle in entries]
-        self._texts = texts
+        self._waiting = [(bound.rule.tools(), bound, handle) for bound, handle in waiting]
+        self._where = where
+        self._texts: dict[tuple[int, ...], TextIndex | None] = {}  # by rules: tools share them, and names are many
 
     def __missing__(self, tool: str) -> Plan | None:
         # Agents choose the names: a stream of invented ones must not fill the memory.
         if len(self) >= _MEMO_LIMIT:
             self.clear()
-        entries = [
-            (bound, handle) for pattern, bound, handle in self._entries if pattern is None or pattern.matches(tool)
-        ]
-        plan = self[tool] = Plan(entries, self._texts, of_tools=True) if entries or self._texts else None
+            self._texts.clear()
+        entries, texts = _for_tool(self._entries, tool), self._texts_for(tool)
+        plan = self[tool] = Plan(entries, texts, of_tools=True) if entries or texts else None
         return plan
+
+    def _texts_for(self, tool: str) -> TextIndex | None:
+        """Return the index of the rules that wait for a text in events of the tool."""
+        waiting = _for_tool(self._waiting, tool)
+        numbers = tuple(bound.number for bound, _ in waiting)
+        if numbers not in self._texts:
+            self._texts[numbers] = _text_index(waiting, self._where)
+        return self._texts[numbers]
+
+
+def _for_tool(entries: Sequence[tuple[ToolFilter | None, BoundRule, Handler]], tool: str) -> list[Entry]:
+    return [(bound, handle) for pattern, bound, handle in entries if pattern is None or pattern.matches(tool)]
+
+
+def _text_index(waiting: Sequence[Entry], where: Where | None) -> TextIndex | None:
+    return TextIndex(waiting, where) if waiting and where is not None else None
 
 
 class Index:
@@ -172,9 +189,9 @@ class Index:
         self.bounds = tuple(bounds)
         self.users = self._plan(UserMessage, "user")
         self.turns = self._plan(Turn, "response")
-        self.calls = PlansByTool(*self._entries(ToolCall, "tool_args"))
-        self.decisions = PlansByTool(*self._entries(GateDecision, None))
-        self.results = PlansByTool(*self._entries(ToolResult, "tool_result"))
+        self.calls = PlansByTool(*self._entries(ToolCall, "tool_args"), "tool_args")
+        self.decisions = PlansByTool(*self._entries(GateDecision, None), None)
+        self.results = PlansByTool(*self._entries(ToolResult, "tool_result"), "tool_result")
         self.ends = tuple(bound for bound in bounds if bound.end is not None)
 
     def plan(self, event: Event) -> Plan | None:
@@ -188,11 +205,12 @@ class Index:
         return self.turns if isinstance(event, Turn) else self.users if isinstance(event, UserMessage) else None
 
     def _plan(self, event_type: type[Event], where: Where) -> Plan | None:
-        entries, texts = self._entries(event_type, where)
+        entries, waiting = self._entries(event_type, where)
+        texts = _text_index(waiting, where)
         return Plan(entries, texts, of_turns=event_type is Turn) if entries or texts else None
 
-    def _entries(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], TextIndex | None]:
-        """Return the rules to call at every event of a type, and an index of those that wait for a text."""
+    def _entries(self, event_type: type[Event], where: Where | None) -> tuple[list[Entry], list[Entry]]:
+        """Return the rules to call at every event of a type, and those that wait for a text."""
         listed: list[Entry] = []
         waiting: list[Entry] = []
         name = _HANDLERS[event_type]
@@ -201,7 +219,7 @@ class Index:
                 continue
             handle: Handler = getattr(bound.rule, name)
             (waiting if where in bound.texts and _may_wait(bound) else listed).append((bound, handle))
-        return listed, TextIndex(waiting, where) if waiting and where is not None else None
+        return listed, waiting
 
 
 def _must_know_gate(bound: BoundRule) -> bool:
@@ -213,7 +231,7 @@ def _may_wait(bound: BoundRule) -> bool:
     """Whether a rule needs to run only where its text occurs.
 
     Not a gated rule with an end to judge: the engine must know that the gate opened, even at a turn without
-    the text. Not a rule with a `for` either, nor one that is limited to some tools.
+    the text. Not a rule with a `for` either.
     """
     gate_matters = bound.gate is not None and (bound.end is not None or bound.ungated is not None)
-    return not gate_matters and bound.spec.hold is None and bound.rule.tools() is None
+    return not gate_matters and bound.spec.hold is None

@@ -33,6 +33,7 @@ class Code(StrEnum):
     KIND_FAILED = "SG123"
     AGENT = "SG124"
     TEST = "SG125"
+    PACK = "SG126"
     NO_ID = "SG151"
     NO_RULES = "SG152"
     NOT_LISTED = "SG153"

@@ -195,6 +195,16 @@ class RuleForm(FormBase):
     tests: list[RuleTestForm] = Field(default=[], description="events and the findings expected of them")
 
 
+class PackForm(FormBase):
+    """A policy pack that the policy takes in; its name alone is enough."""
+
+    pack: Text = Field(description="the name of the pack, as `stream-guard packs list` shows it")
+    without: list[Text] = Field(default=[], description="ids of its rules that are left out")
+    mode: Literal["shadow"] | SkipJsonSchema[None] = Field(
+        default=None, description="shadow: all its rules are found and counted, never sent"
+    )
+
+
 class PolicyForm(FormBase):
     """A policy: rules that are in force together."""
 
@@ -210,4 +220,7 @@ class PolicyForm(FormBase):
     agents: dict[str, AgentForm] = Field(
         default={}, description="the agents that rules can belong to, by name or name@version"
     )
-    rules: list[Any] = Field(description="the rules")
+    packs: list[PackForm | Text] = Field(
+        default=[], description="rules that come from policy packs, by the name of the pack"
+    )
+    rules: list[Any] = Field(description="the rules; may be left out where there are packs")

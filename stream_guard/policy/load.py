@@ -22,6 +22,7 @@ from stream_guard.policy.dialects import to_native
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.gates import Flaw
+from stream_guard.policy.packs import with_packs
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
@@ -47,7 +48,7 @@ def load_policy(
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
         folder = source.parent
-    native = to_native(document, registry)
+    native = with_packs(to_native(document, registry), document, registry)
     report = ProblemReport(document, [*document.problems, *native.problems], native)
     form, rules = _read_form(native.form, report)
     if form is None:

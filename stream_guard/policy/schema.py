@@ -28,7 +28,23 @@ def policy_schema(registry: Registry) -> JsonSchemaValue:
         "items": {"$ref": "#/$defs/rule"},
         "description": "the rules; all are in force together",
     }
+    _offer_packs(policy, definitions, registry)
     return {"$schema": DIALECT, **policy, "title": "stream_guard policy", "$defs": definitions}
+
+
+def _offer_packs(policy: JsonSchemaValue, definitions: dict[str, JsonSchemaValue], registry: Registry) -> None:
+    """Let editors complete the names of packs; a policy has rules of its own, or packs, or both."""
+    packs = registry.policy_packs
+    name = {
+        "type": "string",
+        "enum": list(packs),
+        "enumDescriptions": [pack.summary for pack in packs.values()],
+        "description": "the name of the pack",
+    }
+    definitions["policy.PackForm"]["properties"]["pack"] = name
+    policy["properties"]["packs"]["items"]["anyOf"] = [{"$ref": "#/$defs/policy.PackForm"}, name]
+    policy["required"].remove("rules")
+    policy["anyOf"] = [{"required": ["rules"]}, {"required": ["packs"]}]
 
 
 def _rule(kinds: Mapping[str, RuleType], definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:

@@ -14,6 +14,7 @@ from stream_guard.policy.forms import PolicyForm, RuleForm, SessionsForm
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import RouteSettings
 from tests.docs.catalogue import OUR_PLUGINS, catalogue
+from tests.docs.packs import pack_rules
 from tests.docs.tables import fields_table, metrics_table, options_table, settings_table
 from tests.docs.tree import tree
 from tests.formats.differences import differences_table
@@ -27,6 +28,7 @@ PARTS: Mapping[str, Mapping[str, Make]] = {
     "docs/alerts.md": {"route settings": lambda _: fields_table(RouteSettings)},
     "docs/architecture.md": {"tree": lambda _: tree(ROOT)},
     "docs/formats.md": {"differences": lambda _: differences_table()},
+    "docs/packs.md": {"pack rules": pack_rules},
     "docs/policy.md": {
         "policy keys": lambda _: fields_table(PolicyForm),
         "session keys": lambda _: fields_table(SessionsForm),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import pytest
@@ -11,6 +12,7 @@ import stream_guard as sg
 from stream_guard.errors import PluginError, Problem
 from stream_guard.language.similarity import Similarity
 from stream_guard.model import Alert
+from stream_guard.policy.load import load_policy
 from stream_guard.ports import Answer, AxisValues, Decoder, Dialect, DiffAxis, Document, Question, Record, Sides, Sink
 from stream_guard.registry import PluginInfo, Registry, build_registry
 from stream_guard.settings import PluginSettings
@@ -145,6 +147,22 @@ def test_hook_stream_guard_similarities() -> None:
     registry, info = load(Bringer())
     assert registry.similarities["length"] is same_length
     assert info.provides == {"similarities": ("length",)}
+
+
+def test_hook_stream_guard_policy_packs(tmp_path: Path) -> None:
+    file = tmp_path / "clinic.yaml"
+    file.write_text("rules: [{id: no-diagnosis, kind: no_call, params: {tool: diagnose}}]")
+    pack = sg.PolicyPack(name="clinic", summary="Agents that book visits.", file=file)
+
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_policy_packs(self) -> list[sg.PolicyPack]:
+            return [pack]
+
+    registry, info = load(Bringer())
+    assert registry.policy_packs["clinic"] is pack
+    assert info.provides == {"policy_packs": ("clinic",)}
+    assert [rule.id for rule in load_policy("packs: [clinic]", registry).rules] == ["no-diagnosis"]
 
 
 def test_hook_stream_guard_commands() -> None:

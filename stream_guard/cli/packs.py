@@ -1,0 +1,51 @@
+"""``packs``: the policy packs that are installed, and the rules in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_guard.commands import ListFormat, SettingsFile, load_plugins, print_text
+from stream_guard.errors import SettingsError
+from stream_guard.policy.packs import read_pack
+from stream_guard.policy.wording import did_you_mean, show
+
+
+def list_packs(
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print the list.")] = ListFormat.TABLE,
+    settings_file: SettingsFile = None,
+) -> None:
+    """List the packs, with how many of their rules are enforced and how many are in shadow mode."""
+    packs = load_plugins(settings_file)[1].policy_packs.values()
+    rows = []
+    for pack in packs:
+        rules = read_pack(pack)["rules"]
+        shadow = sum(rule.get("mode") == "shadow" for rule in rules)
+        rows.append({"pack": pack.name, "rules": len(rules), "shadow": shadow, "summary": pack.summary})
+    if form is ListFormat.JSON:
+        print_text(msgspec.json.encode(rows).decode())
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("pack", no_wrap=True)
+    table.add_column("rules", justify="right")
+    table.add_column("shadow", justify="right")
+    table.add_column("what it is for", overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    Console().print(table)
+
+
+def show_pack(
+    name: Annotated[str, typer.Argument(help="The name of a pack.", show_default=False)],
+    settings_file: SettingsFile = None,
+) -> None:
+    """Print a pack as it is written: a policy that can be read, tested, or copied and changed."""
+    packs = load_plugins(settings_file)[1].policy_packs
+    if name not in packs:
+        advice = did_you_mean(name, packs) or f"; there are {', '.join(packs) or 'none'}"
+        raise SettingsError(f"no policy pack is called {show(name)}{advice}")
+    print_text(packs[name].file.read_text(encoding="utf-8"), newline=False)

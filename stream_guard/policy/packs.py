@@ -1,0 +1,108 @@
+"""Take the rules of policy packs into a policy: by name, without some of them, or all in shadow mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from stream_guard.errors import PolicyError, Problem
+from stream_guard.model import Json
+from stream_guard.policy.codes import Code
+from stream_guard.policy.dialects import NativePolicy
+from stream_guard.policy.document import read_document
+from stream_guard.policy.gates import Steps
+from stream_guard.policy.nodes import PolicyDocument
+from stream_guard.policy.wording import did_you_mean, listed, printable, show
+from stream_guard.ports import PolicyPack
+from stream_guard.registry import Registry
+
+PREFIX: Final = "pack:"  # stands before a pack's name where a file is named
+
+
+def read_pack(pack: PolicyPack) -> dict[str, Json]:
+    """Return a pack as data; raises PolicyError where it is not readable."""
+    document = read_document(pack.file.read_bytes(), f"{PREFIX}{pack.name}")
+    if document.problems:
+        raise PolicyError(document.problems)
+    form = document.data
+    rules = form.get("rules") if isinstance(form, dict) else None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) and "id" in rule for rule in rules):
+        message = "a policy pack is a mapping with `rules:`, and each of its rules has an id"
+        raise PolicyError([Problem(document.place(), message, Code.NOT_A_POLICY)])
+    return dict(form)
+
+
+def with_packs(native: NativePolicy, document: PolicyDocument, registry: Registry) -> NativePolicy:
+    """Return the policy with the rules and tool classes of its packs behind its own.
+
+    A rule of the policy takes the place of the pack's rule with the same id. Tools of a class count wherever they are
+    listed, in the policy or in a pack. Problems of a pack's rule are reported where the policy names the pack.
+    """
+    form = native.form
+    if not isinstance(form, dict) or not isinstance(form.get("packs"), list):
+        return native
+    own = form.get("rules", [])
+    if not isinstance(own, list):
+        return native  # reported with the form
+    own_ids = {rule["id"] for rule in own if isinstance(rule, dict) and isinstance(rule.get("id"), str)}
+    rules, classes, problems = list(own), form.get("tool_classes", {}), list(native.problems)
+    origins: dict[int, Steps] = dict(native.origins)
+    for number, raw in enumerate(form["packs"]):
+        at = ("packs", number)
+        name = raw.get("pack") if isinstance(raw, dict) else raw
+        if not isinstance(name, str) or not name:
+            continue  # reported with the form
+        if name not in registry.policy_packs:
+            message = f"no policy pack is called {show(name)}{_advice(name, registry.policy_packs)}"
+            problems.append(Problem(document.place(*at), printable(message), Code.PACK))
+            continue
+        pack = read_pack(registry.policy_packs[name])
+        taken = list(_rules(raw, pack["rules"], own_ids))
+        origins |= {len(rules) + index: at for index in range(len(taken))}
+        rules += taken
+        classes = _join(classes, pack.get("tool_classes", {}))
+        problems += _unknown_ids(raw, at, pack["rules"], document)
+    joined = {"tool_classes": classes} if classes else {}
+    return replace(native, form={**form, **joined, "rules": rules}, problems=problems, origins=origins)
+
+
+def _rules(raw: Json, rules: Sequence[Json], own_ids: set[str]) -> Iterator[Json]:
+    """Yield the rules that are taken in: all but those left out, and those that the policy writes itself."""
+    left_out = _texts(raw, "without")
+    shadow = {"mode": "shadow"} if isinstance(raw, dict) and raw.get("mode") == "shadow" else {}
+    for rule in rules:
+        if rule.get("id") not in left_out and rule.get("id") not in own_ids:
+            yield {**rule, **shadow}
+
+
+def _unknown_ids(raw: Json, at: Steps, rules: Sequence[Json], document: PolicyDocument) -> Iterator[Problem]:
+    ids = [str(rule.get("id")) for rule in rules]
+    for index, rule_id in enumerate(_texts(raw, "without")):
+        if rule_id not in ids:
+            advice = did_you_mean(rule_id, ids) or f"; it has {listed(ids)}"
+            message = f"the pack has no rule {show(rule_id)}{advice}"
+            yield Problem(document.place(*at, "without", index), printable(message), Code.PACK)
+
+
+def _texts(raw: Json, key: str) -> list[str]:
+    listed_texts = raw.get(key) if isinstance(raw, dict) else None
+    return [text for text in listed_texts if isinstance(text, str)] if isinstance(listed_texts, list) else []
+
+
+def _join(own: Json, added: Mapping[str, Json]) -> Json:
+    """Return tool classes with the members of both, the policy's first, so that its places stay what they are."""
+    if not isinstance(own, dict):
+        return own  # reported with the form
+    joined = dict(own)
+    for name, members in added.items():
+        before = joined.get(name, [])
+        first = [before] if isinstance(before, str) else before
+        if isinstance(first, list):
+            more = [members] if isinstance(members, str) else members
+            joined[name] = [*first, *(member for member in more if member not in first)]
+    return joined
+
+
+def _advice(name: str, known: Mapping[str, PolicyPack]) -> str:
+    return did_you_mean(name, known) or (f"; there are {listed(known)}" if known else "; none is installed")
