@@ -8,13 +8,17 @@ from stream_guard_rules.confirmation import MustConfirmBefore
 from stream_guard_rules.consistency import MustRemainConsistent
 from stream_guard_rules.delegation import MaxDelegation, NoHandoffLoop
 from stream_guard_rules.disclosure import NoLongQuote, NoPii
+from stream_guard_rules.earlier import MustMatchLookup, NoChangeAfterApproval
 from stream_guard_rules.evasion import NoDenialEvasion, NoFalseClaim
+from stream_guard_rules.flows import NoValueFlow
 from stream_guard_rules.followup import MustFollowup
 from stream_guard_rules.grounding import MustBeGrounded
+from stream_guard_rules.injection import NoInjectedCall
 from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
 from stream_guard_rules.loops import NoRepeatedCalls, NoRepeatedResults
 from stream_guard_rules.policy_packs import policy_packs
+from stream_guard_rules.provenance import ArgProvenance
 from stream_guard_rules.refusal import MustRefuse
 from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
 from stream_guard_rules.sequence import MustCallBefore
@@ -28,6 +32,7 @@ from stream_guard_rules.wording import MustMatchText, NoTextWithCalls
 def stream_guard_rules() -> list[sg.RuleType]:
     """Return every kind of this pack."""
     return [
+        ArgProvenance,
         ForbiddenText,
         LtlFormula,
         MaxCalls,
@@ -51,18 +56,22 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MustIncludeText,
         MustIncludeTextEach,
         MustMatchJsonSchema,
+        MustMatchLookup,
         MustMatchText,
         MustRefuse,
         MustRemainConsistent,
         NoCall,
+        NoChangeAfterApproval,
         NoDenialEvasion,
         NoFalseClaim,
         NoHandoffLoop,
+        NoInjectedCall,
         NoLongQuote,
         NoPii,
         NoRepeatedCalls,
         NoRepeatedResults,
         NoTextWithCalls,
+        NoValueFlow,
         RequiredStopReason,
         ToolGuard,
     ]

@@ -34,7 +34,8 @@ def run(case: dict[str, Any]) -> LeftOut | None:
     rule = {"id": case["pattern"], **make(case["property"])}
     classes = _classes(case["events"])
     policy = load_policy(json.dumps({"rules": [rule], "tool_classes": classes}), registry(), file="case.json")
-    found = evaluate(_events(case["events"]), policy)
+    rows = _with_call_ids(case["events"]) if case["pattern"] == "approved-then-changed" else case["events"]
+    found = evaluate(_events(rows), policy)
     at_events = [finding.event_id for finding in found if finding.at == "event"]
     expect("fires at", at_events, case["fires"])
     deadlines = [finding.time for finding in found if finding.at != "event"]
@@ -49,6 +50,11 @@ def _classes(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         if "tool_class" in row and row["tool"] not in classes.setdefault(row["tool_class"], []):
             classes[row["tool_class"]].append(row["tool"])
     return classes
+
+
+def _with_call_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put the id of a call among its arguments: approvals are calls of their own here, and have other ids."""
+    return [{**row, "args": {"approved": row.get("args"), "call": row.get("call_id")}} for row in rows]
 
 
 def _events(rows: list[dict[str, Any]]) -> Iterator[Event]:
@@ -208,6 +214,20 @@ def _claimed(_text: str) -> dict[str, Any]:
     return {"kind": "no_false_claim", "params": params, "scope": "run"}
 
 
+def _exfiltration(text: str) -> dict[str, Any]:
+    params = {
+        "tool": "@egress",
+        "source_when": {"any_of": [{"path": f"labels.{name}", "op": "exists"} for name in ("secret", "private_data")]},
+        "min_chars": _number(r">=(\d+) chars", text),
+        "within_seconds": _number(r"within (\d+) s", text),
+    }
+    return {"kind": "no_value_flow", "params": params}
+
+
+def _changed(_text: str) -> dict[str, Any]:
+    return {"kind": "no_change_after_approval", "params": {"approval": _APPROVAL, "tool": "*", "same_arg": "call"}}
+
+
 _RULES: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "token-budget": _token_budget,
     "destructive-without-confirmation": _confirmed,
@@ -219,4 +239,6 @@ _RULES: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "fan-out": _fan_out,
     "denial-evasion": _evasion,
     "claimed-not-done": _claimed,
+    "exfil-secret-then-send": _exfiltration,
+    "approved-then-changed": _changed,
 }

@@ -1,0 +1,161 @@
+"""Rules about what must not leave: text that one tool returned and another sends away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from zlib import crc32
+
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.fingerprints import MOST_TEXT, compact, readings, texts_in
+
+_MOST_MARKS: Final = 4096
+_MOST_SOURCES: Final = 32
+_WINDOW: Final = 8  # of fingerprints, of which one is kept where a text is long
+
+
+class GuardedResult(sg.State):
+    """One result that must not leave: when it came, from which tool, and fingerprints of its text."""
+
+    time: float | None
+    tool: str
+    marks: list[int]
+
+
+class NoValueFlowParams(sg.Params):
+    """Parameters of ``no_value_flow``."""
+
+    tool: sg.ToolPattern = Field(description="the tools that send things away: a name, a glob, a class, or a list")
+    source: sg.ToolPattern = Field(default=sg.ToolPattern("*"), description="the tools whose results must not leave")
+    source_when: sg.Condition | None = Field(
+        default=None, description="conditions over a result that must not leave, such as a label"
+    )
+    min_chars: int = Field(
+        default=12, ge=6, le=200, description="characters in a row, blanks left out, that both must have"
+    )
+    within_seconds: sg.Duration | None = Field(default=None, description="how long a result is remembered")
+
+
+class NoValueFlowState(sg.State):
+    """The results that must not leave."""
+
+    sources: list[GuardedResult] = []
+
+
+class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
+    """What certain results say must not be sent away: ``min_chars`` characters in a row are enough.
+
+    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. 4096 fingerprints are
+    remembered. Of a result that needs more than 2048, only some are kept: then a few characters more must agree.
+    """
+
+    kind = "no_value_flow"
+    state_limit = 32768
+    examples = (
+        sg.Example(
+            claim="a secret in what is sent is a hit, in base64 too",
+            params={"tool": "http_post", "source": "read_secret"},
+            trace=[
+                {"result": "read_secret", "output": "key=Xq7LmP92vRt4Zk8W"},
+                {"call": "http_post", "args": {"body": "it is xq7lmp92vrt4 zk8w"}},
+                {"call": "http_post", "args": {"body": "WHE3TG1QOTJ2UnQ0Wms4Vw=="}},
+            ],
+            hits=[1, 2],
+        ),
+        sg.Example(
+            claim="a few characters alike, and results of other tools, are fine",
+            params={"tool": "http_post", "source": "read_secret"},
+            trace=[
+                {"result": "read_secret", "output": "key=Xq7LmP92vRt4Zk8W"},
+                {"result": "read_file", "output": "nothing to hide here at all"},
+                {"call": "http_post", "args": {"body": "Xq7LmP9 nothing to hide here"}},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools on both sides."""
+        return sg.ToolPattern([*self.params.tool.expanded, *self.params.source.expanded])
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Results and arguments, and a clock for ``within_seconds``."""
+        clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
+        return clock | frozenset(("content",))
+
+    def on_tool_result(self, result: sg.ToolResult, state: NoValueFlowState) -> sg.Verdict:
+        """Remember what must not leave."""
+        condition = self.params.source_when
+        if not self.params.source.matches(result.tool) or (condition is not None and not condition.holds(result)):
+            return None
+        if result.output is None:
+            return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
+        marks = [one for text in texts_in(result.output) for form in _forms(text) for one in self._grams(form)]
+        if marks:
+            kept = _thinned(list(dict.fromkeys(marks)))
+            state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], kept)])
+        return None
+
+    def on_tool_call(self, call: sg.ToolCall, state: NoValueFlowState) -> sg.Verdict:
+        """Compare what is sent with what must not leave."""
+        if not self.params.tool.matches(call.tool):
+            return None
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        sources = [source for source in state.sources if self._counts(source, call)]
+        if not sources:
+            return None
+        texts = list(texts_in(call.args))
+        sent = {one for text in [*texts, "".join(texts)] for form in _forms(text) for one in self._grams(form)}
+        for source in reversed(sources):
+            if not sent.isdisjoint(source.marks):
+                evidence = {"tool": call.tool, "source": source.tool}
+                return sg.Hit(f"{call.tool} sends what {source.tool} returned", evidence)
+        return None
+
+    def on_ungated(self, event: sg.Event, state: NoValueFlowState) -> None:
+        """Remember results outside the gate too."""
+        if isinstance(event, sg.ToolResult):
+            self.on_tool_result(event, state)
+
+    def _counts(self, source: GuardedResult, call: sg.ToolCall) -> bool:
+        span = self.params.within_seconds
+        if span is None or source.time is None or call.time is None:
+            return True
+        return call.time - source.time <= span
+
+    def _grams(self, text: str) -> Iterator[int]:
+        length = self.params.min_chars
+        for start in range(len(text) - length + 1):
+            yield crc32(text[start : start + length].encode("utf-8", "surrogatepass"))
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Yield what is compared of a text: without blanks, and its letters and digits alone."""
+    for reading in readings(text):
+        plain = "".join(reading[:MOST_TEXT].lower().split())
+        yield plain
+        if (short := compact(plain)) != plain:
+            yield short
+
+
+def _thinned(marks: list[int]) -> list[int]:
+    """Return all fingerprints of a short text; of a long one the smallest of every few in a row (winnowing)."""
+    if len(marks) <= _MOST_MARKS // 2:
+        return marks
+    kept = dict.fromkeys(min(marks[start : start + _WINDOW]) for start in range(len(marks) - _WINDOW + 1))
+    return list(kept)[:_MOST_MARKS]
+
+
+def _bounded(sources: list[GuardedResult]) -> list[GuardedResult]:
+    """Return the newest sources that fit."""
+    left = _MOST_MARKS
+    kept: list[GuardedResult] = []
+    for source in reversed(sources[-_MOST_SOURCES:]):
+        left -= len(source.marks)
+        if left < 0 and kept:
+            break
+        kept.insert(0, source)
+    return kept
