@@ -6,10 +6,14 @@ decoders, sinks, dialects and commands. These names, ``stream_guard.commands``, 
 ``stream_guard.documents`` and ``stream_guard.testing`` are the public interface; every other module may change.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # what a type checker takes for true; typing itself takes long to import for a hook
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from stream_guard.alerting.alerts import encode_alert, make_alert
     from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
     from stream_guard.errors import (

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stream_guard.cli.app import main
+from stream_guard.cli import main
 
 main()

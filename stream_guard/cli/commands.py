@@ -36,6 +36,18 @@ COMMANDS: Final = (
         "convert",
     ),
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),
+    Command(
+        name="hook",
+        help="Hooks for agents' own programs: each asks a running gate.",
+        commands=(
+            _core(
+                "claude-code",
+                "Answer a hook of Claude Code: PreToolUse, PostToolUse, Stop and others, from standard input.",
+                "hook",
+                "claude_code",
+            ),
+        ),
+    ),
     _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "policy"),
     _core("schema", "Print the JSON Schema of policies with the kinds that are installed, for editors.", "policy"),
     _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),

@@ -123,6 +123,13 @@ class Gate:
                 self._forget(event)
             return self._follow(event)
 
+    def open_obligations(self, session_id: str) -> list[Alert]:
+        """Return what rules would find if the session ended now; nothing once a rule has ended it."""
+        with self._lock:
+            if self._ended(session_id) is not None:
+                return []
+            return alerts_of(self.guard.open_obligations(session_id), self.policy.version)
+
     def _follow(self, event: Event) -> list[Alert]:
         alerts = alerts_of(self.guard.observe(event), self.policy.version)
         if alerts:

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import force_setattr, replace
 
 from stream_guard.guard.decisions import Decider, decision_event
+from stream_guard.guard.obligations import EndPreview
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Decision, Event, Finding, ToolCall
 from stream_guard.observability.counts import Counts
@@ -48,6 +49,7 @@ class Guard:
         self._ended = EndedSessions(self._store, self.counts)
         self._policy = policy
         self._lock = Lock()
+        self._preview: EndPreview | None = None
         self._unsaved = 0
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
@@ -63,6 +65,15 @@ class Guard:
         with self._lock:
             self._table.end_all(found)
         return found
+
+    def open_obligations(self, session_id: str) -> list[Finding]:
+        """Return what rules would find if the session ended now; the session goes on as if nobody had asked."""
+        with self._lock:
+            if self._ended.reason(session_id) is not None:
+                return []
+            if self._preview is None:
+                self._preview = EndPreview(self._policy)
+            return self._preview.open_obligations(self._table, session_id)
 
     def check(self, attempt: ToolCall) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.

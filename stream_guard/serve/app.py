@@ -32,6 +32,7 @@ from stream_guard.serve.bodies import (
     RequestRefused,
     read_json,
     to_attempt,
+    to_ending,
     to_event,
     to_form,
     to_items,
@@ -58,6 +59,7 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
         routes=[
             Route("/v1/check", routes.check, methods=["POST"]),
             Route("/v1/events", routes.events, methods=["POST"]),
+            Route("/v1/obligations", routes.obligations, methods=["POST"]),
             Route("/v1/reviews", routes.reviews),
             Route("/v1/reviews/{id}", routes.review),
             Route("/v1/reviews/{id}/approve", routes.approve, methods=["POST"]),
@@ -108,6 +110,14 @@ class Routes:
                 found = await self._service.run(self._observe, events)
                 alerts += found
         return _json({"accepted": len(items) - len(refused), "alerts": alerts, "refused": refused})
+
+    @requires("agent")
+    async def obligations(self, request: Request) -> Response:
+        """Say what rules would find if the session ended now."""
+        read = to_ending(await self._body(request), self._decoder)
+        ending = stamp(read, identity_of(request), self._gate.policy.agents)
+        found = await self._service.run(self._gate.open_obligations, ending.session_id)
+        return _json({"obligations": found, "policy_version": self._gate.policy.version})
 
     @requires("reviewer", "operator")
     async def reviews(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
-from stream_guard.model import Event, Json, ToolCall
+from stream_guard.model import Event, Json, SessionEnd, ToolCall
 from stream_guard.ports import Decoder, Record
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -65,6 +65,16 @@ def to_attempt(data: Json, decoder: Decoder) -> ToolCall:
     event = to_event({"kind": "tool_call", **data}, decoder)
     if not isinstance(event, ToolCall):
         raise RequestRefused(422, f'kind is {data.get("kind")!r}; only a "tool_call" can be checked')
+    return event
+
+
+def to_ending(data: Json, decoder: Decoder) -> SessionEnd:
+    """Return the end of a session that a body describes, or raise RequestRefused."""
+    if not isinstance(data, dict):
+        raise RequestRefused(422, "send one object with session_id")
+    event = to_event({"kind": "session_end", **data}, decoder)
+    if not isinstance(event, SessionEnd):
+        raise RequestRefused(422, f"kind is {data.get('kind')!r}; leave it out, and name the session in session_id")
     return event
 
 

@@ -51,7 +51,12 @@ def describe(*, token: bool, roles: bool = False) -> JsonObject:
 def _paths() -> JsonObject:
     check = _post("Decide on a tool call before it runs.", _ref("Attempt"), _ref("Ruling"))
     events = _post("Tell what happened; rules say what they found.", _ref("Events"), _ref("Observed"))
-    found: JsonObject = {"/v1/check": {"post": check}, "/v1/events": {"post": events}}
+    ending = _post("Say what rules would find if the session ended now.", _ref("Ending"), _ref("Obligations"))
+    found: JsonObject = {
+        "/v1/check": {"post": check},
+        "/v1/events": {"post": events},
+        "/v1/obligations": {"post": ending},
+    }
     for noun, states, schema in (
         ("reviews", ["open", "approved", "rejected", "expired", "used", "void", "acknowledged"], "Review"),
         ("incidents", ["unresolved", "solved"], "Incident"),
@@ -82,6 +87,8 @@ def _schemas() -> JsonObject:
         _tidy(schemas[name])
     attempt = {**schemas["ToolCall"], "required": ["session_id", "tool"]}
     schemas["Attempt"] = attempt
+    schemas["Ending"] = {**schemas["SessionEnd"], "required": ["session_id"]}
+    schemas["Obligations"] = _object(obligations=_list(_ref("Alert")), policy_version={"type": "string"})
     number = {"type": "integer", "minimum": 0}
     # Items of any form: an unreadable one does not refuse the others, and is named in the answer.
     items = {"description": f"an event ({', '.join(events)}); one that cannot be read is named in the answer"}

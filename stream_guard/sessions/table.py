@@ -636,6 +636,11 @@ class SessionTable:
         session = self._find(session_id)
         return list(session.states.values()) if session is not None else []
 
+    def copy_of(self, session_id: str) -> Session | None:
+        """Return a copy of a live session as it would come back from the store, or None when there is none."""
+        session = self._find(session_id)
+        return None if session is None else unpack(session_id, pack(session, self.engine), self.engine, Counts())
+
     @property
     def changed(self) -> bool:
         """Whether there is something to commit."""

@@ -167,6 +167,18 @@ class ApiSettings(Section):
         return token
 
 
+class HookSettings(Section):
+    """Hooks of agents' own programs: ``stream-guard hook``. In a file they count with ``--settings`` only."""
+
+    gate: str = Field(default="http://127.0.0.1:8750", description="address of the gate that is asked")
+    token_file: Path | None = Field(default=None, description="a file that holds an agent's token for the gate")
+    on_error: Literal["closed", "ask", "open"] = Field(
+        default="closed", description="what a call gets that the gate could not judge: refused, the user asked, or run"
+    )
+    timeout: float = Field(default=2.0, gt=0, le=600, description="seconds for everything that the gate is asked")
+    agent: str = Field(default="", description="the name of the agent in the policy")
+
+
 class HistorySettings(Section):
     """Where audit, reviews and incidents are kept."""
 
@@ -317,6 +329,7 @@ class Settings(BaseSettings):
     diff: DiffSettings = DiffSettings()
     judge: JudgeSettings = JudgeSettings()
     api: ApiSettings = ApiSettings()
+    hook: HookSettings = HookSettings()
     history: HistorySettings = HistorySettings()
     reviews: ReviewSettings = ReviewSettings()
     delivery: DeliverySettings = DeliverySettings()

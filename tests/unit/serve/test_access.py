@@ -92,6 +92,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 ROUTES = {
     ("POST", "/v1/check"): {"agent"},
     ("POST", "/v1/events"): {"agent"},
+    ("POST", "/v1/obligations"): {"agent"},
     ("GET", "/v1/reviews"): {"reviewer", "operator"},
     ("GET", "/v1/reviews/0"): {"reviewer", "operator"},
     ("POST", "/v1/reviews/0/approve"): {"reviewer"},

@@ -1,0 +1,1 @@
+"""Hooks of agents' own programs: a small client of a gate, of the standard library alone, so that it starts at once."""

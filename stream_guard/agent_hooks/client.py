@@ -1,0 +1,157 @@
+"""The client: questions to a gate over one connection, within one deadline.
+
+``http.client`` and ``urllib`` would take longer to import than a gate takes to answer, so that the few lines of HTTP
+that a gate speaks are here.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+TYPE_CHECKING = False  # typing would take longer to import than the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST = 64 * 2**20  # bytes of an answer; more is no answer of a gate
+CUT = -1  # the connection was closed in the middle
+_PORTS = {"http": 80, "https": 443}
+
+
+class GateError(Exception):
+    """The gate gave no answer that can be used. The text says why; ``status`` is that of HTTP, CUT, or 0."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class GateClient:
+    """A connection to a gate. Everything that is asked must be answered within ``timeout`` seconds of the start."""
+
+    def __init__(self, url: str, *, token: str = "", timeout: float = 2.0) -> None:
+        self._url, self._token, self._timeout = url, token, timeout
+        self._scheme, self._host, self._port, self._path = _parse(url)
+        self._deadline = time.monotonic() + timeout
+        self._socket: socket.socket | None = None
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request; GateError when there is none, or it is a refusal."""
+        try:
+            status, answer = self._exchange(self._request(path, json.dumps(body).encode()))
+        except ConnectionResetError:
+            self.close()
+            raise GateError(f"the gate at {self._url} closed the connection without an answer", CUT) from None
+        except TimeoutError:
+            raise GateError(f"the gate at {self._url} did not answer within {self._timeout:g} seconds") from None
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise GateError(f"the gate at {self._url} cannot be reached: {why}; is `stream-guard serve` up?") from None
+        try:
+            said = json.loads(answer)
+        except ValueError:
+            said = None
+        if status == 200 and isinstance(said, dict):
+            return said
+        why = str(said.get("error", "")) if isinstance(said, dict) else "what answers there is no gate"
+        raise GateError(f"the gate at {self._url} refused the question with {status}: {why}", status)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _request(self, path: str, body: bytes) -> bytes:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        lines = [
+            f"POST {self._path}{path} HTTP/1.1",
+            f"Host: {host}:{self._port}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *([f"Authorization: Bearer {self._token}"] if self._token else []),
+        ]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+    def _exchange(self, request: bytes) -> tuple[int, bytes]:
+        connection = self._connect()
+        connection.settimeout(self._left())
+        try:  # noqa: SIM105  (contextlib is one more import)
+            connection.sendall(request)
+        except ConnectionError:
+            pass  # a request that is too large is answered before it was read whole
+        received = bytearray()
+        while b"\r\n\r\n" not in received:
+            self._receive(connection, received)
+        head, _, rest = bytes(received).partition(b"\r\n\r\n")
+        status, length, is_last = _read_head(head)
+        body = bytearray(rest)
+        while len(body) < length:
+            self._receive(connection, body)
+        if is_last:
+            self.close()
+        return status, bytes(body[:length])
+
+    def _connect(self) -> socket.socket:
+        if self._socket is None:
+            # As bytes: for text Python imports the tables of international names first.
+            address: Any = (self._host.encode(), self._port)
+            self._socket = socket.create_connection(address, self._left())
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._scheme == "https":
+                import ssl  # noqa: PLC0415  (takes as long to import as all the rest)
+
+                self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=self._host)
+        return self._socket
+
+    def _receive(self, connection: socket.socket, received: bytearray) -> None:
+        connection.settimeout(self._left())
+        part = connection.recv(65536)
+        if not part or len(received) + len(part) > _MOST:
+            raise ConnectionResetError("the connection was closed before the answer was whole")
+        received += part
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+class NoGate(GateClient):
+    """Stands for a gate that cannot be asked, and says why."""
+
+    def __init__(self, error: GateError) -> None:
+        super().__init__("http://127.0.0.1")
+        self._error = error
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Raise the reason."""
+        del path, body
+        raise self._error
+
+
+def _parse(url: str) -> tuple[str, str, int, str]:
+    """Return scheme, host, port and path of an address; GateError when it is none of a gate."""
+    scheme, between, rest = url.partition("://")
+    authority, _, path = rest.partition("/")
+    host, colon, port = authority.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = authority, str(_PORTS.get(scheme, 0))
+    host = host.strip("[]")
+    plain = url.isascii() and url.isprintable() and " " not in url and "@" not in authority
+    if not between or scheme not in _PORTS or not host or not plain or not port.isdecimal() or int(port) > 65535:
+        raise GateError(f"{url!r} is no address of a gate; write http://127.0.0.1:8750")
+    return scheme, host, int(port), f"/{path.strip('/')}" if path.strip("/") else ""
+
+
+def _read_head(head: bytes) -> tuple[int, int, bool]:
+    """Return the status and the length of an answer, and whether the connection ends with it."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    named = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    length = named.get("content-length", "")
+    if not words[0].startswith("HTTP/") or not words[1:] or not words[1].isdecimal() or not length.isdecimal():
+        raise GateError("what answers there speaks no HTTP that a gate speaks")
+    return int(words[1]), int(length), named.get("connection", "").lower() == "close"
