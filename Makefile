@@ -142,7 +142,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
 	$(COMPILE) --extra dev --extra kafka --extra analysis --extra serve --extra postgres \
 		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --output-file requirements.lock pyproject.toml
-	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
+	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
-from typing import Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
 import typer
 
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
+from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.logs import set_up_logs
+from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import load_settings
 from stream_guard.sources import is_endless
+
+if TYPE_CHECKING:
+    from stream_guard.page.mounting import PageServer
+
+PageFlag: TypeAlias = Annotated[
+    bool, typer.Option("--page", help="Show the web page while it runs; alerts go to the history too.")
+]
 
 
 def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -48,6 +57,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     reload: Annotated[
         bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")
     ] = None,
+    page: PageFlag = False,
     log_format: LogForm = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -56,26 +66,57 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     with stop_on_signals() as stop, set_up(settings_file, log_format) as assembly:
         form = assembly.form_of(source, form)
         reloading = assembly.follow_policy(policy, form) if (follow if reload is None else reload) else None
+        loaded = reloading.current if reloading is not None else assembly.load_policy(policy, form)
+        counts, targets = Counts(), tuple(alerts or ("console",))
+        shown = None
+        if page:
+            shown = open_page(assembly, lambda: loaded if reloading is None else reloading.current, counts, policy)
+            targets = with_history(targets)
         options = RunOptions(
             source=source,
-            policy=reloading.current if reloading is not None else assembly.load_policy(policy, form),
-            alerts=tuple(alerts or ("console",)),
+            policy=loaded,
+            alerts=targets,
             form=form,
             checkpoint=checkpoint,
             dead_letters=dead_letters,
             follow=follow,
             serve=serve,
             reloading=reloading,
+            watch=shown.keeper.keep if shown is not None else None,
+            counts=counts,
         )
         for warning in options.policy.warnings:
             typer.echo(str(warning), err=True)
         opened = open_run(options, assembly, stop)
         if opened.listening:
             typer.echo(f"telemetry at {opened.listening}/v1/traces and /v1/logs", err=True)
+        if shown is not None:
+            typer.echo("\n".join(page_lines(shown)), err=True)
         if opened.url:
             typer.echo(f"metrics at {opened.url}/metrics", err=True)
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
+
+
+def open_page(assembly: Assembly, policy: Callable[[], Policy], counts: Counts, policy_file: Path | None) -> PageServer:
+    """Open the page on a port of its own; SettingsError where the extra is missing."""
+    try:
+        from stream_guard.page.mounting import PageServer
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"the page needs {error.name}; install it with: pip install 'stream-guard[serve]'"
+        ) from None
+    return PageServer(assembly, policy, counts, policy_file)
+
+
+def page_lines(shown: PageServer) -> list[str]:
+    """Return what a user is told of a page: where it is, and who may see it."""
+    return [f"page at {shown.url}/", *([f"warning: {shown.warning}"] if shown.warning else [])]
+
+
+def with_history(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sinks with the history among them: the page shows what is in it."""
+    return targets if any(target.partition(":")[0] == "history" for target in targets) else (*targets, "history")
 
 
 def set_up(settings_file: Path | None, log_format: LogFormat | None = None) -> Assembly:

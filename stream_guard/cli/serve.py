@@ -13,7 +13,7 @@ from stream_guard.running.assembly import Assembly
 from stream_guard.settings import load_settings
 
 
-def serve(
+def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
     policy: Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")],
     host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
@@ -29,10 +29,12 @@ def serve(
     telemetry: Annotated[
         str, typer.Option(help="Take in telemetry too, at otlp://HOST:PORT, and judge it as recorded events.")
     ] = "",
+    page: Annotated[bool, typer.Option(help="Show the web page, for reviewers and operators.")] = True,  # a flag
     settings_file: SettingsFile = None,
 ) -> None:
     """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
     try:
+        from stream_guard.page.mounting import mount
         from stream_guard.serve.assembly import open_server
     except ModuleNotFoundError as error:
         raise SettingsError(
@@ -43,6 +45,12 @@ def serve(
         loaded = assembly.load_policy(policy)
         for warning in loaded.warnings:
             typer.echo(str(warning), err=True)
-        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint, telemetry=telemetry)
-        lines = [f"listening at {ready.url}", *([f"warning: {ready.warning}"] if ready.warning else [])]
+        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint, telemetry=telemetry, page=page)
+        if page:
+            ready = mount(ready, assembly, policy)
+        lines = [
+            f"listening at {ready.url}",
+            *([f"page at {ready.url}/"] if page else []),
+        ]
+        lines += [f"warning: {ready.warning}"] if ready.warning else []
         ready.serve(lambda: typer.echo("\n".join(lines), err=True))

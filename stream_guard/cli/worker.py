@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from stream_guard.cli.run import say_counts
+from stream_guard.cli.run import PageFlag, open_page, page_lines, say_counts, with_history
 from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
@@ -47,6 +47,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     form: SourceFormat = "native",
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
+    page: PageFlag = False,
     log_format: Annotated[LogFormat | None, typer.Option(help="How the log is written, on standard error.")] = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -74,7 +75,10 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
     with assembly:
-        delivery = assembly.open_delivery(alerts, counts, routes=True)
+        shown = open_page(assembly, lambda: following.current, counts, policy) if page else None
+        for line in page_lines(shown) if shown is not None else ():
+            _logger.info("%s", line)
+        delivery = assembly.open_delivery(with_history(tuple(alerts)) if page else alerts, counts, routes=True)
         letters = assembly.open_dead_letters(topic_address(dead_letters), form, counts)
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
         metrics.use_rules(following.current.rules)
@@ -89,6 +93,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             beat=status.beat if status is not None else _nothing,
             reload=following.poll if reload else _nothing,
             adopted=lambda changed: metrics.use_rules(changed.rules),
+            watch=shown.keeper.keep if shown is not None else None,
         )
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from stream_guard.guard.reviews import Reviews
-from stream_guard.history import incidents
+from stream_guard.history import alert_rows, incidents, tallies
 from stream_guard.history.database import Statements
 from stream_guard.history.opening import open_database
 from stream_guard.model import Alert
@@ -17,6 +17,9 @@ def record_findings(statements: Statements, alerts: Sequence[Alert], now: float,
 
     A finding that is there already changes nothing, so repeats after a crash are harmless.
     """
+    new = [alert for alert in alerts if alert_rows.insert(statements, alert, now)]
+    told = [(alert.rule_id, alert.severity, alert.labels.get("tenant", ""), alert.time) for alert in new]
+    tallies.count_findings(statements, told, now)
     for alert in alerts:
         incident, opened = incidents.record(statements, alert, now)
         if opened and reviews is not None:

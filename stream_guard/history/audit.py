@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.history import review_rows
+from stream_guard.history import bypasses, review_rows
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import START, Head, append, chain_rows, head_of, is_intact, record_of, records, sign
 from stream_guard.history.database import Database, Row
@@ -54,6 +54,7 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
     problems.extend(_changed_reviews(database, told.reviews))
     problems.extend(_changed_answers(database, told))
+    problems.extend(bypasses.changed_rows(database))
     rest = len(problems) - _SHOWN
     listed = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
     return AuditCheck(Head(number, before), tuple(listed))

@@ -39,6 +39,35 @@ TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS sg_rulings (attempt TEXT PRIMARY KEY, call TEXT NOT NULL, body TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS sg_rulings_call ON sg_rulings (call)",
     "CREATE TABLE IF NOT EXISTS sg_ended (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS sg_incidents_opened ON sg_incidents (opened, id)",
+    "CREATE INDEX IF NOT EXISTS sg_reviews_opened ON sg_reviews (opened, id)",
+    # What the page lists. Tables that are added leave the version as it is: nothing that was there has changed.
+    """CREATE TABLE IF NOT EXISTS sg_alerts (
+        number BIGINT PRIMARY KEY, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL, rule TEXT NOT NULL,
+        severity BIGINT NOT NULL, agent TEXT NOT NULL, tenant TEXT NOT NULL, noted DOUBLE PRECISION NOT NULL,
+        body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_session ON sg_alerts (session, number)",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_rule ON sg_alerts (rule, number)",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_severity ON sg_alerts (severity, number)",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_agent ON sg_alerts (agent, number)",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_tenant ON sg_alerts (tenant, number)",
+    """CREATE TABLE IF NOT EXISTS sg_sessions (
+        session TEXT PRIMARY KEY, seen BIGINT NOT NULL, tenant TEXT NOT NULL, events BIGINT NOT NULL,
+        body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_sessions_seen ON sg_sessions (seen)",
+    """CREATE TABLE IF NOT EXISTS sg_events (
+        session TEXT NOT NULL, number BIGINT NOT NULL, entry TEXT NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (session, number), UNIQUE (session, entry))""",
+    """CREATE TABLE IF NOT EXISTS sg_tallies (
+        what TEXT NOT NULL, name TEXT NOT NULL, tenant TEXT NOT NULL, bucket BIGINT NOT NULL, count BIGINT NOT NULL,
+        PRIMARY KEY (what, name, tenant, bucket))""",
+    "CREATE INDEX IF NOT EXISTS sg_tallies_bucket ON sg_tallies (bucket)",
+    """CREATE TABLE IF NOT EXISTS sg_verdicts (
+        alert TEXT PRIMARY KEY, rule TEXT NOT NULL, tenant TEXT NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_verdicts_rule ON sg_verdicts (rule, verdict)",
+    """CREATE TABLE IF NOT EXISTS sg_bypasses (
+        id TEXT PRIMARY KEY, expires DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_bypasses_expires ON sg_bypasses (expires)",
 )
 
 

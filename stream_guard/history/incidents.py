@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic as time_now
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -15,6 +16,8 @@ from stream_guard.model import Alert, Json
 Status: TypeAlias = Literal["unresolved", "solved"]
 _ID_LENGTH = 16
 _PAGE = 500
+_BUDGET = 0.1  # seconds that one page may look back
+_END = 1e18  # later than any time
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,9 +120,40 @@ def listing(database: Database, status: Status | None = None, limit: int = 100, 
     return found[:limit]
 
 
-def timeline(database: Database, name: str) -> list[Entry]:
-    """Return what happened in an incident, in order."""
-    rows = database.read("SELECT body FROM sg_timeline WHERE incident = ? ORDER BY number", name)
+def page(
+    database: Database,
+    status: Status | None,
+    before: tuple[float, str] | None = None,
+    limit: int = 50,
+    tenant: str = "",
+) -> tuple[list[Incident], tuple[float, str] | None]:
+    """Return some incidents, the latest first, and where the next page begins; it looks back for a limited time."""
+    deadline, found = time_now() + _BUDGET, list[Incident]()
+    where, values = ("AND status = ?", [status]) if status else ("", [])
+    sql = (
+        f"SELECT body FROM sg_incidents WHERE opened <= ? AND NOT (opened = ? AND id >= ?) {where} "  # noqa: S608  # no value is in it
+        "ORDER BY opened DESC, id DESC LIMIT ?"
+    )
+    place = before or (_END, "~")
+    while True:
+        read = [from_text(body, Incident) for (body,) in database.read(sql, place[0], *place, *values, limit + 1)]
+        mine = [incident for incident in read if tenant in ("", incident.tenant)]
+        found += mine
+        if len(found) > limit:
+            last = found[limit - 1]
+            return found[:limit], (last.opened, last.id)
+        if len(read) <= limit:
+            return found, None
+        place = (read[-1].opened, read[-1].id)
+        if time_now() > deadline:
+            return found, place
+
+
+def timeline(database: Database, name: str, limit: int = 1_000_000) -> list[Entry]:
+    """Return what happened in an incident, in order; the latest of it, where it is more than the limit."""
+    rows = database.read("SELECT body FROM sg_timeline WHERE incident = ? ORDER BY number DESC LIMIT ?", name, limit)[
+        ::-1
+    ]
     return [from_text(body, Entry) for (body,) in rows]
 
 

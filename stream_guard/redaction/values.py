@@ -24,21 +24,21 @@ _SECRET_KEY: Final = re2.compile(
 )
 
 
-def redact(value: Json) -> Json:
+def redact(value: Json, longest: int = MAX_TEXT) -> Json:
     """Return the value as it may be shown in an alert.
 
-    Secrets become ``[masked ...]``, long strings are cut to 200 characters, and large or deep values say
+    Secrets become ``[masked ...]``, strings are cut to ``longest`` characters, and large or deep values say
     what was left out. What is not JSON becomes its text. Mail addresses and account numbers stay: they are
     what the person on call has to judge.
     """
-    return _Redaction().value(value, 0)
+    return _Redaction(longest).value(value, 0)
 
 
-def redact_text(text: str) -> str:
-    """Return the text without secrets, cut to 200 characters."""
-    if len(text) > MAX_TEXT + _MARGIN:
+def redact_text(text: str, longest: int = MAX_TEXT) -> str:
+    """Return the text without secrets, cut to ``longest`` characters."""
+    if len(text) > longest + _MARGIN:
         # The last word may be half a secret, which no pattern matches.
-        head = text[: MAX_TEXT + _MARGIN]
+        head = text[: longest + _MARGIN]
         text = head.rsplit(None, 1)[0] if any(map(str.isspace, head)) else head
         shortened = True
     else:
@@ -47,23 +47,24 @@ def redact_text(text: str) -> str:
         # In-process callers can hand over a lone surrogate, which no sink could write.
         text = text.encode("utf-8", "replace").decode()
     masked = mask_secrets(text)
-    if len(masked) > MAX_TEXT:
-        return masked[: MAX_TEXT - 1] + _CUT
+    if len(masked) > longest:
+        return masked[: longest - 1] + _CUT
     return masked + _CUT if shortened else masked
 
 
 class _Redaction:
     """Redacts one value, and counts how many nested values it has shown."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_longest")
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int) -> None:
         self._left = MAX_VALUES
+        self._longest = longest
 
     def value(self, value: Json, depth: int) -> Json:
         self._left -= 1
         if isinstance(value, str):
-            return redact_text(value)
+            return redact_text(value, self._longest)
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, int):
@@ -73,7 +74,7 @@ class _Redaction:
             if depth >= MAX_DEPTH or self._left <= 0:
                 return f"[{len(value)} values left out]"
             return self._object(value, depth) if isinstance(value, dict) else self._list(list(value), depth)
-        return redact_text(str(value))
+        return redact_text(str(value), self._longest)
 
     def _object(self, value: dict[Any, Json], depth: int) -> dict[str, Json]:
         shown: dict[str, Json] = {}

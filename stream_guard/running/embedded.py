@@ -18,6 +18,7 @@ import msgspec
 
 from stream_guard.alerting.delivery import Delivery, alerts_of
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.watching import Watch, watched
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -160,6 +161,8 @@ class RunOptions:
     follow: bool = False
     serve: bool = False  # metrics and health over HTTP
     reloading: ReloadingPolicy | None = None  # follows the file that the policy came from
+    watch: Watch | None = None  # is shown every event before it is judged
+    counts: Counts | None = None  # to count in; its own without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +180,11 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     """Open the parts of a run, in an order that fails before anything is written; ``assembly`` closes them."""
     settings = assembly.settings
     checkpoint = assembly.open_checkpoint(options.checkpoint, options.source)
-    counts = Counts()
+    counts = options.counts if options.counts is not None else Counts()
     if options.reloading is not None:
         counts.policy_reloads = options.reloading.results
     policy = assembly.fit(options.policy, options.form)
-    decoder = assembly.make_decoder(options.form)
+    decoder = watched(assembly.make_decoder(options.form), options.watch)
     delivery = assembly.open_delivery(options.alerts, counts, checkpoint, routes=True)
     position = position_of(checkpoint, DEAD_LETTERS_META)
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)

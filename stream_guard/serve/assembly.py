@@ -20,12 +20,13 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
+from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
-from stream_guard.serve.access import open_door
+from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
 from stream_guard.serve.protocol import bounded_protocol
 from stream_guard.serve.service import GateMetrics, Service
@@ -47,6 +48,10 @@ class Ready:
     url: str
     settings: ApiSettings
     warning: str  # about who may ask; empty when there is nothing to say
+    door: Door
+    policy: Policy
+    counts: Counts
+    keeper: EventKeeper | None  # keeps events for the page
 
     def serve(self, ready: Callable[[], None]) -> None:
         """Answer until the process is told to stop."""
@@ -60,19 +65,23 @@ def open_server(
     *,
     checkpoint: Path | None = None,
     telemetry: str = "",
+    page: bool = False,
 ) -> Ready:
     """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
     door = open_door(settings.api)
     database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
+    keeper = _open_keeper(assembly) if page else None
     counts, registry = Counts(), CollectorRegistry()
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
     store = assembly.open_checkpoint(checkpoint)
     guard = Guard(policy, store=store, counts=counts, limits=settings.sessions)
     if store is not None:
         opened.callback(guard.commit)
-    gate = Gate(policy, database, guard=guard, reviews=Reviews(database, settings.reviews))
+    reviews = Reviews(database, settings.reviews)
+    emit = None if keeper is None else keeper.keep_one
+    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit)
     Metrics(counts, registry).use_rules(policy.rules)
     service = Service(gate, settings.api, registry=registry, delivery=delivery)
     GateMetrics(service)
@@ -82,7 +91,18 @@ def open_server(
     listening, url = listen(settings.api)
     opened.callback(listening.close)
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
-    return Ready(make_app(service, decoder, door), listening, url, settings.api, door.warning)
+    app = make_app(service, decoder, door)
+    return Ready(app, listening, url, settings.api, door.warning, door, policy, counts, keeper)
+
+
+def _open_keeper(assembly: Assembly) -> EventKeeper:
+    """Keep recent events for the page, over a connection of its own: the gate does not wait for it."""
+    settings = assembly.settings
+    database = open_database(settings.history.url, settings.history.read_key())
+    assembly.opened.callback(database.close)
+    keeper = EventKeeper(database, settings.page)
+    assembly.opened.callback(keeper.close)
+    return keeper
 
 
 def _open_telemetry(target: str, assembly: Assembly, service: Service, counts: Counts) -> None:

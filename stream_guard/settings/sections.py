@@ -217,6 +217,18 @@ class ReviewSettings(Section):
     )
 
 
+class PageSettings(Section):
+    """The web page, in ``serve``, ``run --page`` and ``worker --page``; who may see it is in ``api``."""
+
+    host: str = Field(default="127.0.0.1", description="address of `--page`; any but loopback needs a token of `api`")
+    port: int = Field(default=8751, ge=0, le=65535, description="its port; 0 takes a free one and prints it")
+    sessions: int = Field(default=2_000, gt=0, description="sessions whose recent events are kept, the latest ones")
+    session_events: int = Field(default=20_000, gt=0, description="events kept of one session, the latest ones")
+    reports: Path | None = Field(
+        default=None, description="a folder of reports, as diff, contract and compliance write them in JSON"
+    )
+
+
 class LogSettings(Section):
     """The log of a process, on standard error."""
 
@@ -333,6 +345,7 @@ class Settings(BaseSettings):
     history: HistorySettings = HistorySettings()
     reviews: ReviewSettings = ReviewSettings()
     delivery: DeliverySettings = DeliverySettings()
+    page: PageSettings = PageSettings()
     worker: WorkerSettings = WorkerSettings()
     text_protocol: TextProtocol = TextProtocol()
 

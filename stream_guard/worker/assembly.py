@@ -10,6 +10,7 @@ from typing import Any
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
+from stream_guard.decoding.watching import Watch, watched
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
@@ -42,6 +43,7 @@ class WorkerParts:
     beat: Callable[[], None] = lambda: None  # called at every check of the run loop
     reload: Callable[[], Policy | None] = lambda: None  # called at every check; returns a changed policy
     adopted: Callable[[Policy], None] = lambda _: None  # called before a changed policy is used
+    watch: Watch | None = None  # is shown every event before it is judged
 
 
 def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None:
@@ -116,7 +118,8 @@ def session_partitions(
     def make(
         number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
     ) -> SessionPartition:
-        return kind(PartitionStore(number, rows), engine, decoder, dead_letters, limits, now=time.time)
+        shown = watched(decoder, parts.watch)
+        return kind(PartitionStore(number, rows), engine, shown, dead_letters, limits, now=time.time)
 
     return make
 

@@ -1,0 +1,196 @@
+"""Alerts as rows of the history, in the order in which they were noted; listed page by page, however many there are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from stream_guard.history.canonical import digest_of
+from stream_guard.history.database import Database, Row, Statements, Value
+from stream_guard.history.records import from_text, to_text
+from stream_guard.model import Alert, Severity
+
+_SEVERITIES: Final = {severity.word: int(severity) for severity in Severity}
+_WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes long
+_BUDGET: Final = 0.1  # seconds that one page may look back
+_LONGEST: Final = 200  # characters of a name in a column
+
+
+class NotedAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert of the history, with its number and when it was noted."""
+
+    number: int
+    noted: float
+    alert: Alert
+
+
+class AlertFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which alerts are listed; what is empty does not matter."""
+
+    severity: str = ""  # this one and worse
+    rule: str = ""
+    agent: str = ""
+    session: str = ""
+    tenant: str = ""
+    text: str = ""  # in the detail or the reason, whatever its case
+
+    def holds(self, noted: NotedAlert) -> bool:
+        """Whether the alert is one of those."""
+        alert, words = noted.alert, self.text.casefold()
+        return (
+            _SEVERITIES.get(alert.severity, 0) >= _SEVERITIES.get(self.severity, 0)
+            and self.rule in ("", alert.rule_id)
+            and self.agent in ("", alert.agent)
+            and self.session in ("", alert.session_id)
+            and self.tenant in ("", alert.labels.get("tenant", ""))
+            and (not words or words in f"{alert.detail}\n{alert.reason}".casefold())
+        )
+
+
+class AlertPage(msgspec.Struct, frozen=True):
+    """Some alerts, the latest first; ``before`` is where the next page begins, None when there is none."""
+
+    alerts: tuple[NotedAlert, ...]
+    before: int | None
+
+
+def column(name: str) -> str:
+    """Return a name as every database can store it: ASCII, and not too long."""
+    text = json.dumps(name)[1:-1]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 17]}~{digest_of(name)[:16]}"
+
+
+def session_key(session_id: str) -> str:
+    """Return what stands for a session in columns and addresses."""
+    return digest_of(session_id)[:32]
+
+
+def insert(statements: Statements, alert: Alert, noted: float) -> bool:
+    """Write an alert down and return True; one that is there already changes nothing."""
+    if statements.run("SELECT 1 FROM sg_alerts WHERE id = ?", column(alert.alert_id)):
+        return False
+    [(last,)] = statements.run("SELECT max(number) FROM sg_alerts")
+    statements.run(
+        "INSERT INTO sg_alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (last or 0) + 1,
+        column(alert.alert_id),
+        session_key(alert.session_id),
+        column(alert.rule_id),
+        _SEVERITIES.get(alert.severity, 0),
+        column(alert.agent),
+        column(alert.labels.get("tenant", "")),
+        noted,
+        to_text(alert),
+    )
+    return True
+
+
+def newest(database: Database) -> int:
+    """Return the number of the latest alert; 0 when there is none."""
+    [(number,)] = database.read("SELECT max(number) FROM sg_alerts")
+    return int(number or 0)
+
+
+def get(database: Database, alert_id: str, tenant: str = "") -> NotedAlert | None:
+    """Return an alert by its id; with a tenant, only one of that tenant."""
+    rows = database.read("SELECT number, noted, body FROM sg_alerts WHERE id = ?", column(alert_id))
+    found = _noted(rows[0]) if rows else None
+    return found if found is not None and tenant in ("", found.alert.labels.get("tenant", "")) else None
+
+
+def page(database: Database, wanted: AlertFilter, before: int | None = None, limit: int = 50) -> AlertPage:
+    """Return the next alerts that are wanted, the latest first.
+
+    It looks back for a tenth of a second at most. Where that was not enough, ``before`` says where to go on, and the
+    page may have few alerts, or none.
+    """
+    where, values = _columns(wanted)
+    # One column has an index that ends in the number, so its rows come in order. Everything else is looked through.
+    begins_at_once = len(where) + bool(wanted.severity) <= 1 and not wanted.text
+    end = newest(database) + 1 if before is None else before
+    found: list[NotedAlert] = []
+    deadline = time.monotonic() + _BUDGET
+    while end > 1 and len(found) <= limit:
+        begin = 1 if begins_at_once else max(1, end - _WINDOW)
+        rows = _rows(database, _levels(wanted), ("number >= ?", "number < ?", *where), [begin, end, *values], limit)
+        found += [noted for row in rows if wanted.holds(noted := _noted(row))]
+        end = int(rows[-1][0]) if len(rows) > limit else begin
+        if time.monotonic() > deadline:
+            break
+    if len(found) > limit:
+        return AlertPage(tuple(found[:limit]), found[limit - 1].number)
+    return AlertPage(tuple(found), end if end > 1 else None)
+
+
+def _rows(
+    database: Database, levels: Sequence[int | None], where: Sequence[str], values: Sequence[Value], limit: int
+) -> list[Row]:
+    """Return one row more than the limit, where there are as many; each level of severity by its own index."""
+    rows: list[Row] = []
+    for level in levels:
+        tests, bound = (where, values) if level is None else (("severity = ?", *where), (level, *values))
+        rows += database.read(
+            f"SELECT number, noted, body FROM sg_alerts WHERE {' AND '.join(tests)} ORDER BY number DESC LIMIT ?",  # noqa: S608  # no value is in it
+            *bound,
+            limit + 1,
+        )
+    return sorted(rows, key=lambda row: -int(row[0]))[: limit + 1]
+
+
+def since(database: Database, number: int, limit: int = 500) -> list[NotedAlert]:
+    """Return the alerts after a number, the earliest first."""
+    rows = database.read(
+        "SELECT number, noted, body FROM sg_alerts WHERE number > ? ORDER BY number LIMIT ?", number, limit
+    )
+    return [_noted(row) for row in rows]
+
+
+def of_session(database: Database, session_id: str, limit: int = 1000) -> list[NotedAlert]:
+    """Return the alerts of one session, the earliest first."""
+    rows = database.read(
+        "SELECT number, noted, body FROM sg_alerts WHERE session = ? ORDER BY number LIMIT ?",
+        session_key(session_id),
+        limit,
+    )
+    return [_noted(row) for row in rows]
+
+
+def last_of_rules(database: Database, rules: Sequence[str]) -> dict[str, float]:
+    """Return when each rule was last noted; rules that never were are left out."""
+    found: dict[str, float] = {}
+    for rule in rules:
+        rows = database.read("SELECT noted FROM sg_alerts WHERE rule = ? ORDER BY number DESC LIMIT 1", column(rule))
+        if rows:
+            found[rule] = float(rows[0][0])
+    return found
+
+
+def _levels(wanted: AlertFilter) -> list[int | None]:
+    """Return the severities to ask for one by one; None stands for all of them."""
+    least = _SEVERITIES.get(wanted.severity, 0)
+    return [None] if least == 0 else list(range(least, len(_SEVERITIES)))
+
+
+def _columns(wanted: AlertFilter) -> tuple[list[str], list[Value]]:
+    chosen: dict[str, Value] = {}
+    for name, value in (("rule", wanted.rule), ("agent", wanted.agent), ("tenant", wanted.tenant)):
+        if value:
+            chosen[f"{name} = ?"] = column(value)
+    if wanted.text.isascii() and json.dumps(wanted.text)[1:-1] == wanted.text != "":
+        # Rows without the words need not be read; those with them are looked at again.
+        chosen["lower(body) LIKE ? ESCAPE '!'"] = f"%{_literal(wanted.text.lower())}%"
+    if wanted.session:
+        chosen["session = ?"] = session_key(wanted.session)
+    return list(chosen), list(chosen.values())
+
+
+def _literal(text: str) -> str:
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _noted(row: Row) -> NotedAlert:
+    return NotedAlert(number=int(row[0]), noted=float(row[1]), alert=from_text(row[2], Alert))

@@ -1,0 +1,270 @@
+"""Recent events of sessions, redacted and bounded, so that a person can see what led to an alert."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event as Flag
+from threading import Lock, Thread
+from typing import Any, Final
+
+import msgspec
+
+from stream_guard.errors import StoreError
+from stream_guard.history import tallies
+from stream_guard.history.alert_rows import column, session_key
+from stream_guard.history.database import Database, Statements
+from stream_guard.history.records import from_text, to_text
+from stream_guard.history.tallies import Tally, bucket_of
+from stream_guard.model import Event, GateDecision, Header, Json, ToolCall, ToolResult
+from stream_guard.redaction import redact
+from stream_guard.settings import PageSettings
+
+_logger = logging.getLogger(__name__)
+
+_PAUSE: Final = 0.25  # seconds between two writes
+_WAITING: Final = 50_000  # events that wait to be written; more are not kept
+_AT_ONCE: Final = 200  # events of one transaction: whoever else writes does not wait long
+_TEXT: Final = 2_000  # characters of one text
+_HOUR: Final = 3600.0
+
+
+class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What the history knows of a session."""
+
+    id: str
+    agent: str = ""
+    tenant: str = ""
+    first: float | None = None  # event times
+    last: float | None = None
+    noted: float = 0.0  # when its last event was kept
+    events: int = 0
+    calls: int = 0
+    ended: bool = False
+
+
+class KeptEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event as it was kept, with its number in the session."""
+
+    number: int
+    event: dict[str, Json]
+
+
+class EventKeeper:
+    """Keeps events in the history from a thread of its own: whoever hands them over does not wait.
+
+    Under a flood it keeps what it can. ``left_out`` counts the others; they were judged all the same.
+    """
+
+    def __init__(
+        self, database: Database, limits: PageSettings | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._limits = limits or PageSettings()
+        self._clock = clock
+        self._waiting: deque[Event] = deque()
+        self._lock = Lock()  # one writer at a time
+        self._stop = Flag()
+        self._tally = Tally(tallies.known_names(database))
+        self._pruned = 0.0
+        self.left_out = 0
+        self._thread = Thread(target=self._run, name="stream_guard-events", daemon=True)
+        self._thread.start()
+
+    def keep(self, events: Iterable[Event]) -> None:
+        """Take events in; they are written soon."""
+        for event in events:
+            if len(self._waiting) >= _WAITING:
+                self.left_out += 1
+            else:
+                self._waiting.append(event)
+
+    def keep_one(self, event: Event) -> None:
+        """Take one event in."""
+        self.keep((event,))
+
+    def flush(self) -> None:
+        """Write everything that waits."""
+        with self._lock:
+            while self._waiting:
+                self._write([self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))])
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_PAUSE):
+            self._flush_or_say_why()
+        self._flush_or_say_why()
+
+    def _flush_or_say_why(self) -> None:
+        try:
+            self.flush()
+        except StoreError as error:
+            _logger.error("recent events are not kept for the page: %s", error)  # noqa: TRY400  (it says why)
+
+    def _write(self, events: Sequence[Event]) -> None:
+        now = self._clock()
+        by_session: dict[str, list[Event]] = {}
+        for event in events:
+            by_session.setdefault(event.session_id, []).append(event)
+            self._count(event, now)
+        try:
+            with self._database.transaction() as statements:
+                for session_id, mine in by_session.items():
+                    self._write_session(statements, session_id, mine, now)
+                self._tally.write(statements)
+                self._forget(statements, now)
+        except StoreError:
+            self.left_out += len(events)
+            raise
+
+    def _count(self, event: Event, now: float) -> None:
+        bucket, tenant = bucket_of(event.time, now), event.labels.get("tenant", "")
+        if isinstance(event, ToolCall):
+            self._tally.add("tool", event.tool, tenant, bucket)
+            if event.agent:
+                self._tally.add("agent", event.agent, tenant, bucket)
+        elif isinstance(event, ToolResult) and event.status != "ok" and event.tool:
+            self._tally.add("tool_error", event.tool, tenant, bucket)
+        elif isinstance(event, GateDecision):
+            self._tally.add("decision", event.action, tenant, bucket)
+
+    def _write_session(self, statements: Statements, session_id: str, events: Sequence[Event], now: float) -> None:
+        key = session_key(session_id)
+        rows = statements.run("SELECT body FROM sg_sessions WHERE session = ?", key)
+        known = from_text(rows[0][0], KeptSession) if rows else KeptSession(id=session_id)
+        number, calls = known.events, known.calls
+        for event in events:
+            kind = type(event).__name__
+            entry = column(f"{kind}.{event.event_id}") if event.event_id else f"{kind}~{number + 1}"
+            if event.event_id and statements.run("SELECT 1 FROM sg_events WHERE session = ? AND entry = ?", key, entry):
+                continue  # told again
+            number += 1
+            calls += isinstance(event, ToolCall)
+            statements.run("INSERT INTO sg_events VALUES (?, ?, ?, ?)", key, number, entry, _shown(event))
+        statements.run(
+            "DELETE FROM sg_events WHERE session = ? AND number <= ?", key, number - self._limits.session_events
+        )
+        self._save(statements, key, _extended(known, events, now, number, calls))
+
+    def _save(self, statements: Statements, key: str, known: KeptSession) -> None:
+        [(seen,)] = statements.run("SELECT max(seen) FROM sg_sessions")
+        statements.run(
+            "INSERT INTO sg_sessions VALUES (?, ?, ?, ?, ?) ON CONFLICT (session) DO UPDATE "
+            "SET seen = excluded.seen, events = excluded.events, body = excluded.body",
+            key,
+            (seen or 0) + 1,
+            column(known.tenant),
+            known.events,
+            to_text(known),
+        )
+
+    def _forget(self, statements: Statements, now: float) -> None:
+        """Drop the sessions that were not heard of for longest, where there are too many."""
+        [(count,)] = statements.run("SELECT count(*) FROM sg_sessions")
+        if count > self._limits.sessions:
+            rows = statements.run(
+                "SELECT session FROM sg_sessions ORDER BY seen LIMIT ?", int(count) - self._limits.sessions
+            )
+            for (key,) in rows:
+                statements.run("DELETE FROM sg_events WHERE session = ?", key)
+                statements.run("DELETE FROM sg_sessions WHERE session = ?", key)
+        if now - self._pruned > _HOUR:
+            tallies.prune(statements, now)
+            self._pruned = now
+
+
+def find_session(database: Database, name: str, tenant: str = "") -> KeptSession | None:
+    """Return a session by its id, or by ``~`` and its key; with a tenant, only one of that tenant."""
+    key = name[1:] if name[:1] == "~" else session_key(name)
+    rows = database.read("SELECT body FROM sg_sessions WHERE session = ?", key) if key.isascii() else []
+    found = from_text(rows[0][0], KeptSession) if rows else None
+    return found if found is not None and tenant in ("", found.tenant) else None
+
+
+def events_of(database: Database, session_id: str, after: int = 0, limit: int = 100) -> list[KeptEvent]:
+    """Return the events of a session after a number, in order."""
+    rows = database.read(
+        "SELECT number, body FROM sg_events WHERE session = ? AND number > ? ORDER BY number LIMIT ?",
+        session_key(session_id),
+        after,
+        limit,
+    )
+    return [KeptEvent(number=int(number), event=json.loads(body)) for number, body in rows]
+
+
+def kinds_of(database: Database, session_id: str) -> list[tuple[int, str]]:
+    """Return the number and the type of every event of a session, without reading the events."""
+    rows = database.read(
+        "SELECT number, substr(entry, 1, 12) FROM sg_events WHERE session = ? ORDER BY number", session_key(session_id)
+    )
+    return [(int(number), entry.partition(".")[0].partition("~")[0]) for number, entry in rows]
+
+
+def number_of(database: Database, session_id: str, event_id: str) -> int | None:
+    """Return the number of an event in its session, or None when it is not kept."""
+    entries = [column(f"{kind}.{event_id}") for kind in _KINDS]
+    marks = ", ".join("?" * len(entries))
+    rows = database.read(
+        f"SELECT min(number) FROM sg_events WHERE session = ? AND entry IN ({marks})",  # noqa: S608  # no value is in it
+        session_key(session_id),
+        *entries,
+    )
+    return int(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+def sessions(
+    database: Database, before: int | None = None, limit: int = 50, tenant: str = ""
+) -> list[tuple[int, KeptSession]]:
+    """Return sessions with the number of their last change, the latest first."""
+    where, values = ("AND tenant = ?", [column(tenant)]) if tenant else ("", [])
+    rows = database.read(
+        f"SELECT seen, body FROM sg_sessions WHERE seen < ? {where} ORDER BY seen DESC LIMIT ?",  # noqa: S608  # no value is in it
+        2**62 if before is None else before,
+        *values,
+        limit,
+    )
+    return [(int(seen), from_text(body, KeptSession)) for seen, body in rows]
+
+
+_KINDS: Final = tuple(kind.__name__ for kind in Header.__subclasses__())
+_LEFT_OUT: Final = frozenset(("index", "attempt", "session_id"))
+
+
+def _shown(event: Event) -> str:
+    """Return what is kept of an event: no secrets, and no long texts."""
+    plain: dict[str, Any] = {"kind": event.__struct_config__.tag}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name in _LEFT_OUT or value is None or value == "" or (value in ({}, ()) and name != "args"):
+            continue
+        plain[name] = value if isinstance(value, bool | float | int) else redact(_brief(name, value), _TEXT)
+    return json.dumps(plain)
+
+
+def _brief(name: str, value: Json) -> Json:
+    """Return a turn's request without its messages: each was an event or an answer before."""
+    if name != "request" or not isinstance(value, dict):
+        return value
+    return {key: item for key, item in value.items() if key not in ("messages", "tools")}
+
+
+def _extended(known: KeptSession, events: Sequence[Event], now: float, number: int, calls: int) -> KeptSession:
+    times = [event.time for event in events if event.time is not None]
+    return msgspec.structs.replace(
+        known,
+        agent=known.agent or next((event.agent for event in events if event.agent), ""),
+        tenant=known.tenant or events[0].labels.get("tenant", ""),
+        first=min([*times, *([known.first] if known.first is not None else [])], default=None),
+        last=max([*times, *([known.last] if known.last is not None else [])], default=None),
+        noted=now,
+        events=number,
+        calls=calls,
+        ended=type(events[-1]).__name__ == "SessionEnd",
+    )

@@ -1,0 +1,55 @@
+"""Text that agents wrote, as a person may safely read it: escaped, and with signs that nobody sees made visible."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Final
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from stream_guard.history.alert_rows import session_key
+from stream_guard.model import Json
+
+_KEPT: Final = frozenset("\n\t")
+# Format signs (bidirectional, zero-width, tags), controls, halves of pairs, private signs, and separators of lines.
+_HIDDEN: Final = frozenset(("Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp"))
+# Blank to the eye, although Unicode calls them letters or spaces.
+_BLANK: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u180b\u180c\u180d\ufe0f\ufe0e")
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:@=+,")
+
+
+def shown(value: object) -> Markup:
+    """Return any text so that it is only text: nothing in it is markup, and nothing in it is invisible."""
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return escape(text)
+    return Markup().join(_sign(sign) if _is_hidden(sign) else escape(sign) for sign in text)
+
+
+def shown_plain(value: object) -> str:
+    """Return the same where there can be no elements: in a title, or in the value of a field that is not sent."""
+    return "".join(f"[U+{ord(sign):04X}]" if _is_hidden(sign) else sign for sign in str(value))
+
+
+def shown_json(value: Json) -> Markup:
+    """Return a value as indented JSON, with every sign of it visible."""
+    return shown(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def session_path(session_id: str) -> str:
+    """Return the address of a session. An id that a browser or a proxy might read as a path goes by its key."""
+    if session_id and set(session_id) <= _PLAIN and len(session_id) <= 200:
+        return f"/sessions/{quote(session_id, safe='')}"
+    return f"/sessions/~{session_key(session_id)}"
+
+
+def _is_hidden(sign: str) -> bool:
+    return sign not in _KEPT and (unicodedata.category(sign) in _HIDDEN or sign in _BLANK)
+
+
+def _sign(sign: str) -> Markup:
+    point = f"U+{ord(sign):04X}"
+    name = unicodedata.name(sign, "a sign without a name").lower()
+    return Markup('<span class="hidden-sign" title="{}">{}</span>').format(name, point)

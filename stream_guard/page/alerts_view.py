@@ -1,0 +1,129 @@
+"""The views of alerts: the list as it grows, and one alert with what it rests on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from stream_guard.history import alert_rows, incidents, tallies, verdicts
+from stream_guard.history.alert_rows import AlertFilter, NotedAlert
+from stream_guard.model import Severity
+from stream_guard.page import charts
+from stream_guard.page.parts import PageTools
+from stream_guard.page.rendering import HEADERS
+from stream_guard.page.sign_in import who
+from stream_guard.serve.bodies import RequestRefused
+
+SEVERITIES: Final = tuple(severity.word for severity in reversed(Severity))
+_DAY: Final = 86_400
+_BARS: Final = 48
+
+
+class AlertViews:
+    """Alerts, live and one by one."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._database = tools.parts.database
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [
+            Route("/", self.listing),
+            Route("/alerts/stream", self.stream),
+            Route("/alerts/{id}", self.alert),
+        ]
+
+    def listing(self, request: Request) -> Response:
+        """Show alerts, the latest first; new ones come in by themselves."""
+        wanted = filter_of(request)
+        before = number_in(request, "before")
+        newest = alert_rows.newest(self._database)
+        page = alert_rows.page(self._database, wanted, before)
+        if request.query_params.get("part") == "rows":
+            rows = self._tools.templates.fragment("_alert_page.html", page=page, wanted=wanted)
+            return HTMLResponse(rows, headers=HEADERS)
+        values: dict[str, Any] = {
+            "wanted": wanted,
+            "page": page,
+            "newest": newest,
+            "before": before,
+            "severities": SEVERITIES,
+        }
+        return self._tools.templates.page(request, "alerts.html", **values, **self._overview(wanted.tenant))
+
+    async def stream(self, request: Request) -> Response:
+        """Send alerts as they are noted."""
+        wanted = filter_of(request)
+        last = request.headers.get("last-event-id", "")
+        after = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else number_in(request, "after")
+
+        def render(noted: Sequence[NotedAlert], more: int) -> str:
+            return self._tools.templates.fragment("_alert_rows.html", alerts=noted, more=more, fresh=True)
+
+        events = self._tools.live.watch(wanted, render, after)
+        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    async def alert(self, request: Request) -> Response:
+        """Show one alert."""
+        return await run_in_threadpool(self._alert, request)
+
+    def _alert(self, request: Request) -> Response:
+        found = alert_rows.get(self._database, request.path_params["id"], who(request).tenant)
+        if found is None:
+            raise RequestRefused(404, "There is no alert of that id. It may be from before the page kept alerts.")
+        alert = found.alert
+        rule = next((spec for spec in self._tools.parts.policy().rules if spec.id == alert.rule_id), None)
+        return self._tools.templates.page(
+            request,
+            "alert.html",
+            noted=found,
+            rule=rule,
+            incident=incidents.get(self._database, incidents.incident_id(alert.session_id, alert.rule_id)),
+            verdict=verdicts.of_alert(self._database, alert.alert_id),
+        )
+
+    def _overview(self, tenant: str) -> dict[str, Any]:
+        now = time.time()
+        found = tallies.series(self._database, "finding", since=now - _DAY, until=now, bars=_BARS, tenant=tenant)
+        by_severity = tallies.series(self._database, "severity", since=now - _DAY, until=now, bars=_BARS, tenant=tenant)
+        tiles = [
+            {
+                "severity": severity,
+                "count": sum(by_severity.get(severity, ())),
+                "chart": charts.bars(
+                    by_severity.get(severity, [0] * _BARS),
+                    f"{severity} alerts over the last 24 hours: {sum(by_severity.get(severity, ()))}",
+                    tone=severity,
+                ),
+            }
+            for severity in SEVERITIES
+        ]
+        return {"tiles": tiles, "rules": list(found)[:50]}
+
+
+def filter_of(request: Request) -> AlertFilter:
+    """Return the filter that an address has; somebody of one tenant sees that tenant's, whatever it says."""
+    query = request.query_params
+    severity = query.get("severity", "")
+    return AlertFilter(
+        severity=severity if severity in SEVERITIES else "",
+        rule=query.get("rule", "")[:500],
+        agent=query.get("agent", "")[:500],
+        session=query.get("session", "")[:2000],
+        text=query.get("q", "")[:200].strip(),
+        tenant=who(request).tenant or query.get("tenant", "")[:100],
+    )
+
+
+def number_in(request: Request, name: str) -> int | None:
+    """Return a number of the address, or None when it has none."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None

@@ -1,0 +1,184 @@
+"""The page as an application: its views, its static files, and what every answer has in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from stream_guard.errors import StoreError
+from stream_guard.history.database import Database
+from stream_guard.page.alerts_view import AlertViews
+from stream_guard.page.incidents_view import IncidentViews
+from stream_guard.page.live import LiveAlerts
+from stream_guard.page.parts import PageParts, PageTools
+from stream_guard.page.rendering import HEADERS, Templates
+from stream_guard.page.reviews_view import ReviewViews
+from stream_guard.page.rules_view import RuleViews
+from stream_guard.page.sessions_view import SessionViews
+from stream_guard.page.sign_in import (
+    COOKIE,
+    Forms,
+    PageAccess,
+    first_of,
+    identify,
+    local_target,
+    read_fields,
+    remember,
+    who,
+)
+from stream_guard.serve.access import Door, Identity, LocalDoor
+from stream_guard.serve.bodies import RequestRefused
+
+# What belongs to the page; everything else belongs to the API beside it.
+PATHS: Final = ("/alerts", "/sessions", "/reviews", "/incidents", "/rules", "/activity", "/reports", "/policy")
+_OWN: Final = ("/sign-in", "/sign-out", "/static")
+_BADGES: Final = 3.0  # seconds for which the numbers in the menu stand
+
+
+def is_page(path: str) -> bool:
+    """Whether an address belongs to the page."""
+    return path == "/" or any(path == own or path.startswith(f"{own}/") for own in (*PATHS, *_OWN))
+
+
+def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
+    """Return the page, and what keeps it live."""
+    forms, live = Forms(), LiveAlerts(parts.database)
+    named = not isinstance(parts.door, LocalDoor)
+    tools = PageTools(parts, forms, Templates(forms, Badges(parts.database), named=named), live)
+    views = (AlertViews(tools), SessionViews(tools), ReviewViews(tools), IncidentViews(tools), RuleViews(tools))
+    entrance = Entrance(parts.door, tools)
+    app = Starlette(
+        routes=[
+            Route("/sign-in", entrance.show),
+            Route("/sign-in", entrance.enter, methods=["POST"]),
+            Route("/sign-out", entrance.leave, methods=["POST"]),
+            Mount("/static", _Static(directory=str(files("stream_guard.page") / "static"))),
+            *(route for view in views for route in view.routes()),
+        ],
+        middleware=[Middleware(PageAccess, door=parts.door), Middleware(RolesOfPage)],
+        exception_handlers={
+            RequestRefused: _explain(tools),
+            HTTPException: _explain(tools),
+            StoreError: _explain(tools),
+        },
+    )
+    return app, live
+
+
+class RolesOfPage:
+    """Lets in whoever may see reviews and incidents over the API: reviewers and operators, not agents."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        identity = scope.get("stream_guard_page_identity")
+        if isinstance(identity, Identity) and not identity.roles & {"reviewer", "operator"}:
+            text = "This page takes the token of a reviewer or an operator; this is an agent's."
+            await Response(text, 403, HEADERS, "text/plain")(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+class Entrance:
+    """Where people with a token sign in and out."""
+
+    def __init__(self, door: Door, tools: PageTools) -> None:
+        self._door = door
+        self._tools = tools
+
+    async def show(self, request: Request) -> Response:
+        """Show the form."""
+        found = identify(self._door, request)
+        wanted = local_target(request.query_params.get("next", "/"))
+        if isinstance(found, Identity):
+            return RedirectResponse(wanted, 303)
+        return self._tools.templates.bare("sign_in.html", wanted=wanted, problem="")
+
+    async def enter(self, request: Request) -> Response:
+        """Take a token, and keep it in a cookie where it is good."""
+        fields = await read_fields(request)
+        token, wanted = first_of(fields, "token").strip(), local_target(first_of(fields, "next"))
+        good = token.isascii() and token.isprintable() and len(token) < 500
+        host = request.headers.get("host", "").encode("latin-1")
+        found = self._door.identify(b"Bearer " + token.encode(), host) if good else None
+        if not isinstance(found, Identity):
+            problem = "This token is not known here."
+            return self._tools.templates.bare("sign_in.html", 401, wanted=wanted, problem=problem)
+        response = RedirectResponse(wanted, 303)
+        remember(response, request, token)
+        return response
+
+    async def leave(self, request: Request) -> Response:
+        """Forget the token."""
+        await self._tools.forms.read(request)
+        response = RedirectResponse("/sign-in", 303)
+        response.delete_cookie(COOKIE)
+        return response
+
+
+class Badges:
+    """The numbers beside the menu: what waits for a person. Counted now and then, not for every page."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._counted: dict[str, tuple[float, dict[str, int]]] = {}
+
+    def __call__(self, identity: Identity) -> dict[str, int]:
+        """Return the numbers for somebody; none for those of one tenant, who may not know of others."""
+        if identity.tenant:
+            return {}
+        at, known = self._counted.get("", (0.0, {}))
+        if time.monotonic() - at > _BADGES or not known:
+            known = {
+                "reviews": self._count("sg_reviews", "open"),
+                "incidents": self._count("sg_incidents", "unresolved"),
+            }
+            self._counted[""] = (time.monotonic(), known)
+        return known
+
+    def _count(self, table: str, status: str) -> int:
+        # As far as a badge counts: a full count of a large table takes time.
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE status = ? LIMIT 1000) AS found"  # noqa: S608  # names of this package
+        return int(self._database.read(sql, status)[0][0])
+
+
+class _Static(StaticFiles):
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        response = super().file_response(*args, **options)
+        response.headers.update({**HEADERS, "Cache-Control": "no-cache"})
+        return response
+
+
+def _explain(tools: PageTools) -> Callable[[Request, Exception], Any]:
+    async def show(request: Request, error: Exception) -> Response:
+        status: int = getattr(error, "status", getattr(error, "status_code", 503))
+        text = str(error) if not isinstance(error, HTTPException) else _TEXTS.get(status, str(error))
+        headers = getattr(error, "headers", None) or {}
+        if "stream_guard_page_identity" not in request.scope:
+            return Response(text, status, {**HEADERS, **headers}, "text/plain")
+        page = await run_in_threadpool(
+            tools.templates.page, request, "error.html", status, text=text, status_code=status
+        )
+        page.headers.update(headers)
+        return page
+
+    return show
+
+
+_TEXTS: Final = {404: "There is no such page.", 405: "This address takes another method."}
+
+__all__ = ["PATHS", "is_page", "make_page", "who"]

@@ -1,0 +1,127 @@
+"""Templates: everything they print is escaped, and all they are given is plain data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from stream_guard.page.agent_text import session_path, shown, shown_json, shown_plain
+from stream_guard.page.sign_in import NAME_COOKIE, Forms, who
+from stream_guard.serve.access import Identity
+
+# No script and no style in the page itself, nothing from elsewhere, and nobody's frame.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_FOLDER: Final = str(files("stream_guard.page") / "templates")
+
+
+class Templates:
+    """Renders templates with what every page has: who looks, where they are, and the mark of its forms."""
+
+    def __init__(self, forms: Forms, badges: Callable[[Identity], dict[str, int]], *, named: bool) -> None:
+        self._forms = forms
+        self._badges = badges
+        self._named = named  # tokens say who answers
+        self._environment = Environment(
+            loader=FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {
+            "shown": shown,
+            "shown_json": shown_json,
+            "shown_plain": shown_plain,
+            "as_dict": dict,
+            "session_path": session_path,
+            "moment": moment,
+            "span": span,
+            "number": number,
+            "percent": percent,
+        }
+        self._environment.globals["address"] = address
+
+    def page(self, request: Request, name: str, http_status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a whole page."""
+        identity = who(request)
+        common = {
+            "path": request.url.path,
+            "identity": identity,
+            "badges": self._badges(identity),
+            "asks_name": not identity.name,
+            "own_name": request.cookies.get(NAME_COOKIE, ""),
+            "signed_in": bool(identity.name) or self._named,
+            "csrf": self._forms.mark(request),
+            "may_approve": "reviewer" in identity.roles,
+        }
+        return HTMLResponse(self.fragment(name, **common, **values), http_status, headers=HEADERS)
+
+    def bare(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page for somebody who is not known yet."""
+        return HTMLResponse(self.fragment(name, **values), status, headers=HEADERS)
+
+    def fragment(self, name: str, **values: Any) -> str:
+        """Return a part of a page as text."""
+        return self._environment.get_template(name).render(**values).encode("utf-8", "replace").decode()
+
+
+def address(path: str, **query: object) -> str:
+    """Return an address with the parameters that are not empty."""
+    given = {name: str(value) for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+def moment(time: float | None) -> Markup:
+    """Return a time as an element: readable as it is, and relative where there are scripts."""
+    if time is None:
+        return Markup('<span class="quiet">no time</span>')
+    try:
+        when = dt.datetime.fromtimestamp(time, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return Markup('<span class="quiet">no time that can be</span>')
+    text = when.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(when.isoformat(), text, text)
+
+
+def span(seconds: float | None) -> str:
+    """Return a length of time in one or two units."""
+    if seconds is None:
+        return "\u2013"
+    left = int(abs(seconds))
+    for unit, size, smaller in (("d", 86_400, 3600), ("h", 3600, 60), ("min", 60, 1)):
+        if left >= size:
+            rest = left % size // smaller
+            names = {3600: "h", 60: "min", 1: "s"}
+            return f"{left // size} {unit} {rest} {names[smaller]}" if rest else f"{left // size} {unit}"
+    return f"{left} s" if seconds == int(seconds) or abs(seconds) >= 10 else f"{seconds:.1f} s"
+
+
+def number(value: float) -> str:
+    """Return a number as people read it."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def percent(part: float | None) -> str:
+    """Return a share from 0 to 1; a dash where there is none."""
+    if part is None:
+        return "\u2013"
+    return f"{part:.0%}" if part == 0 or part >= 0.1 else f"{part:.1%}"

@@ -1,0 +1,188 @@
+"""The views of reviews: what waits for a person, alone or together with others of its shape, and the answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from stream_guard.guard.reviews import Review
+from stream_guard.history import bypasses
+from stream_guard.history.bypasses import shape_of
+from stream_guard.history.records import AnswerRefusedError
+from stream_guard.page.parts import PageTools
+from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
+from stream_guard.serve.access import Identity
+from stream_guard.serve.bodies import RequestRefused
+
+_LISTED: Final = 200
+_BATCH: Final = 200
+_STATES: Final = ("open", "approved", "rejected", "used", "expired", "void", "acknowledged")
+_MINUTES: Final = (5, 15, 60, 240)
+
+
+class ReviewGroup(msgspec.Struct, frozen=True):
+    """Open reviews of the same rules, tool and shape of arguments."""
+
+    rules: tuple[str, ...]
+    tool: str
+    shape: str
+    reviews: list[Review]
+
+
+class ReviewViews:
+    """Reviews and what people say about them."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._reviews = tools.parts.reviews
+        self._database = tools.parts.database
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [
+            Route("/reviews", self.listing),
+            Route("/reviews", self.answer_batch, methods=["POST"]),
+            Route("/reviews/bypass", self.open_bypass, methods=["POST"]),
+            Route("/reviews/bypass/{id}/end", self.end_bypass, methods=["POST"]),
+            Route("/reviews/{id}", self.review),
+            Route("/reviews/{id}", self.answer, methods=["POST"]),
+        ]
+
+    def listing(self, request: Request) -> Response:
+        """Show what waits, grouped where one answer may serve for many; or what was answered."""
+        status = request.query_params.get("status", "open")
+        status = status if status in _STATES else "open"
+        tenant = who(request).tenant
+        found = self._reviews.listing(status, _LISTED, tenant)  # type: ignore[arg-type]  # one of the states
+        waiting = [review for review in found if review.kind == "anomaly_review"]
+        return self._tools.templates.page(
+            request,
+            "reviews.html",
+            status=status,
+            states=_STATES,
+            groups=_groups(waiting) if status == "open" else [],
+            reviews=found if status != "open" else [review for review in found if review.kind == "anomaly_alert"],
+            bypasses=bypasses.active(self._database, time.time(), tenant),
+            minutes=_MINUTES,
+            now=time.time(),
+        )
+
+    def review(self, request: Request) -> Response:
+        """Show one review, with the arguments in full."""
+        found = self._reviews.get(request.path_params["id"], who(request).tenant)
+        if found is None:
+            raise RequestRefused(404, "There is no review of that id.")
+        return self._tools.templates.page(
+            request,
+            "review.html",
+            review=found,
+            shape=shape_of(found.arguments),
+            minutes=_MINUTES,
+            now=time.time(),
+            said=request.query_params.get("said", ""),
+        )
+
+    async def answer(self, request: Request) -> Response:
+        """Take an answer to one review."""
+        fields = await self._tools.forms.read(request)
+        identity, name = who(request), request.path_params["id"]
+        by = answerer(identity, fields)
+        work = self._work(first_of(fields, "answer"), identity, first_of(fields, "digest"))
+        said = {"by": by, "note": first_of(fields, "note")[:2000], "tenant": identity.tenant, "via": identity.via}
+        try:
+            await run_in_threadpool(work, name, **said)
+        except AnswerRefusedError as error:
+            raise RequestRefused(404 if error.missing else 409, str(error)) from None
+        return _back(f"/reviews/{name}", by, identity)
+
+    async def answer_batch(self, request: Request) -> Response:
+        """Take one answer to several reviews, each with the digest of what was shown."""
+        fields = await self._tools.forms.read(request)
+        identity = who(request)
+        by, answer = answerer(identity, fields), first_of(fields, "answer")
+        chosen = fields.get("review", [])[:_BATCH]
+        if not chosen:
+            raise RequestRefused(422, "choose the reviews that the answer is for")
+        refused: list[str] = []
+        for entry in chosen:
+            name, _, digest = entry.partition(":")
+            work = self._work(answer, identity, digest)
+            said = {"by": by, "note": first_of(fields, "note")[:2000], "tenant": identity.tenant, "via": identity.via}
+            try:
+                await run_in_threadpool(work, name, **said)
+            except AnswerRefusedError as error:
+                refused.append(str(error))
+        if refused:
+            text = f"{len(chosen) - len(refused)} of {len(chosen)} were answered; {'; '.join(refused[:5])}"
+            raise RequestRefused(409, text)
+        return _back("/reviews", by, identity)
+
+    async def open_bypass(self, request: Request) -> Response:
+        """Let attempts of one shape through for a while; every one is recorded."""
+        fields = await self._tools.forms.read(request)
+        identity = who(request)
+        _require(identity, "reviewer")
+        by, review = answerer(identity, fields), first_of(fields, "review")
+        minutes, note = first_of(fields, "minutes"), first_of(fields, "note")[:2000].strip()
+        if minutes not in map(str, _MINUTES):
+            raise RequestRefused(422, f"a bypass lasts {', '.join(map(str, _MINUTES))} minutes")
+        if not note:
+            raise RequestRefused(422, "say why these attempts need no person for a while: the note")
+        grant = bypasses.Grant(by=by, note=note, via=identity.via, tenant=identity.tenant, seconds=60 * int(minutes))
+        try:
+            await run_in_threadpool(self._reviews.bypass, review, grant)
+        except AnswerRefusedError as error:
+            raise RequestRefused(404 if error.missing else 409, str(error)) from None
+        return _back("/reviews", by, identity)
+
+    async def end_bypass(self, request: Request) -> Response:
+        """End a bypass before its time."""
+        fields = await self._tools.forms.read(request)
+        identity = who(request)
+        _require(identity, "reviewer", "operator")
+        by = answerer(identity, fields)
+        try:
+            await run_in_threadpool(
+                bypasses.end, self._database, request.path_params["id"], by=by, now=time.time(), tenant=identity.tenant
+            )
+        except AnswerRefusedError as error:
+            raise RequestRefused(404 if error.missing else 409, str(error)) from None
+        return _back("/reviews", by, identity)
+
+    def _work(self, answer: str, identity: Identity, digest: str) -> Callable[..., Any]:
+        if answer == "approve":
+            _require(identity, "reviewer")
+            return lambda name, **said: self._reviews.approve(name, arguments_digest=digest, **said)
+        if answer == "reject":
+            _require(identity, "reviewer")
+            return self._reviews.reject
+        if answer == "acknowledge":
+            _require(identity, "reviewer", "operator")
+            return self._reviews.acknowledge
+        raise RequestRefused(422, "the answer is approve, reject or acknowledge")
+
+
+def _require(identity: Identity, *roles: str) -> None:
+    if not identity.roles.intersection(roles):
+        raise RequestRefused(403, f"This takes the token of a {' or an '.join(roles)}.")
+
+
+def _back(path: str, by: str, identity: Identity) -> Response:
+    response = RedirectResponse(path, 303)
+    if not identity.name:  # remembered, so that it need not be typed again
+        response.set_cookie(NAME_COOKIE, by.encode("ascii", "ignore").decode(), httponly=True, samesite="strict")
+    return response
+
+
+def _groups(reviews: list[Review]) -> list[ReviewGroup]:
+    groups: dict[tuple[tuple[str, ...], str, str], list[Review]] = {}
+    for review in reviews:
+        groups.setdefault((review.rule_ids, review.tool, shape_of(review.arguments)), []).append(review)
+    return [ReviewGroup(rules, tool, shape, found) for (rules, tool, shape), found in groups.items()]

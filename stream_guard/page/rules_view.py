@@ -1,0 +1,134 @@
+"""The views of rules, agents and tools: how often a rule fires, whether it is right, and what agents do over time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from stream_guard.history import alert_rows, tallies, verdicts
+from stream_guard.history.alert_rows import AlertFilter, column
+from stream_guard.history.tallies import What
+from stream_guard.history.verdicts import VerdictCounts
+from stream_guard.page import charts
+from stream_guard.page.parts import PageTools
+from stream_guard.page.sign_in import who
+from stream_guard.policy.spec import RuleSpec
+from stream_guard.serve.bodies import RequestRefused
+
+SPANS: Final = {"24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
+_BARS: Final = 48
+_LISTED: Final = 24
+
+
+class RuleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule, as the list shows it."""
+
+    spec: RuleSpec
+    findings: int
+    rate: float | None  # findings for a thousand tool calls
+    chart: Markup
+    last: float | None  # when it was last noted
+    unevaluable: int | None  # events it could not judge, since this process started
+    errors: int | None
+    said: VerdictCounts
+
+
+class RuleViews:
+    """Rules, agents and tools in numbers."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._database = tools.parts.database
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [
+            Route("/rules", self.listing),
+            Route("/rules/{id:path}", self.rule),
+            Route("/activity", self.activity),
+        ]
+
+    def listing(self, request: Request) -> Response:
+        """Show every rule of the policy."""
+        span = _span(request)
+        return self._tools.templates.page(
+            request, "rules.html", rows=self._rows(span, who(request).tenant), span_word=span, spans=SPANS,
+            policy=self._tools.parts.policy(),
+        )  # fmt: skip
+
+    def rule(self, request: Request) -> Response:
+        """Show one rule: what it says, and what it found last."""
+        span, tenant, name = _span(request), who(request).tenant, request.path_params["id"]
+        row = next((row for row in self._rows(span, tenant) if row.spec.id == name), None)
+        if row is None:
+            raise RequestRefused(404, "The policy in force has no rule of that id.")
+        recent = alert_rows.page(self._database, AlertFilter(rule=name, tenant=tenant), limit=20)
+        lacking = self._lacking(name)
+        return self._tools.templates.page(
+            request, "rule.html", row=row, recent=recent.alerts, lacking=lacking, span_word=span, spans=SPANS
+        )
+
+    def activity(self, request: Request) -> Response:
+        """Show what agents and tools did over time."""
+        span, tenant = _span(request), who(request).tenant
+        return self._tools.templates.page(
+            request,
+            "activity.html",
+            agents=self._charts("agent", span, tenant, "calls"),
+            tools=self._charts("tool", span, tenant, "calls"),
+            errors={name: total for name, total, _ in self._charts("tool_error", span, tenant, "errors")},
+            span_word=span,
+            spans=SPANS,
+        )
+
+    def _rows(self, span: str, tenant: str) -> list[RuleRow]:
+        rules = self._tools.parts.policy().rules
+        found = self._series("finding", span, tenant)
+        calls = sum(map(sum, self._series("tool", span, tenant).values()))
+        last = alert_rows.last_of_rules(self._database, [spec.id for spec in rules])
+        said = verdicts.counts(self._database, tenant)
+        counts = self._tools.parts.counts
+        return [
+            RuleRow(
+                spec=spec,
+                findings=sum(values := found.get(column(spec.id), [0] * _BARS)),
+                rate=1000 * sum(values) / calls if calls else None,
+                chart=charts.bars(
+                    values, f"{sum(values)} findings over {span}", width=160, height=28, tone=spec.severity.word
+                ),
+                last=last.get(spec.id),
+                unevaluable=None if counts is None else counts.unevaluable.get(number, 0),
+                errors=None if counts is None else counts.rule_errors.get(number, 0),
+                said=said.get(column(spec.id), VerdictCounts()),
+            )
+            for number, spec in enumerate(rules)
+        ]
+
+    def _lacking(self, rule_id: str) -> list[tuple[str, int]]:
+        counts = self._tools.parts.counts
+        found = {} if counts is None else dict(counts.lacking)
+        return sorted(
+            ((lacks, count) for (rule, lacks), count in found.items() if rule == rule_id), key=lambda one: -one[1]
+        )
+
+    def _series(self, what: What, span: str, tenant: str) -> dict[str, list[int]]:
+        now = time.time()
+        return tallies.series(self._database, what, since=now - SPANS[span], until=now, bars=_BARS, tenant=tenant)
+
+    def _charts(self, what: What, span: str, tenant: str, noun: str) -> list[tuple[str, int, Any]]:
+        found = list(self._series(what, span, tenant).items())[:_LISTED]
+        return [
+            (name, sum(values), charts.bars(values, f"{sum(values)} {noun} over {span}", width=320, height=48))
+            for name, values in found
+        ]
+
+
+def _span(request: Request) -> str:
+    word = request.query_params.get("span", "24h")
+    return word if word in SPANS else "24h"
