@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.findings import FailOnSeverity, FindingFormat, FindingOutput, leave
-from stream_guard.cli.run import say_counts
+from stream_guard.cli.run import say_counts, say_never_saw
 from stream_guard.commands import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -47,6 +47,7 @@ def check(
         output.give(found)
         output.end()
     say_counts(counts, letters)
+    say_never_saw(rules, counts, as_json=form is not FindingFormat.TABLE)
     leave(output.worst, fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
 
 

@@ -19,7 +19,7 @@ import typer
 from stream_guard.cli.backtest import backtest
 from stream_guard.cli.findings import FailOnSeverity, FindingFormat, FindingOutput, leave
 from stream_guard.cli.progress import extent_of, show_progress
-from stream_guard.cli.run import say_counts, set_up, stop_on_signals
+from stream_guard.cli.run import say_counts, say_never_saw, set_up, stop_on_signals
 from stream_guard.commands import (
     INCONCLUSIVE,
     AllowUnjudged,
@@ -139,6 +139,8 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
         for warning in rules.warnings:
             typer.echo(str(warning), err=True)
         worst, summary, finished = _run(job, assembly, emit or (), form, (pace, speed), stopping)
+        say_counts(summary.counts, summary.dead_letters)
+        say_never_saw(rules, summary.counts, as_json=form is not FindingFormat.TABLE)
     _end(worst, summary, fail_on, finished=finished, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)
 
 
@@ -282,7 +284,6 @@ def _end(
 ) -> None:
     """Say what came of it, and choose the exit code."""
     counts: Counts = summary.counts
-    say_counts(counts, summary.dead_letters)
     if summary.left_out:
         typer.echo(f"{summary.left_out} events outside --from and --to, or without a time", err=True)
     if not finished:

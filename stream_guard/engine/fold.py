@@ -29,6 +29,7 @@ from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.names import ToolNames
 from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
+from stream_guard.engine.watched_paths import watch
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
 from stream_guard.model import (
@@ -66,6 +67,7 @@ class Engine:
         self._arrange()
         self._turn_leaves = self._leaves("turn")
         self._user_leaves = self._leaves("user")
+        self._watch = watch(self._active, ("turn", "user"))
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self.names = ToolNames(policy)
@@ -96,6 +98,8 @@ class Engine:
     def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
         """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""
         leaves = self._turn_leaves if type(event) is Turn else self._user_leaves
+        if self._watch is not None and not self._watch.look(event, self.counts):
+            self._watch = None
         for tag, leaf in leaves.items():
             if leaf.holds(event):
                 memory.add(tag)
@@ -108,6 +112,8 @@ class Engine:
         self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings
     ) -> None:
         """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
+        if plan.watch is not None and not plan.watch.look(event, self.counts):
+            plan.watch = None
         if (
             (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
             or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
@@ -159,6 +165,7 @@ class Engine:
         if plan.texts is not None:
             found = plan.texts.entries if lacks_text(event) else plan.texts.search(event)
             for bound, handle in found:
+                self.counts.texts[bound.spec.id] += 1
                 self._run(bound, handle, event, key_state, memory, out, text_found=found is not plan.texts.entries)
 
     def _run_behind(

@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import BoundRule, Gate, Handler, overrides
 from stream_guard.engine.texts import TextIndex
+from stream_guard.engine.watched_paths import watch
+from stream_guard.language.paths import When
 from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.rule import State, ToolFilter, Where
 
@@ -89,6 +91,7 @@ class Plan:
         "reads_args",
         "stateless",
         "texts",
+        "watch",
     )
 
     def __init__(
@@ -122,6 +125,8 @@ class Plan:
                 self.mask |= bound.bit
         self.awake: dict[int, Plan] = {}
         self._of_turns, self._of_tools = of_turns, of_tools
+        about: tuple[When, ...] = ("event",) if of_tools else ("event", "turn") if of_turns else ("event", "user")
+        self.watch = watch(rules, about)
 
     @property
     def rules(self) -> list[BoundRule]:

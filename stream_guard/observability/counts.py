@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
@@ -15,6 +15,19 @@ ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd)
+
+
+class ToolTally(dict[str, int]):
+    """Attempts by tool. Agents choose the names: when there are too many, those that were rare are forgotten."""
+
+    LIMIT: ClassVar = 1000
+
+    def __missing__(self, tool: str) -> int:
+        if len(self) >= self.LIMIT:
+            kept = sorted(self.items(), key=lambda item: -item[1])[: self.LIMIT // 2]
+            self.clear()
+            self.update(kept)
+        return 0
 
 
 class Counts:
@@ -39,6 +52,7 @@ class Counts:
         "events",
         "evictions",
         "fail_open",
+        "fields",
         "findings",
         "hits",
         "lacking",
@@ -48,12 +62,15 @@ class Counts:
         "merged_calls",
         "outbox",
         "outbox_oldest",
+        "paths",
         "policy_reloads",
         "records",
         "rule_errors",
         "sessions",
         "state_resets",
         "suppressed",
+        "texts",
+        "tools",
         "type_mismatches",
         "unevaluable",
         "unpaired_results",
@@ -89,6 +106,13 @@ class Counts:
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.contested_calls = 0  # tool calls on whose arguments common readers differ
         self.unpaired_results = 0  # results no open call was found for
+
+        self.tools = ToolTally()  # attempts by tool
+        self.paths: defaultdict[tuple[str, str], int] = defaultdict(
+            int
+        )  # seen, by rule id and path it cannot do without
+        self.fields: defaultdict[str, int] = defaultdict(int)  # arguments there were where a path was looked for
+        self.texts: defaultdict[str, int] = defaultdict(int)  # by rule id: texts in which a pattern of its occurred
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
         self.alerts: defaultdict[tuple[str, DeliveryResult], int] = defaultdict(int)  # by sink and result

@@ -98,7 +98,7 @@ def never_holds(source: Json) -> str:
     """Return why a valid condition can never be true, or an empty text when it can."""
     if _constant(source) is False:
         return "it is never true: an empty any_of holds for nothing, and `not` of an empty list neither"
-    return _contradiction(list(_certain_leaves(source)))
+    return _contradiction(list(certain_leaves(source)))
 
 
 def always_holds(source: Json) -> bool:
@@ -140,13 +140,13 @@ def events_holding(source: Json) -> Events:
     return events_holding(inner)
 
 
-def _certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
+def certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
     """Yield the leaves that must all be true for the whole to be true."""
     if isinstance(source, list):
         for item in source:
-            yield from _certain_leaves(item)
+            yield from certain_leaves(item)
     elif "all_of" in source:
-        yield from _certain_leaves(source["all_of"])
+        yield from certain_leaves(source["all_of"])
     elif "path" in source:
         yield source
 

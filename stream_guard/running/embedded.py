@@ -100,6 +100,11 @@ class EmbeddedRunner:
             self._table.end_all(self._found)
         self.commit()
 
+    @property
+    def policy(self) -> Policy:
+        """The policy that is in force now."""
+        return self._table.engine.policy
+
     def _use_policy(self, policy: Policy) -> None:
         """Judge by another policy from here on. Everything before was committed under the old one."""
         engine = Engine(policy, self._counts, mode="stream", max_states=self._table.engine.max_states)

@@ -50,6 +50,7 @@ class Tracker:
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
         self._names = engine.names
+        self._tools = counts.tools
         self.apply: dict[type[Event], Callable[[Any, Session, Findings], None]] = {
             UserMessage: self._user_message,
             Turn: self._turn,
@@ -187,6 +188,7 @@ class Tracker:
                 condense(opened, self._engine.arg_paths)
         session.add_open(opened)
         session.attempts += 1
+        self._tools[tool] += 1
         return opened
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
