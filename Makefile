@@ -48,7 +48,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements.lock
 	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r requirements.lock
 	@touch $@
 
-setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked .cache/alertmanager/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
 
 # A browser and a database, for the tests that need them. Only where everything is required, and by root, are they
 # installed; elsewhere the tests skip and say so.
@@ -69,6 +69,14 @@ setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked $(if $(wild
 	@if command -v promtool >/dev/null; then touch $@; \
 	elif cd $(@D) && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .; then rm -f *.deb; touch .looked; \
 	else echo "promtool is missing (Debian: apt-get install prometheus): tests of metrics and alarms will be skipped"; fi
+
+# Debian's Alertmanager reads its templates from /usr/share, so it is installed, on the same terms as the browser.
+.cache/alertmanager/.looked: | .cache/debian/.looked
+	@mkdir -p $(@D)
+	@if command -v prometheus-alertmanager >/dev/null; then touch $@; \
+	elif [ -n "$$STREAM_GUARD_REQUIRE_ALL" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus-alertmanager >/dev/null && touch $@; \
+	else echo "missing (Debian: apt-get install prometheus-alertmanager): tests that need it will be skipped"; fi
 
 # Without npm, or without a network, the editor's tests skip and say so; under STREAM_GUARD_REQUIRE_ALL they fail.
 $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
@@ -141,9 +149,9 @@ broker-stop: setup-dev ## stop that broker and remove its data
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
 	$(COMPILE) --extra dev --extra kafka --extra analysis --extra serve --extra postgres \
-		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --output-file requirements.lock pyproject.toml
+		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
-	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
+	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 
 clean: ## remove everything that was made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Outgoing, Sink, TopicWriter, encode_alert
+from stream_guard_sinks.messages import written_time
 
 SOURCE: Final = "stream-guard"
 TYPE: Final = "stream_guard.alert"
@@ -58,14 +58,7 @@ def encode_event(alert: Alert) -> bytes:
         "datacontenttype": "application/json",
         "partitionkey": alert.session_id,
     }
-    if time := _written_time(alert.time):
+    if time := written_time(alert.time):
         attributes["time"] = time
     head = json.dumps(attributes, ensure_ascii=False).encode("utf-8", "replace")
     return head[:-1] + b', "data": ' + encode_alert(alert) + b"}"
-
-
-def _written_time(seconds: float | None) -> str:
-    try:
-        return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # in-process callers may say anything
-        return ""

@@ -148,6 +148,11 @@ class AlertOutbox:
         """Let others go first: this one failed alone."""
         self._set("due = ?, tries = tries + 1, problem = ?", (until, problem), [row])
 
+    def hasten(self, sink: str, now: float) -> None:
+        """Let everything that was put off be sent now."""
+        with self._transaction() as db:
+            db.execute("UPDATE outbox SET due = ? WHERE sink = ? AND state = 'waiting' AND due > ?", (now, sink, now))
+
     def bury(self, rows: Sequence[Queued], problem: str) -> None:
         """Give these up: they are kept as dead letters, with the reason."""
         self._set("state = 'dead', problem = ?", (problem,), rows)
@@ -301,8 +306,9 @@ _ADVICE: Final = (
 
 
 def subject_of(alert: Alert) -> bytes:
-    """Return what all alerts of one rule in one session have in common."""
-    return sha256(_key(f"{alert.rule_id}\0{alert.session_id}")).digest()[:16]
+    """Return what all alerts of one rule in one session have in common. A review, or a summary, is one of its own."""
+    own = "" if alert.session_id and alert.kind != "stream_guard_review" else alert.alert_id
+    return sha256(_key(f"{alert.rule_id}\0{alert.session_id}\0{alert.kind}\0{own}")).digest()[:16]
 
 
 def _key(text: str) -> bytes:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from threading import Event, Thread
 from typing import Final, TypeAlias
 
@@ -114,7 +115,7 @@ class SinkQueue:
             return self._not_before - now
         if self._resolving is not None:
             self._remind(self._resolving, now)
-        batch = self._outbox.take(self.name, "waiting", self._size, due=None if self._ending else now)
+        batch = self._next_batch(now)
         if batch:
             self._send(batch)
         elif now - self._pruned > _PRUNING:
@@ -140,6 +141,13 @@ class SinkQueue:
                 if not self._ending:
                     self._wake.clear()
 
+    def _next_batch(self, now: float) -> list[Queued]:
+        """Return what is to be sent next: what failed alone before goes alone again."""
+        rows = self._outbox.take(self.name, "waiting", self._size, due=None if self._ending else now)
+        if rows and rows[0].tries:
+            return rows[:1]
+        return list(takewhile(lambda row: not row.tries, rows))
+
     def _send(self, batch: Sequence[Queued]) -> None:
         try:
             self._sink.send([row.alert for row in batch])
@@ -151,6 +159,8 @@ class SinkQueue:
         else:
             if self._failures:
                 _logger.info("%s takes alerts again", self.name)
+            if self._failures > 1:  # it was away, and what failed alone meanwhile is not to blame
+                self._outbox.hasten(self.name, self._clock())
             self._failures, self._not_before = 0, 0.0
             self._size = min(_BATCH, self._size * 2)
             self._count("ok", len(batch))

@@ -49,21 +49,23 @@ def address() -> Iterator[str]:
 
 
 def test_example_is_not_installed_with_the_project() -> None:
-    assert "webhook" not in build_registry().sinks
+    assert "post" not in build_registry().sinks
 
 
 def test_installed_example_is_listed_with_its_origin(installed: Path) -> None:
     plugin = listed(installed)["example_sink"]
     assert plugin["distribution"] == "stream-guard-example-sink"
-    assert plugin["provides"] == {"sinks": ["webhook"]}
+    assert plugin["provides"] == {"sinks": ["post"]}
 
 
 def test_sink_of_the_example_gets_the_alerts_of_a_run(installed: Path, tmp_path: Path, address: str) -> None:
     policy, events = tmp_path / "policy.yaml", tmp_path / "events.jsonl"
     policy.write_text(POLICY)
     events.write_text(json.dumps(EVENT) + "\n")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"delivery: {{outbox: {tmp_path / 'outbox.db'}}}")
     command = ["-m", "stream_guard.cli", "run", str(events), "--policy", str(policy), "--no-serve"]
-    run([*command, "--alerts", f"webhook:{address}"], installed)
+    run([*command, "--alerts", f"post:{address}", "--settings", str(settings)], installed)
     [alerts] = [json.loads(body) for body in Receiver.bodies]
     assert [alert["rule_id"] for alert in alerts] == ["money-needs-a-person"]
 

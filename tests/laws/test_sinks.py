@@ -16,13 +16,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 from stream_guard_sinks.console import make_visible
+from stream_guard_sinks.webhook import SignedWebhookSink
 
 from stream_guard import Alert, Sink, SinkError
 from stream_guard.registry import build_registry
-from stream_guard.settings import PluginSettings
+from stream_guard.settings import PluginSettings, RouteSettings
 from stream_guard.testing import alert, check_sink_laws
 from stream_guard.testing.sink_laws import HOSTILE, check_refusal
+from tests.http_end import HttpEnd
+from tests.parts import import_part
 
 SINKS = build_registry(PluginSettings(allow=("sinks",))).sinks
 
@@ -34,11 +38,28 @@ def test_sink_keeps_the_laws(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    target = {"jsonl": str(tmp_path / "alerts"), "history": str(tmp_path / "history.db")}.get(name, "stdout")
+    files = {"jsonl": "alerts", "history": "history.db", "ocsf": "findings.jsonl"}
+    target = str(tmp_path / files[name]) if name in files else "stdout"
     if name == "kafka":
         cluster = request.getfixturevalue("cluster")
         target = f"{cluster.address}/{cluster.create()}"
-    check_sink_laws(SINKS[name], target)
+    if name not in {"alertmanager", "apprise", "otlp", "webhook"}:
+        check_sink_laws(SINKS[name], target)
+        return
+    if name == "apprise":
+        import_part("apprise")
+    with HttpEnd() as end:
+        address = end.url.replace("http://", "json://") if name == "apprise" else end.url
+        check_sink_laws(Signed if name == "webhook" else SINKS[name], address)
+        assert end.requests
+
+
+class Signed(SignedWebhookSink):
+    """The webhook with the settings that it needs."""
+
+    @classmethod
+    def open(cls, target: str, *, position: int | None = None, settings: Any = None) -> Self:
+        return super().open(target, position=position, settings=RouteSettings(secret=SecretStr(f"whsec_{'A' * 44}")))
 
 
 @pytest.mark.parametrize("name", SINKS)

@@ -24,7 +24,7 @@ class WebhookSink(sg.Sink):
         """Return the sink for an address; nothing is sent yet."""
         del position, settings  # a receiver cannot be asked what it has, and there is nothing to set
         if not target.startswith(("http://", "https://")):
-            raise sg.SinkError(f"write webhook:https://host/path; {target!r} is no address", retryable=False)
+            raise sg.SinkError(f"write post:https://host/path; {target!r} is no address", retryable=False)
         return cls(target)
 
     def send(self, alerts: Sequence[sg.Alert]) -> None:
@@ -45,4 +45,4 @@ class WebhookSink(sg.Sink):
 @sg.hookimpl
 def stream_guard_sinks() -> dict[str, type[sg.Sink]]:
     """Return the sink under the name that ``--alerts`` takes."""
-    return {"webhook": WebhookSink}
+    return {"post": WebhookSink}

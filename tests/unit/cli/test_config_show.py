@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
-from stream_guard.settings import Settings
+from stream_guard.errors import SettingsError
+from stream_guard.settings import Settings, load_settings
 
 
 def test_what_is_in_force_is_shown_and_secrets_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +43,27 @@ def test_a_wrong_password_setting_is_not_repeated_in_the_error(tmp_path: Path) -
     result = CliRunner().invoke(app, ["config", "show", "--settings", str(file)])
     assert "kafka.sasl_password" in str(result.exception)
     assert "sesame" not in str(result.exception)
+
+
+def test_secrets_of_routes_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("delivery: {routes: {pager: {to: 'alertmanager:http://u:canary-1@h', token: canary-2}}}")
+    monkeypatch.setenv("STREAM_GUARD_DELIVERY__ROUTES__CHAT__TO", "apprise:slack://canary-3")
+    monkeypatch.setenv("STREAM_GUARD_DELIVERY__ROUTES__CHAT__SECRET", "whsec_canary-4")
+    for form in ("yaml", "json"):
+        done = CliRunner().invoke(app, ["config", "show", "--format", form, "--settings", str(file)])
+        assert done.exit_code == 0
+        assert "chat" in done.output
+        assert "pager" in done.output
+        assert "canary" not in done.output
+
+
+@pytest.mark.parametrize("wrong", ["{to: [canary]}", "{to: {canary: 1}}", "{secret: [canary]}", "{tokn: canary}"])
+def test_a_wrong_route_is_named_and_its_values_are_not(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"delivery: {{routes: {{pager: {wrong}}}}}")
+    with pytest.raises(SettingsError) as refused:
+        load_settings(file)
+    assert "delivery.routes.pager" in str(refused.value)
+    assert "canary" not in str(refused.value)
+    assert f"{file}:1" in str(refused.value)

@@ -1,0 +1,80 @@
+"""A receiver over HTTP in this process: it remembers requests, and answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+
+class Request(NamedTuple):
+    """A request as it came."""
+
+    path: str
+    headers: Mapping[str, str]  # by names in small letters
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Reply(NamedTuple):
+    """An answer to give."""
+
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    body: bytes = b"{}"
+
+
+class HttpEnd:
+    """Listens on a free port of loopback. ``replies`` are given in turn, then ``reply`` for ever."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.replies: list[Reply] = []
+        self.reply = Reply()
+        self._came = Condition()
+        end = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                with end._came:
+                    end.requests.append(Request(self.path, headers, body))
+                    end._came.notify_all()
+                reply = end.replies.pop(0) if end.replies else end.reply
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(reply.body)))
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def wait_for(self, number: int, seconds: float = 20.0) -> bool:
+        """Return whether so many requests have come, as soon as they have."""
+        with self._came:
+            return self._came.wait_for(lambda: len(self.requests) >= number, seconds)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
