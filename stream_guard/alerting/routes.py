@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
+from stream_guard.engine.cross_session import TENANT
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.model import Alert, Severity
 from stream_guard.settings import RouteSettings
@@ -22,7 +23,6 @@ class AlertRoute:
     rules: ToolPattern | None = None  # None: all
     labels: Mapping[str, str] = field(default_factory=dict)
     tenants: frozenset[str] | None = None  # None: all
-    tenant_label: str = "tenant"
     flood: int = 0  # alerts of one rule and tenant that are sent in a window; 0: all
     flood_window: float = 60.0
     digest: float = 0.0  # seconds that one message is about; 0: each alert is a message
@@ -38,8 +38,7 @@ class AlertRoute:
 
     def tenant_of(self, alert: Alert) -> str:
         """Return the tenant whose alert it is; empty without one."""
-        # A server names it ``tenant``, by the caller's token, whatever the label is called on the stream.
-        return alert.labels.get(self.tenant_label) or alert.labels.get("tenant", "")
+        return alert.labels.get(TENANT, "")
 
     @property
     def period(self) -> float:
@@ -47,14 +46,13 @@ class AlertRoute:
         return self.digest or self.flood_window
 
 
-def make_route(settings: RouteSettings, tenant_label: str) -> AlertRoute:
+def make_route(settings: RouteSettings) -> AlertRoute:
     """Return the route that the settings describe."""
     return AlertRoute(
         severity=Severity[settings.severity.upper()],
         rules=ToolPattern(settings.rules) if settings.rules else None,
         labels=dict(settings.labels),
         tenants=frozenset(settings.tenants) if settings.tenants else None,
-        tenant_label=tenant_label or "tenant",
         flood=settings.flood,
         flood_window=settings.flood_window,
         digest=settings.digest or 0.0,

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from stream_guard.alerting.routes import AlertRoute, severity_of
+from stream_guard.engine.cross_session import TENANT
 from stream_guard.model import Alert
 
 SUMMARY: Final = "stream_guard_summary"
@@ -61,6 +62,6 @@ def _summary(rule: str, tenant: str, alerts: Sequence[Alert], route: AlertRoute)
             "first": ids[:_NAMED],
             "from": min(times, default=None),
         },
-        labels={route.tenant_label: tenant} if tenant else {},
+        labels={TENANT: tenant} if tenant else {},
         suppressed=len(alerts),
     )

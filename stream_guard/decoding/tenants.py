@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_guard.engine.cross_session import MARK
+from stream_guard.engine.cross_session import MARK, TENANT
 from stream_guard.model import Event
 from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 
@@ -23,7 +23,10 @@ def tenant_session(tenant: str, session_id: str) -> str:
 
 
 class TenantDecoder:
-    """Puts the tenant, which a label of each event names, before the id of its session."""
+    """Puts the tenant, which a label of each event names, before the id of its session, and into the label ``tenant``.
+
+    Keys, routes, incidents and the page go by that label. An event without a tenant cannot claim one by it.
+    """
 
     def __init__(self, decoder: Decoder, label: str) -> None:
         self._decoder = decoder
@@ -34,13 +37,20 @@ class TenantDecoder:
         return self._place(self._decoder.decode(record))
 
     def _place(self, events: Sequence[Event]) -> list[Event]:
-        label = self._label
         return [
-            replace(event, session_id=tenant_session(event.labels.get(label, ""), event.session_id))
+            self._place_one(event)
             if event.session_id and event.session_id[0] != MARK  # no session has such an id: the reader refuses it
             else event
             for event in events
         ]
+
+    def _place_one(self, event: Event) -> Event:
+        tenant = event.labels.get(self._label, "")
+        session_id = tenant_session(tenant, event.session_id)
+        if event.labels.get(TENANT, "") == tenant:
+            return replace(event, session_id=session_id)
+        others = {name: value for name, value in event.labels.items() if name != TENANT}
+        return replace(event, session_id=session_id, labels={**others, TENANT: tenant} if tenant else others)
 
 
 class HoldingTenantDecoder(TenantDecoder):

@@ -10,17 +10,22 @@ from stream_guard.engine.index import Index
 from stream_guard.language.paths import MISSING
 from stream_guard.model import Event
 
+TENANT: Final = "tenant"  # the label that names it
 MARK: Final = "\x00"
 """First character of every reserved row id. No session id may begin with it."""
 
 
 class CrossSessionRules:
-    """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``."""
+    """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``.
 
-    __slots__ = ("_paths", "_prefix", "index", "key")
+    With ``by_tenant`` equal values of two tenants are two values: what one does counts for no other.
+    """
 
-    def __init__(self, key: tuple[str, ...], bounds: Sequence[BoundRule]) -> None:
+    __slots__ = ("_by_tenant", "_paths", "_prefix", "index", "key")
+
+    def __init__(self, key: tuple[str, ...], bounds: Sequence[BoundRule], *, by_tenant: bool = False) -> None:
         self.key = key
+        self._by_tenant = by_tenant
         self._paths = [key_path(part) for part in key]
         self._prefix = f"{MARK}{'+'.join(key)}{MARK}"
         self.index = Index(bounds)
@@ -33,7 +38,11 @@ class CrossSessionRules:
             if value is MISSING or value is None or value == "":
                 return None
             values.append(key_text(value))
-        return self._prefix + "/".join(values)
+        if len(values) > 1:
+            # No two lists of values have the same id: a tenant "a/b" is not the tenant "a" with a tool "b/...".
+            values = [value.replace("%", "%25").replace("/", "%2F") for value in values]
+        tenant = event.labels.get(TENANT, "") if self._by_tenant else ""
+        return self._prefix + "/".join(values) + (f"{MARK}{key_text(tenant)}" if tenant else "")
 
     def owns(self, key_id: str) -> bool:
         """Whether the id is a value of this key."""

@@ -93,7 +93,8 @@ class Engine:
     def _cross_session(self) -> Iterator[CrossSessionRules]:
         keys = {bound.spec.key: None for bound in self._active if "session" not in bound.spec.key}
         for key in keys:
-            yield CrossSessionRules(key, [bound for bound in self._active if bound.spec.key == key])
+            bounds = [bound for bound in self._active if bound.spec.key == key]
+            yield CrossSessionRules(key, bounds, by_tenant=self.policy.by_tenant)
 
     def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
         """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""

@@ -73,6 +73,7 @@ class Policy:
     tool_classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     agents: Agents = field(default_factory=Agents)
     masked_arguments: tuple[str, ...] = ()  # names of arguments that reviewers are not shown
+    by_tenant: bool = False  # rules across sessions keep apart what is of different tenants; settings say so, not files
     warnings: tuple[Problem, ...] = ()
     file: str = ""
 

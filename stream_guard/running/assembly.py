@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from types import TracebackType
@@ -62,11 +63,16 @@ class Assembly:
 
     def follow_policy(self, file: Path, form: str = "native") -> ReloadingPolicy:
         """Return the policy of a file that may change while it is in force."""
-        return ReloadingPolicy(file, self.registry, lateness=self.lateness(form))
+        by_tenant = bool(self.settings.sessions.tenant_label)
+        return ReloadingPolicy(file, self.registry, lateness=self.lateness(form), by_tenant=by_tenant)
 
     def fit(self, policy: Policy, form: str) -> Policy:
-        """Return the policy for records of a format: where it is silent, events may be as late as the format's are."""
-        return with_lateness(policy, self.lateness(form))
+        """Return the policy for records of a format: where it is silent, events may be as late as the format's are.
+
+        Where events have tenants, its rules keep them apart.
+        """
+        fitted = with_lateness(policy, self.lateness(form))
+        return replace(fitted, by_tenant=True) if self.settings.sessions.tenant_label else fitted
 
     def lateness(self, form: str) -> float:
         """Return how many seconds late events of a format may come; so for the formats that topics have."""
@@ -202,8 +208,7 @@ class Assembly:
         except (SettingsError, SinkError) as error:
             raise SettingsError(f"route {name}: {error}") from None
         limits = QueueLimits(give_up=self.settings.delivery.give_up, keep=self.settings.delivery.keep)
-        route = make_route(way, self.settings.sessions.tenant_label)
-        return SinkQueue(name, sink, route, outbox, counts, limits=limits, is_solved=is_solved)
+        return SinkQueue(name, sink, make_route(way), outbox, counts, limits=limits, is_solved=is_solved)
 
     def _open_outbox(self, checkpoint: CheckpointStore | None) -> AlertOutbox:
         beside = Path(f"{checkpoint.path}.outbox") if checkpoint is not None else Path("stream-guard-outbox.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from stream_guard.errors import PolicyError, Problem, SettingsError
@@ -23,8 +24,9 @@ class ReloadingPolicy:
     with it now, and is empty when nothing is.
     """
 
-    def __init__(self, path: Path, registry: Registry, *, lateness: float = 0.0) -> None:
+    def __init__(self, path: Path, registry: Registry, *, lateness: float = 0.0, by_tenant: bool = False) -> None:
         self._path = path
+        self._by_tenant = by_tenant
         self._lateness = lateness
         self._registry = registry
         self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made now
@@ -66,7 +68,8 @@ class ReloadingPolicy:
         return loaded
 
     def _load(self) -> Policy:
-        return with_lateness(load_policy(self._path, self._registry), self._lateness)
+        loaded = with_lateness(load_policy(self._path, self._registry), self._lateness)
+        return replace(loaded, by_tenant=True) if self._by_tenant else loaded
 
     def _report(self, problems: tuple[Problem, ...]) -> None:
         self.results["failed"] += 1

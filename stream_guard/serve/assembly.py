@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
 from types import FrameType
@@ -70,6 +70,8 @@ def open_server(
     """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
     settings, opened = assembly.settings, assembly.opened
     door = open_door(settings.api)
+    if settings.api.tokens_file is not None:
+        policy = replace(policy, by_tenant=True)  # tokens say whose events they are
     database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
     keeper = _open_keeper(assembly) if page else None

@@ -266,14 +266,13 @@ def test_a_route_takes_what_it_asks_for(world: World) -> None:
         rules=None,
         labels={"team": "pay"},
         tenants=frozenset({"acme"}),
-        tenant_label="customer",
     )
-    fitting = msgspec.structs.replace(alert(1), severity="critical", labels={"team": "pay", "customer": "acme"})
+    fitting = msgspec.structs.replace(alert(1), severity="critical", labels={"team": "pay", "tenant": "acme"})
     assert route.accepts(fitting)
     for change in (
         {"severity": "warning"},
-        {"labels": {"team": "chat", "customer": "acme"}},
-        {"labels": {"team": "pay", "customer": "globex"}},
+        {"labels": {"team": "chat", "tenant": "acme"}},
+        {"labels": {"team": "pay", "tenant": "globex"}},
         {"labels": {"team": "pay"}},
     ):
         assert not route.accepts(msgspec.structs.replace(fitting, **change))

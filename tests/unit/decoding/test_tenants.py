@@ -137,3 +137,48 @@ def test_a_decoder_waits_with_tenants_as_it_does_without() -> None:
     for form in ("native", "otlp"):
         plain, placed = (Assembly(settings).make_decoder(form) for settings in (Settings(), BY_TENANT))
         assert isinstance(placed, HoldingDecoder) == isinstance(plain, HoldingDecoder)
+
+
+def agent_limit(settings: Settings, told: list[dict[str, object]]) -> list[str]:
+    """Return the events at which an agent has made more than three calls, over all sessions."""
+    text = '{"rules": [{"id": "max", "kind": "max_calls", "key": ["agent"], "params": {"tool": "mail", "n": 3}}]}'
+    assembly = Assembly(settings)
+    found, counts = list[Finding](), Counts()
+    policy = assembly.fit(load_policy(text, assembly.registry), "native")
+    table = open_table(policy, counts, settings.sessions, mode="stream")
+    letters = DeadLetters(None, counts, format_name="native")
+    records = [Record(json.dumps(one).encode()) for one in told]
+    Pipeline(assembly.make_decoder("native"), table, letters).run(records, found)
+    return [finding.event_id for finding in found]
+
+
+def mail(number: int, session: str, **labels: str) -> dict[str, object]:
+    header = {"kind": "tool_call", "session_id": session, "event_id": f"e{number}", "time": 1000.0 + number}
+    return {**header, "tool": "mail", "agent": "bot", "labels": labels}
+
+
+def test_what_one_tenant_does_counts_for_no_other_across_sessions() -> None:
+    by_customer = Settings(sessions=SessionLimits(tenant_label="customer"))
+    told = [mail(number, f"s{number}", customer=("acme", "zeta")[number % 2]) for number in range(7)]
+    assert agent_limit(Settings(), told) == ["e3", "e4", "e5", "e6"]
+    assert agent_limit(by_customer, told) == ["e6"]
+    nobody = [mail(number, f"s{number}") for number in range(4)]
+    assert agent_limit(by_customer, nobody) == ["e3"]
+
+
+def test_an_event_without_a_tenant_cannot_claim_one() -> None:
+    decoder = Assembly(Settings(sessions=SessionLimits(tenant_label="customer"))).make_decoder("native")
+    [claimed] = decoder.decode(Record(json.dumps(mail(1, "s", tenant="acme")).encode()))
+    [honest] = decoder.decode(Record(json.dumps(mail(1, "s", tenant="zeta", customer="acme")).encode()))
+    assert (claimed.session_id, claimed.labels) == ("s", {})
+    assert (honest.session_id, honest.labels) == ("acme/s", {"customer": "acme", "tenant": "acme"})
+
+
+@given(st.lists(names.filter(bool), min_size=2, max_size=2), st.lists(names.filter(bool), min_size=2, max_size=2))
+def test_no_two_values_of_a_key_share_a_state(one: list[str], other: list[str]) -> None:
+    from stream_guard.engine.cross_session import CrossSessionRules
+    from stream_guard.model import ToolCall
+
+    group = CrossSessionRules(("agent", "labels.x"), [], by_tenant=True)
+    first, second = (ToolCall(session_id="s", tool="t", agent=pair[0], labels={"x": pair[1]}) for pair in (one, other))
+    assert (group.key_id(first) == group.key_id(second)) == (one == other)
