@@ -1,6 +1,7 @@
 """The rule kinds that come with stream_guard, by family."""
 
 import stream_guard as sg
+from stream_guard_rules.aggregates import MaxAggregate
 from stream_guard_rules.budget import MaxTotalTokens, MaxTurns
 from stream_guard_rules.calls import MustCall, MustCallOnce, MustCallOnly, NoCall
 from stream_guard_rules.completion import MaxLatency, MustComplete, MustHaveText
@@ -16,7 +17,9 @@ from stream_guard_rules.grounding import MustBeGrounded
 from stream_guard_rules.injection import NoInjectedCall
 from stream_guard_rules.likeness import MustBeSimilar
 from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
-from stream_guard_rules.loops import NoRepeatedCalls, NoRepeatedResults
+from stream_guard_rules.loops import MaxFailedRetries, NoRepeatedCalls, NoRepeatedResults
+from stream_guard_rules.money import MaxCost
+from stream_guard_rules.ordered_steps import MustCallAfter, MustNotStall, NoSequence
 from stream_guard_rules.policy_packs import policy_packs
 from stream_guard_rules.provenance import ArgProvenance
 from stream_guard_rules.refusal import MustRefuse
@@ -24,6 +27,7 @@ from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncl
 from stream_guard_rules.sequence import MustCallBefore
 from stream_guard_rules.structure import MustMatchJsonSchema
 from stream_guard_rules.temporal import LtlFormula
+from stream_guard_rules.tool_definitions import NoToolChange
 from stream_guard_rules.tool_guard import ToolGuard
 from stream_guard_rules.wording import MustMatchText, NoTextWithCalls
 
@@ -35,9 +39,12 @@ def stream_guard_rules() -> list[sg.RuleType]:
         ArgProvenance,
         ForbiddenText,
         LtlFormula,
+        MaxAggregate,
         MaxCalls,
+        MaxCost,
         MaxDelegation,
         MaxFailedCalls,
+        MaxFailedRetries,
         MaxLatency,
         MaxParallelCalls,
         MaxTextLength,
@@ -46,6 +53,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MustBeGrounded,
         MustBeSimilar,
         MustCall,
+        MustCallAfter,
         MustCallBefore,
         MustCallOnce,
         MustCallOnly,
@@ -58,6 +66,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MustMatchJsonSchema,
         MustMatchLookup,
         MustMatchText,
+        MustNotStall,
         MustRefuse,
         MustRemainConsistent,
         NoCall,
@@ -70,7 +79,9 @@ def stream_guard_rules() -> list[sg.RuleType]:
         NoPii,
         NoRepeatedCalls,
         NoRepeatedResults,
+        NoSequence,
         NoTextWithCalls,
+        NoToolChange,
         NoValueFlow,
         RequiredStopReason,
         ToolGuard,

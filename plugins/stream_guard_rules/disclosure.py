@@ -7,11 +7,13 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, Literal, TypeAlias
 
 import re2
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.bounds import Text
 from stream_guard_rules.evidence import cut
+from stream_guard_rules.fingerprints import texts_in
 
 PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
 _ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")
@@ -92,10 +94,22 @@ class NoPiiParams(sg.Params):
     types: list[PiiType] = Field(
         default=list(_ALL), min_length=1, description="which personal data: email, phone, card, ssn, ip, iban"
     )
+    where: Literal["response", "tool_args"] = Field(
+        default="response", description="where to look: in responses, or in every text of the arguments of calls"
+    )
+    tool: sg.ToolPattern | None = Field(
+        default=None, description="with `tool_args`, of which tools: a name, a glob, a class, or a list"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> NoPiiParams:
+        if self.tool is not None and self.where != "tool_args":
+            raise PydanticCustomError("tool", '"tool" is about arguments; write "where: tool_args" with it')
+        return self
 
 
 class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
-    """No response may have personal data in it.
+    """No response, or no call of a tool, may have personal data in it.
 
     Numbers are checked: card numbers and IBANs by their check digits, social security numbers by the ranges that
     were issued, addresses by their octets. The evidence does not repeat the data.
@@ -108,6 +122,15 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
             params={"types": ["email", "card"]},
             trace=[{"turn": "Write to ann@example.org."}, {"turn": "Your card is 4111 1111 1111 1111."}],
             hits=[0, 1],
+        ),
+        sg.Example(
+            claim="a call of a tool with such data is a hit, wherever it stands in the arguments",
+            params={"types": ["card"], "where": "tool_args", "tool": "post_*"},
+            trace=[
+                {"call": "post_note", "args": {"body": {"lines": ["card 4111 1111 1111 1111"]}}},
+                {"call": "pay", "args": {"card": "4111 1111 1111 1111"}},
+            ],
+            hits=[0],
         ),
         sg.Example(
             claim="a number that fails its check digits is none",
@@ -123,23 +146,47 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The patterns of such data: the engine searches for all texts together."""
+        if self.params.where == "tool_args":
+            return []  # numbers in arguments are no texts, and would not be searched
         return [sg.TextPattern("response", _PATTERNS[kind]) for kind in dict.fromkeys(self.params.types)]
 
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
         return frozenset(("content",))
 
+    def handlers(self) -> list[str]:
+        """Of responses or of calls."""
+        return ["on_turn" if self.params.where == "response" else "on_tool_call"]
+
+    def tools(self) -> sg.ToolPattern | None:
+        """The tools whose arguments are looked into."""
+        return self.params.tool
+
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+        """Look into the response."""
+        found = self._types_in(turn.text)
+        if not found:
+            return None
+        return sg.Hit(f"the response has personal data in it: {', '.join(found)}", {"types": found})
+
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Verdict:
+        """Look into the arguments."""
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        found = self._types_in("\n".join(texts_in(call.args)))
+        if not found:
+            return None
+        evidence = {"tool": call.tool, "types": found}
+        return sg.Hit(f"the call of {call.tool} has personal data in it: {', '.join(found)}", evidence)
+
+    def _types_in(self, text: str) -> list[PiiType]:
         """Look for candidates, and check whether they are real."""
-        text = turn.text.encode("utf-8", "replace").decode()
-        found = [
+        text = text.encode("utf-8", "replace").decode()
+        return [
             kind
             for kind, pattern, is_real in self._patterns
             if any(is_real(match.group()) for match in pattern.finditer(text))
         ]
-        if not found:
-            return None
-        return sg.Hit(f"the response has personal data in it: {', '.join(found)}", {"types": found})
 
 
 class NoLongQuoteParams(sg.Params):

@@ -58,6 +58,7 @@ def _with_call_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _events(rows: list[dict[str, Any]]) -> Iterator[Event]:
+    started = {(row["session"], row.get("run")) for row in rows if row["type"] == "run_start"}
     for row in rows:
         head = {
             "session_id": row["session"],
@@ -67,6 +68,10 @@ def _events(rows: list[dict[str, Any]]) -> Iterator[Event]:
             "agent": row.get("agent", ""),
             "labels": dict.fromkeys(row.get("labels", ()), "true"),
         }
+        if (row["session"], row.get("run")) in started:
+            head["labels"]["run_started"] = "true"
+        if "principal" in row:
+            head["labels"]["principal"] = row["principal"]
         make = _SORTS.get(row["type"])
         if make is None:
             raise CannotRunError(f"our events have nothing for {row['type']}")
@@ -107,11 +112,17 @@ def _call(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
 
 
 def _result(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
+    """A result that brings the arguments of its call tells of the call too."""
+    call_id = row.get("call_id", "")
+    if "args" in row and not call_id:
+        call_id = f"{row['id']}-call"
+        yield ToolCall(tool=row["tool"], call_id=call_id, args=row["args"], **{**head, "event_id": call_id})
     yield ToolResult(
         tool=row.get("tool", ""),
-        call_id=row.get("call_id", ""),
+        call_id=call_id,
         status="ok" if row.get("ok", True) else "error",
-        output=row.get("result"),
+        output=row.get("result", ""),
+        latency_ms=row.get("latency_ms"),
         **head,
     )
 
@@ -120,6 +131,8 @@ def _turn(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
     response: dict[str, Any] = {"content": [{"type": "text", "text": row.get("text", "")}], "stop_reason": "end_turn"}
     if "tokens" in row:
         response["usage"] = {"input_tokens": 0, "output_tokens": row["tokens"]}
+    if "cost_usd" in row:
+        response["usage"] = response.get("usage", {}) | {"cost_usd": row["cost_usd"]}
     yield Turn(response=response, **head)
 
 
@@ -228,6 +241,114 @@ def _changed(_text: str) -> dict[str, Any]:
     return {"kind": "no_change_after_approval", "params": {"approval": _APPROVAL, "tool": "*", "same_arg": "call"}}
 
 
+def _label(*names: str) -> dict[str, Any]:
+    return {"any_of": [{"path": f"labels.{name}", "op": "exists"} for name in names]}
+
+
+def _trifecta(_text: str) -> dict[str, Any]:
+    seen = [{"on": "result", "when": _label(name)} for name in ("private_data", "untrusted_content")]
+    return {"kind": "no_sequence", "params": {"steps": [*seen, {"tool": "@egress"}], "unordered": True}}
+
+
+def _injected(text: str) -> dict[str, Any]:
+    signs = {"path": "tool.result.output", "op": "matches", "value": r"(?i)ignore (all|previous)|you must now|system:"}
+    params = {
+        "steps": [
+            {"on": "result", "when": [_label("untrusted_content"), signs]},
+            {"tool": "@sensitive"},
+        ],
+        "within_seconds": _number(r"(\d+) s", text),
+        "unless_between": {"on": "user"},
+    }
+    return {"kind": "no_sequence", "params": params}
+
+
+def _aggregate(key: list[str], params: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "max_aggregate", "key": key, "params": params}
+
+
+def _error_storm(text: str) -> dict[str, Any]:
+    params = {
+        "of": "result",
+        "measure": "ratio",
+        "where": {"path": "tool.result.status", "op": "==", "value": "error"},
+        "over": 0.5,
+        "min_sample": _number(r">=(\d+) results", text),
+        "window_seconds": _number(r"over (\d+) s", text),
+    }
+    return _aggregate(["tool"], params)
+
+
+def _burn_rate(text: str) -> dict[str, Any]:
+    params = {
+        "of": "turn",
+        "measure": "sum",
+        "path": "response.usage.cost_usd",
+        "over": float(_number(r"(?:above|than|over) \$?(\d+)", text)),
+        "window_seconds": _number(r"(\d+) s", text),
+    }
+    return _aggregate(["agent"], params)
+
+
+def _recipients(text: str) -> dict[str, Any]:
+    params = {
+        "tool": "send_email",
+        "measure": "distinct",
+        "path": "tool.args.to",
+        "over": _number(r"more than (\d+)", text),
+        "window_seconds": _number(r"(\d+) s", text),
+    }
+    return _aggregate(["agent"], params)
+
+
+def _scraping(text: str) -> dict[str, Any]:
+    params = {
+        "measure": "distinct",
+        "path": "tool.args.customer_id",
+        "over": _number(r"more than (\d+)", text),
+        "window_seconds": _number(r"(\d+) s", text),
+    }
+    return _aggregate(["labels.principal"], params)
+
+
+def _latency(text: str) -> dict[str, Any]:
+    params = {
+        "of": "result",
+        "measure": "percentile",
+        "percentile": 95,
+        "path": "tool.result.latency_ms",
+        "over": _number(r"(\d+) ms", text),
+        "min_sample": _number(r">=(\d+)", text),
+        "window_seconds": _number(r"over (\d+) s", text),
+    }
+    return _aggregate(["tool"], params)
+
+
+def _retries(text: str) -> dict[str, Any]:
+    params = {"n": _number(r"more than (\d+)", text), "within_seconds": _number(r"(\d+) s", text)}
+    return {"kind": "max_failed_retries", "params": params}
+
+
+def _followup(text: str) -> dict[str, Any]:
+    params = {
+        "first": "create_quote",
+        "then": "confirm_with_user",
+        "within_seconds": _number(r"(\d+) s", text),
+        "same_arg": "quote_id",
+    }
+    return {"kind": "must_call_after", "params": params}
+
+
+def _stalled(text: str) -> dict[str, Any]:
+    params = {"within_seconds": _number(r"for (\d+) s", text)}
+    # Only of runs whose beginning is told; the other sessions of the trace move the clock.
+    return {"kind": "must_not_stall", "params": params, "scope": "run", "when": _label("run_started")}
+
+
+def _pii(_text: str) -> dict[str, Any]:
+    return {"kind": "no_pii", "params": {"types": ["card"], "where": "tool_args", "tool": "@egress"}}
+
+
 _RULES: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "token-budget": _token_budget,
     "destructive-without-confirmation": _confirmed,
@@ -241,4 +362,15 @@ _RULES: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "claimed-not-done": _claimed,
     "exfil-secret-then-send": _exfiltration,
     "approved-then-changed": _changed,
+    "lethal-trifecta": _trifecta,
+    "injected-tool-call": _injected,
+    "tool-error-storm": _error_storm,
+    "cost-burn-rate": _burn_rate,
+    "many-recipients": _recipients,
+    "record-scraping": _scraping,
+    "latency-degradation": _latency,
+    "retry-storm": _retries,
+    "missing-followup": _followup,
+    "stalled-run": _stalled,
+    "pii-egress": _pii,
 }
