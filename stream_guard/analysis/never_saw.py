@@ -132,12 +132,13 @@ def _patterns(value: object) -> Iterator[ToolPattern]:
 
 def in_words(missing: Iterable[NeverSaw]) -> Iterator[str]:
     """Yield a line for each thing whose name may be a slip, and one line for all the others."""
-    others: list[str] = []
+    others: dict[str, list[str]] = {}
     for one in missing:
         if one.near or one.what in ("path", "event"):
             yield str(one)
         else:
-            others.append(f"{one.rule_id} ({one.name})")
+            others.setdefault(one.rule_id, []).append(one.name)
     if others:
+        shown = ", ".join(f"{rule} ({'; '.join(names)})" for rule, names in list(others.items())[:_LISTED])
         more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-        yield printable(f"rules that never saw their tool or text: {', '.join(others[:_LISTED])}{more}")
+        yield printable(f"rules that never saw their tool or text: {shown}{more}")

@@ -125,7 +125,7 @@ def _problems(file: Path, registry: Registry) -> Sequence[Problem]:
     from stream_guard.testing.policy_tests import run_policy_tests
 
     try:
-        policy = load_policy(file, registry)
+        policy = load_policy(file, registry, check_tests=True)
     except PolicyError as error:
         return error.problems
     failed = [

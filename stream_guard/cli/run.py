@@ -55,6 +55,9 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     form: SourceFormat = "auto",
     serve: Annotated[bool, typer.Option(help="Serve /metrics and /healthz while it runs.")] = True,  # a flag
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve them at this port; else at serve.port, or a free one.")
+    ] = None,
     reload: Annotated[
         bool | None, typer.Option(help="Follow changes of the policy file. Default: yes when following the source.")
     ] = None,
@@ -64,7 +67,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
     follow = is_endless(source) if follow is None else follow
-    with stop_on_signals() as stop, set_up(settings_file, log_format) as assembly:
+    with stop_on_signals() as stop, set_up(settings_file, log_format, port) as assembly:
         form = assembly.form_of(source, form)
         reloading = assembly.follow_policy(policy, form) if (follow if reload is None else reload) else None
         loaded = reloading.current if reloading is not None else assembly.load_policy(policy, form)
@@ -95,9 +98,19 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
             typer.echo("\n".join(page_lines(shown)), err=True)
         if opened.url:
             typer.echo(f"metrics at {opened.url}/metrics", err=True)
+        typer.echo(_watched(source, policy, options), err=True)
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
         say_never_saw(opened.runner.policy, opened.counts, as_json=log_format is LogFormat.JSON)
+
+
+def _watched(source: str, policy: Path, options: RunOptions) -> str:
+    """Return what the run watches, by which rules, and whether it waits for more of either."""
+    name = "standard input" if source == "-" else source
+    rules = len(options.policy.rules)
+    text = f"watching {name} by {rules} {'rule' if rules == 1 else 'rules'} of {policy}"
+    waits = [*(["new records"] if options.follow else []), *(["a new policy"] if options.reloading is not None else [])]
+    return f"{text}, and waiting for {' and '.join(waits)}" if waits else text
 
 
 def open_page(assembly: Assembly, policy: Callable[[], Policy], counts: Counts, policy_file: Path | None) -> PageServer:
@@ -121,9 +134,9 @@ def with_history(targets: tuple[str, ...]) -> tuple[str, ...]:
     return targets if any(target.partition(":")[0] == "history" for target in targets) else (*targets, "history")
 
 
-def set_up(settings_file: Path | None, log_format: LogFormat | None = None) -> Assembly:
+def set_up(settings_file: Path | None, log_format: LogFormat | None = None, port: int | None = None) -> Assembly:
     """Return the parts that the settings and the plugins give; from here on the log is written as they say."""
-    settings = load_settings(settings_file, log={"format": log_format})
+    settings = load_settings(settings_file, log={"format": log_format}, serve={"port": port})
     set_up_logs(settings.log)
     return Assembly(settings)
 

@@ -21,7 +21,7 @@ from stream_guard.policy.belonging import (
     params_key,
 )
 from stream_guard.policy.codes import Code
-from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm
+from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm, RuleTestForm
 from stream_guard.policy.gates import Flaw, Steps, always_holds, events_holding, flaws, never_holds
 from stream_guard.policy.hints import Advice, with_path_advice
 from stream_guard.policy.names import spellings
@@ -42,6 +42,7 @@ class RuleBuilder:
     report: ProblemReport
     context: dict[str, Any]  # passed to the validators of parameters
     slots: Mapping[int, str]  # by number, for rules that share their id with another
+    checks_tests: bool = False  # the tests beside rules too: they decide nothing, so only lint asks for it
 
     def build(self, number: int, raw: Json) -> RuleSpec | None:
         """Return the rule, or None after reporting why there is none."""
@@ -53,6 +54,8 @@ class RuleBuilder:
         written = self._without_empty(number, raw, rule_id)
         kind = self._kind(number, written, rule_id)
         form, wrong = self._form(number, written, kind, rule_id)
+        if self.checks_tests:
+            self._check_tests(number, form.tests, rule_id)
         if kind is None:
             return None
         params = self._params(number, written, kind, {flaw.word for flaw in wrong}, rule_id)
@@ -94,6 +97,16 @@ class RuleBuilder:
             return RuleForm.model_validate({"kind": "", **sound}), found
         except ValidationError:
             return RuleForm(kind=""), found
+
+    def _check_tests(self, number: int, tests: list[dict[str, Json]], rule_id: str) -> None:
+        for place, test in enumerate(tests):
+            try:
+                RuleTestForm.model_validate(test)
+            except ValidationError as error:
+                found = problems_of(
+                    error, test, RuleTestForm, "a test", lambda key, value, _at: advice_for_test(key, value)
+                )
+                self.report.add_flaws(("rules", number, "tests", place), found, rule_id)
 
     def _kind(self, number: int, written: dict[str, Json], rule_id: str) -> RuleType | None:
         name = written.get("kind")
@@ -137,7 +150,7 @@ class RuleBuilder:
         return None if dead else params
 
     def _advice_for_rule(self, kind: RuleType | None, key: str, value: Json, container: Steps) -> Advice | None:
-        return advice_for_test(key, value) if container else advice_for_rule(key, value, kind, self.registry)
+        return None if container else advice_for_rule(key, value, kind, self.registry)
 
     def _advice_for_params(self, kind: RuleType, key: str, value: Json, container: Steps) -> Advice | None:
         return advice_for_params(key, value, container, kind, self.registry)
@@ -181,7 +194,7 @@ class RuleBuilder:
             cooldown=form.cooldown,
             hold=form.hold,
             tags=tuple(form.tags),
-            tests=tuple(test.model_dump(exclude_unset=True) for test in form.tests),
+            tests=tuple(form.tests),
             test_places=tuple(
                 self.report.place(("rules", number, "tests", place)) for place, _ in enumerate(form.tests)
             ),

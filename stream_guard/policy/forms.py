@@ -192,7 +192,7 @@ class RuleForm(FormBase):
         default=None, alias="for", description="the rule must keep firing this long before it counts"
     )
     tags: list[Text] = Field(default=[], description="words for searching and routing")
-    tests: list[RuleTestForm] = Field(default=[], description="events and the findings expected of them")
+    tests: list[dict[str, Json]] = Field(default=[], description="events and the findings expected of them")
 
 
 class PackForm(FormBase):

@@ -39,11 +39,13 @@ def load_policy(
     *,
     file: str = "",
     folder: Path | None = None,
+    check_tests: bool = False,
 ) -> Policy:
     """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
 
     ``file`` is the name that problems give. ``folder`` is where files that rules name are looked for, by default
-    the folder of the policy file. Raises PolicyError with all problems in file order; warnings are in the policy.
+    the folder of the policy file. ``check_tests`` asks for the form of the tests beside rules too. Raises
+    PolicyError with all problems in file order; warnings are in the policy.
     """
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
@@ -59,7 +61,7 @@ def load_policy(
         POLICY_FOLDER: None if folder is None else str(folder),
         SIMILARITIES: registry.similarities,
     }
-    builder = RuleBuilder(registry, report, context, native.slots)
+    builder = RuleBuilder(registry, report, context, native.slots, check_tests)
     specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
     _check_ids(rules, native.slots, report)
     agents = check_agents(form.agents, rules, report)

@@ -114,7 +114,7 @@ rules:
     cooldown: 0.5
     for: 2d
     tags: ["yes", "1"]
-    tests: [{trace: [{call: x}], hits: [0]}]
+    tests: [{events: [{call: x}], findings: [0]}]
 """
     policy = load_policy(text, registry)
     again = load_policy(to_yaml(policy), registry)

@@ -43,7 +43,7 @@ HINTS = (
 
 def problems(text: str, registry: Registry) -> list[Problem]:
     with pytest.raises(PolicyError) as caught:
-        load_policy(text, registry, file="p.yaml")
+        load_policy(text, registry, file="p.yaml", check_tests=True)
     return list(caught.value.problems)
 
 

@@ -60,7 +60,7 @@ rules:
     cooldown: 1m
     for: 30s
     tags: [a, b]
-    tests: [{trace: [], hits: []}]
+    tests: [{events: [], findings: []}]
 """
     policy = load_policy(text, registry, file="p.yaml")
     assert (policy.name, policy.idle, policy.max_out_of_orderness, policy.file) == ("everything", 300, 2, "p.yaml")
@@ -74,7 +74,7 @@ rules:
     assert (rule.scope, rule.key) == (Scope.SESSION, ("session", "args.account", "labels.tenant"))
     assert (rule.severity, rule.then, rule.reason) == (Severity.CRITICAL, Action.BLOCK, "because")
     assert (rule.shadow, rule.on_error, rule.cooldown, rule.hold) == (True, "open", 60, 30)
-    assert (rule.tags, rule.tests) == (("a", "b"), ({"trace": [], "hits": []},))
+    assert (rule.tags, rule.tests) == (("a", "b"), ({"events": [], "findings": []},))
     assert (rule.place.line, rule.place.column) == (7, 5)
 
 

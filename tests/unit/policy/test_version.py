@@ -35,7 +35,7 @@ def version(registry: Registry, text: str) -> str:
         BASE.replace('{path: request.model, op: "==", value: 5}', '{"value": 5, "op": "==", "path": "request.model"}'),
         BASE.replace("    severity: error\n", ""),
         BASE.replace("severity: error", "severity: high"),
-        BASE.replace("severity: error", "tests: [{trace: []}]"),
+        BASE.replace("severity: error", "tests: [{events: []}]"),
         """{rules: [{severity: error, when: [{op: ==, value: 5, path: request.model}], params: {n: 5}, kind: max_turns,
             id: r}], tool_classes: {write: [a, b]}, sessions: {idle: 60}}""",
     ],
