@@ -84,6 +84,8 @@ class AutoDecoder(JsonDecoder):
         self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
         self._native = self._decoders[_NATIVE].decode
         self._inputs: dict[str, _Input] = {}
+        self.detected: dict[str, float] = {}
+        """The formats of the records so far, each with the greatest confidence that a record gave."""
         self._is_native: set[str] = set()  # inputs whose last record was native
         self._is_known: set[str] = set()  # those of them in which a tool was called: there is nothing more to learn
 
@@ -158,6 +160,7 @@ class AutoDecoder(JsonDecoder):
     def _decode_as(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
         events: Sequence[Event] = self._decoders[name].decode(record)
         read = self._input(record.origin)
+        self.detected[name] = max(confidence, self.detected.get(name, 0.0))
         if name not in read.formats:
             read.formats[name] = confidence
             level = logging.INFO if name == _NATIVE else logging.WARNING  # what everybody expects is no news

@@ -51,8 +51,13 @@ def mine_sequences(events: Iterable[Event], *, min_support: int = 5, min_confide
 
 
 def draft_policy(sequences: Sequence[CallOrder], sessions: int) -> str:
-    """Return a policy to review: every rule in shadow mode, with what it rests on as its reason."""
-    rules: list[dict[str, Any]] = [
+    """Return a policy to review, of rules in shadow mode."""
+    return write_yaml({"name": "mined-draft", "rules": mined_rules(sequences, sessions)})
+
+
+def mined_rules(sequences: Sequence[CallOrder], sessions: int) -> list[dict[str, Any]]:
+    """Return rules to review: each in shadow mode, with what it rests on as its reason."""
+    return [
         {
             "id": f"mined-{number}",
             "kind": "must_call_before",
@@ -66,7 +71,11 @@ def draft_policy(sequences: Sequence[CallOrder], sessions: int) -> str:
         }
         for number, order in enumerate(sequences, 1)
     ]
-    return write_yaml({"name": "mined-draft", "rules": rules})
+
+
+def is_plain_name(tool: str) -> bool:
+    """Whether a policy may name the tool as it is: an agent can call tools that look like patterns, or like pages."""
+    return _PLAIN.fullmatch(tool) is not None
 
 
 def _follows(pair: tuple[str, str], found: dict[tuple[str, str], CallOrder]) -> bool:

@@ -16,6 +16,11 @@ COMMANDS: Final = (
     _core(
         "demo", "Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed.", "demo"
     ),
+    _core(
+        "init",
+        "Look at traces and write a policy, settings and an editor schema that fit them; then check the traces.",
+        "init",
+    ),
     _core("run", "Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM.", "run"),
     _core(
         "worker", "Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM.", "worker"

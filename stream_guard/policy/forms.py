@@ -200,6 +200,7 @@ class PackForm(FormBase):
 
     pack: Text = Field(description="the name of the pack, as `stream-guard packs list` shows it")
     without: list[Text] = Field(default=[], description="ids of its rules that are left out")
+    shadow: list[Text] = Field(default=[], description="ids of its rules that are found and counted, never sent")
     mode: Literal["shadow"] | SkipJsonSchema[None] = Field(
         default=None, description="shadow: all its rules are found and counted, never sent"
     )

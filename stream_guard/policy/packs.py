@@ -69,20 +69,21 @@ def with_packs(native: NativePolicy, document: PolicyDocument, registry: Registr
 
 def _rules(raw: Json, rules: Sequence[Json], own_ids: set[str]) -> Iterator[Json]:
     """Yield the rules that are taken in: all but those left out, and those that the policy writes itself."""
-    left_out = _texts(raw, "without")
-    shadow = {"mode": "shadow"} if isinstance(raw, dict) and raw.get("mode") == "shadow" else {}
+    left_out, quiet = _texts(raw, "without"), _texts(raw, "shadow")
+    all_quiet = isinstance(raw, dict) and raw.get("mode") == "shadow"
     for rule in rules:
-        if rule.get("id") not in left_out and rule.get("id") not in own_ids:
-            yield {**rule, **shadow}
+        if rule["id"] not in left_out and rule["id"] not in own_ids:
+            yield {**rule, "mode": "shadow"} if all_quiet or rule["id"] in quiet else rule
 
 
 def _unknown_ids(raw: Json, at: Steps, rules: Sequence[Json], document: PolicyDocument) -> Iterator[Problem]:
     ids = [str(rule.get("id")) for rule in rules]
-    for index, rule_id in enumerate(_texts(raw, "without")):
-        if rule_id not in ids:
-            advice = did_you_mean(rule_id, ids) or f"; it has {listed(ids)}"
-            message = f"the pack has no rule {show(rule_id)}{advice}"
-            yield Problem(document.place(*at, "without", index), printable(message), Code.PACK)
+    for key in ("without", "shadow"):
+        for index, rule_id in enumerate(_texts(raw, key)):
+            if rule_id not in ids:
+                advice = did_you_mean(rule_id, ids) or f"; it has {listed(ids)}"
+                message = f"the pack has no rule {show(rule_id)}{advice}"
+                yield Problem(document.place(*at, key, index), printable(message), Code.PACK)
 
 
 def _texts(raw: Json, key: str) -> list[str]:

@@ -34,6 +34,7 @@ PARTS: Mapping[str, Mapping[str, Make]] = {
         "session keys": lambda _: fields_table(SessionsForm),
         "rule keys": lambda _: fields_table(RuleForm),
     },
+    "docs/starting.md": {"options of init": lambda _: options_table("init")},
     "docs/contract_run.md": {"options of contract run": lambda _: options_table("contract run")},
     "docs/replay.md": {"options of replay": lambda _: options_table("replay")},
     "docs/running.md": {

@@ -83,6 +83,12 @@ def test_a_whole_pack_can_be_in_shadow_mode(packs: Registry) -> None:
     assert not any(rule.shadow for rule in load(packs, {"packs": [{"pack": "desk"}]}).rules)
 
 
+def test_some_rules_of_a_pack_can_be_in_shadow_mode(packs: Registry) -> None:
+    policy = load(packs, {"packs": [{"pack": "desk", "shadow": ["no-pay"]}]})
+    assert [(rule.id, rule.shadow) for rule in policy.rules] == [("no-pay", True), ("few-looks", False)]
+    assert "no rule" in refusals(packs, {"packs": [{"pack": "desk", "shadow": ["nopay"]}]})[0]
+
+
 @pytest.mark.parametrize("own", ["wire", ["wire"]])
 def test_tools_that_the_policy_lists_come_under_the_rules_of_the_pack(packs: Registry, own: Any) -> None:
     policy = load(packs, {"packs": ["desk"], "tool_classes": {"pay": own}})

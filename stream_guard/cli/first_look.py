@@ -1,0 +1,147 @@
+"""What ``init`` says: what is in the traces, what it proposes, what it wrote, and how the check went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stream_guard.analysis.mining import is_plain_name
+from stream_guard.cli.listing import plain
+from stream_guard.starting.first_policy import FirstPolicy, FittingPack
+from stream_guard.starting.survey import Survey
+from stream_guard.starting.tool_classes import guess_class
+from stream_guard.starting.trial import Trial
+
+_MOST_ROWS: Final = 20
+_MOST_NAMES: Final = 6
+_WIDTH: Final = 40  # of one name
+
+
+class FirstLook:
+    """Prints one step after the other. Names come from the traces: they are escaped, and never read as markup."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+
+    def recordings(
+        self,
+        targets: Sequence[str],
+        detected: Mapping[str, float],
+        survey: Survey,
+        unread: Sequence[str],
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Say what the recordings are."""
+        formats = ", ".join(f"{name} (confidence {confidence:.2f})" for name, confidence in detected.items())
+        self._say(f"{', '.join(targets)}: {formats}")
+        part = "" if is_whole else "; more were not looked at, see --sample"
+        self._say(f"{len(survey.sessions):,} sessions, {survey.events:,} events{part}")
+        for line in unread:
+            self._say(f"not read: {line}")
+        agents = [f"{name or 'without a name'} ({count:,} events)" for name, count in survey.agents.most_common()]
+        self._say(f"agents: {_names(agents)}")
+
+    def tools(self, survey: Survey) -> None:
+        """List the tools with their class, as it is guessed, and the names of their arguments."""
+        used = survey.by_calls()
+        if not used:
+            self._say("no tool was called; rules about tools would have nothing to judge")
+            return
+        table = Table(box=None, pad_edge=False, title="\nTools", title_justify="left", title_style="bold")
+        table.add_column("tool", overflow="fold", ratio=4)
+        table.add_column("calls", justify="right", no_wrap=True)
+        table.add_column("sessions", justify="right", no_wrap=True)
+        table.add_column("class", no_wrap=True)
+        table.add_column("arguments", overflow="fold", ratio=5)
+        for name, use in used[:_MOST_ROWS]:
+            arguments = _names(argument for argument, _ in use.arguments.most_common())
+            cells = (
+                _short(name),
+                f"{use.calls:,}",
+                f"{len(use.sessions):,}",
+                guess_class(name, use.arguments),
+                arguments,
+            )
+            table.add_row(*map(Text, cells))
+        self._console.print(table)
+        if len(used) > _MOST_ROWS:
+            self._say(f"and {len(used) - _MOST_ROWS} more tools")
+        odd = sum(not is_plain_name(name) for name, _ in used)
+        if odd:
+            self._say(f"{odd} names are not written into the policy: they have signs that a policy reads as patterns")
+
+    def policy(self, policy: FirstPolicy, tried: Trial) -> None:
+        """Say which packs fit, what is in shadow mode because of the traces, and how many rules were mined."""
+        self._heading("Proposed")
+        for pack in policy.packs:
+            self._pack(pack, tried)
+        if policy.rules:
+            mined = len(policy.rules)
+            self._say(f"{mined} rule{'s' * (mined != 1)} mined from the order of calls, in shadow mode")
+
+    def _pack(self, pack: FittingPack, tried: Trial) -> None:
+        self._say(f"{pack.name}: {_names(pack.tools) if pack.tools else 'for any agent'}")
+        for rule in pack.shadow:
+            fired = len(tried.fired[rule])
+            self._say(f"  {rule} fires in {fired:,} of {len(tried.sessions):,} sessions: in shadow mode")
+        for rule in pack.without:
+            self._say(f"  {rule} is left out: these traces lack what it needs")
+
+    def written(self, files: Iterable[Path]) -> None:
+        """Say what was written."""
+        self._heading("Written")
+        for file in files:
+            self._say(f"  {file}")
+
+    def check(self, checked: Trial, targets: Sequence[str], policy: Path, *, unread: bool) -> None:
+        """Say what the policy found in the traces."""
+        shadow = {spec.id for spec in checked.policy.rules if spec.shadow}
+        alerts = [finding for finding in checked.findings if finding.rule_id not in shadow]
+        quiet = len(checked.findings) - len(alerts)
+        self._heading("Checked")
+        rules = len(checked.policy.rules)
+        self._say(
+            f"{len(checked.sessions):,} sessions, {rules} rules: {len(alerts):,} alerts, "
+            f"{quiet:,} findings in shadow mode"
+        )
+        for rule in dict.fromkeys(finding.rule_id for finding in alerts):
+            found = [finding for finding in alerts if finding.rule_id == rule]
+            sessions = len({finding.session_id for finding in found})
+            self._say(f"  {rule}: {len(found):,} in {sessions:,} session{'s' * (sessions != 1)}")
+        left = " --allow-inconclusive" if unread or checked.counts.unevaluable else ""
+        if left:
+            self._say("not everything could be judged; check says what and why")
+        self.next_step(
+            "look at them" if alerts else "check more traces",
+            f"stream-guard check {' '.join(map(quote, targets))} --policy {quote(str(policy))}{left}",
+        )
+
+    def next_step(self, why: str, command: str) -> None:
+        """Print a command to go on with, on a line of its own, as it is typed."""
+        self._say(f"\nTo {why}:" if not why.startswith("what") else f"\nTo see {why}:")
+        self._console.print(Text(f"  {plain(command)}"), soft_wrap=True)
+
+    def _heading(self, text: str) -> None:
+        self._console.print(Text(f"\n{text}", style="bold"))
+
+    def _say(self, text: str) -> None:
+        head, tail = ("\n", text[1:]) if text.startswith("\n") else ("", text)
+        self._console.print(Text(head + plain(tail)), overflow="fold")
+
+
+def _short(name: str) -> str:
+    shown = plain(name)
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = [_short(name) for name in names]
+    more = len(listed) - _MOST_NAMES
+    return ", ".join(listed[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

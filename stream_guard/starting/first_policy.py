@@ -1,0 +1,143 @@
+"""Propose a policy for the tools that were seen: packs that fit them, tool classes, and mined rules in shadow mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stream_guard.analysis.mining import CallOrder, is_plain_name, mined_rules
+from stream_guard.language.patterns import ToolPattern
+from stream_guard.model import Json
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.packs import read_pack
+from stream_guard.policy.yaml_out import write_yaml
+from stream_guard.registry import Registry
+from stream_guard.starting.survey import Survey, ToolUse
+from stream_guard.starting.tool_classes import EGRESS, MONEY, READ, SHELL, WRITE, guess_class
+
+SCHEMA_FILE: Final = "policy.schema.json"
+MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+MOST_MINED: Final = 10
+_LIFT: Final = 0.2  # how much more often the first call comes before the second than it comes at all
+_FITS: Final = 0.5  # the share of a pack's rules about tools that must have a tool to look at
+
+
+@dataclass(frozen=True, slots=True)
+class FittingPack:
+    """A pack, the tools that its rules look at, and its rules that are not taken as they are."""
+
+    name: str
+    tools: tuple[str, ...]  # empty: its rules are about any tool
+    without: tuple[str, ...] = ()
+    shadow: tuple[str, ...] = ()
+
+    def as_entry(self) -> Json:
+        """Return the pack as a policy names it."""
+        if not self.without and not self.shadow:
+            return self.name
+        lists = {"without": list(self.without), "shadow": list(self.shadow)}
+        return {"pack": self.name, **{key: ids for key, ids in lists.items() if ids}}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPolicy:
+    """A policy to begin with."""
+
+    packs: tuple[FittingPack, ...]
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rules: Sequence[Mapping[str, Any]] = ()
+
+    def as_data(self) -> dict[str, Json]:
+        """Return the policy as data."""
+        data: dict[str, Json] = {
+            "name": "first-policy",
+            "version": 1,
+            "packs": [pack.as_entry() for pack in self.packs],
+        }
+        if self.classes:
+            data["tool_classes"] = {name: list(members) for name, members in self.classes.items()}
+        if self.rules:
+            data["rules"] = [dict(rule) for rule in self.rules]
+        return data
+
+    def as_yaml(self) -> str:
+        """Return the policy file. Names of tools are the only words of the recordings in it."""
+        parts = [
+            MODELINE,
+            "# Made by `stream-guard init`. Rules of the packs: `stream-guard packs show NAME`.",
+            "# The classes are guessed from names: look them through. Mined rules are in shadow mode until you",
+            "# take `mode: shadow` out.",
+            write_yaml(self.as_data()),
+        ]
+        return "\n".join(parts)
+
+
+def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> FirstPolicy:
+    """Return the policy for what was seen."""
+    tools = [name for name, _ in survey.by_calls() if is_plain_name(name)]
+    guessed: dict[str, list[str]] = {}
+    for tool in tools:
+        name = guess_class(tool, survey.tools[tool].arguments)
+        if name:
+            guessed.setdefault(name, []).append(tool)
+    packs = fitting_packs(tools, guessed, registry)
+    listed = _classes_of((pack.name for pack in packs), registry)
+    known = {name: ToolPattern(members, listed) for name, members in listed.items()}
+    own = {
+        name: [tool for tool in members if name not in known or not known[name].matches(tool)]
+        for name, members in guessed.items()
+    }
+    classes = {name: own[name] for name in sorted(own) if own[name]}
+    telling = [order for order in orders if _tells(order, survey)]
+    return FirstPolicy(tuple(packs), classes, mined_rules(telling[:MOST_MINED], len(survey.sessions)))
+
+
+def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], registry: Registry) -> list[FittingPack]:
+    """Return the packs of which most rules have something to look at."""
+    found: list[FittingPack] = []
+    for name in registry.policy_packs:
+        declared = _classes_of([name], registry)
+        own = {kind: list(members) for kind, members in guessed.items() if kind in declared}
+        policy = load_policy(json.dumps({"packs": [name], "tool_classes": own}), registry, file=name)
+        filters = [pattern for spec in policy.rules if (pattern := spec.rule.tools()) is not None]
+        narrow = [pattern for pattern in filters if not pattern.matches("")]
+        seen = [[tool for tool in tools if pattern.matches(tool)] for pattern in narrow]
+        if not narrow or sum(map(bool, seen)) >= _FITS * len(narrow):
+            members = ToolPattern([f"@{kind}" for kind in declared], policy.tool_classes)
+            found.append(FittingPack(name, tuple(filter(members.matches, tools))))
+    return found
+
+
+def settle(policy: FirstPolicy, registry: Registry, *, noisy: Iterable[str], unjudged: Iterable[str]) -> FirstPolicy:
+    """Return the policy with the noisy rules of packs in shadow mode, and without those that could not judge."""
+    too_loud, left_out = set(noisy) - set(unjudged), set(unjudged)
+    packs = []
+    for pack in policy.packs:
+        ids = [rule["id"] for rule in read_pack(registry.policy_packs[pack.name])["rules"]]
+        packs.append(
+            FittingPack(
+                pack.name,
+                pack.tools,
+                without=tuple(rule for rule in ids if rule in left_out),
+                shadow=tuple(rule for rule in ids if rule in too_loud),
+            )
+        )
+    return FirstPolicy(tuple(packs), policy.classes, policy.rules)
+
+
+def _tells(order: CallOrder, survey: Survey) -> bool:
+    """Whether an order says something: a look before an act, or a call that is rare where the other one is not made."""
+    first, second = (survey.tools.get(name, ToolUse()) for name in (order.first, order.second))
+    looks = guess_class(order.first, first.arguments) == READ
+    acts = guess_class(order.second, second.arguments) in (WRITE, MONEY, EGRESS, SHELL)
+    return (looks and acts) or order.confidence - len(first.sessions) / len(survey.sessions) >= _LIFT
+
+
+def _classes_of(names: Iterable[str], registry: Registry) -> dict[str, list[str]]:
+    classes: dict[str, list[str]] = {}
+    for name in names:
+        for kind, members in read_pack(registry.policy_packs[name]).get("tool_classes", {}).items():
+            classes.setdefault(kind, []).extend([members] if isinstance(members, str) else members)
+    return classes

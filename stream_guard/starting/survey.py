@@ -1,0 +1,81 @@
+"""A survey of recordings: which agents and tools there are, how often, and with which arguments."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream_guard.model import Event, Json, ToolCall, Turn
+
+MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
+MOST_ARGUMENTS: Final = 50  # of one tool
+
+
+@dataclass(slots=True)
+class ToolUse:
+    """How one tool was used."""
+
+    calls: int = 0
+    sessions: set[str] = field(default_factory=set)
+    arguments: Counter[str] = field(default_factory=Counter)  # names at the top of the arguments, by calls
+
+    def add(self, session_id: str, args: Json) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.sessions.add(session_id)
+        for name in args if isinstance(args, dict) else ():
+            if name in self.arguments or len(self.arguments) < MOST_ARGUMENTS:
+                self.arguments[name] += 1
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the events of recordings have in them."""
+
+    events: int = 0
+    sessions: set[str] = field(default_factory=set)
+    agents: Counter[str] = field(default_factory=Counter)  # by events; the name is empty where the source has none
+    tools: dict[str, ToolUse] = field(default_factory=dict)
+    unnamed: int = 0  # calls of tools beyond the limit
+    _announced: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+
+    def watch(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events, and count what is in them."""
+        for event in events:
+            self.add(event)
+            yield event
+
+    def add(self, event: Event) -> None:
+        """Count one event."""
+        self.events += 1
+        self.sessions.add(event.session_id)
+        self.agents[event.agent] += 1
+        if isinstance(event, ToolCall):
+            self._call(event)
+        elif isinstance(event, Turn):
+            content = event.response.get("content")
+            for block in content if isinstance(content, list) else ():
+                if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("name"), str):
+                    self._announced[event.session_id, str(block.get("id"))] += 1
+                    self._use(block["name"]).add(event.session_id, block.get("input"))
+
+    def by_calls(self) -> list[tuple[str, ToolUse]]:
+        """Return the tools, the most used first."""
+        return sorted(self.tools.items(), key=lambda item: (-item[1].calls, item[0]))
+
+    def _call(self, call: ToolCall) -> None:
+        key = (call.session_id, call.call_id)
+        if self._announced.get(key):  # the response that asked for it was counted
+            self._announced[key] -= 1
+            return
+        self._use(call.tool).add(call.session_id, call.args)
+
+    def _use(self, tool: str) -> ToolUse:
+        if tool not in self.tools:
+            if len(self.tools) >= MOST_TOOLS:
+                self.unnamed += 1
+                return ToolUse()
+            self.tools[tool] = ToolUse()
+        return self.tools[tool]

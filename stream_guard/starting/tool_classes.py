@@ -1,0 +1,63 @@
+"""Guess the class of a tool from the words of its name and of its arguments: a start, for a person to check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+SHELL, MONEY, EGRESS, WRITE, READ = "shell", "money", "egress", "write", "read"
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SHELL_WORDS: Final = _words("bash shell terminal powershell cmd python")
+_RUN_WORDS: Final = _words("run exec execute eval interpreter")
+_CODE_ARGUMENTS: Final = _words("command cmd code script commands")
+_MONEY_WORDS: Final = _words(
+    "pay payment payments payout refund reimburse charge purchase buy checkout withdraw wire money funds disburse"
+)
+_AMOUNTS: Final = _words("amount price total currency sum iban")
+_EGRESS_WORDS: Final = _words(
+    "send post email mail message sms share invite publish push forward reply upload tweet notify broadcast"
+)
+_WRITE_WORDS: Final = _words(
+    "create update modify edit write delete remove cancel add set insert replace move copy rename book rebook exchange "
+    "return change close assign apply patch clear reset approve reject order place schedule transfer merge commit"
+)
+_READ_WORDS: Final = _words(
+    "get list read search find lookup fetch view show query check browse describe count calculate grep glob look load "
+    "retrieve status inspect summarize summarise open verify validate preview quote estimate think"
+)
+_OPEN_WORDS: Final = _words("confirm ask")  # a question to a person, or the act itself: only a person can tell
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a tool's name, in lower case; of an MCP tool, those behind the server's name."""
+    own = name.rsplit("__", 1)[-1] if name.startswith("mcp__") else name
+    return [word.lower() for word in _WORD.findall(own)]
+
+
+def guess_class(name: str, arguments: Iterable[str] = ()) -> str:
+    """Return shell, money, egress, write or read; empty where the name says nothing.
+
+    The first word that says what is done decides, so that ``get_payment`` reads and ``refund_order`` pays. A tool that
+    takes an amount, and does not read, moves money.
+    """
+    words, named = words_of(name), {argument.lower() for argument in arguments}
+    if _SHELL_WORDS & set(words) or (_CODE_ARGUMENTS & named and _RUN_WORDS & set(words)):
+        return SHELL
+    for word in words:
+        if word in _OPEN_WORDS:
+            return ""
+        if word in _READ_WORDS:
+            return READ
+        if word in _MONEY_WORDS and "git" not in words:  # git has a checkout of its own
+            return MONEY
+        if word in _EGRESS_WORDS | _WRITE_WORDS:
+            moves_money = bool(_AMOUNTS & named or _MONEY_WORDS & set(words))
+            return MONEY if moves_money else EGRESS if word in _EGRESS_WORDS else WRITE
+    return MONEY if _AMOUNTS & named and words else ""

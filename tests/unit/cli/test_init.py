@@ -1,0 +1,193 @@
+"""``init``: what it writes fits the traces, runs, and holds nothing that a trace could smuggle in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
+
+from stream_guard.cli.app import app
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import Registry, build_registry
+from stream_guard.settings import load_settings
+
+ODD_NAMES = (
+    "a\n- id: smuggled\n  kind: no_call",
+    "x: {y: z}",
+    "*",
+    "@money",
+    "read|write",
+    "# comment",
+    "[red]markup[/red]",
+    "\x1b[31mred",
+    "${jndi:x}",
+    "null",
+    "t" * 500,
+    "\u202eevil",
+)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return build_registry()
+
+
+def run(*arguments: str | Path, columns: int = 80) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": str(columns)})
+
+
+def write_traces(file: Path, calls: Sequence[tuple[str, dict[str, Any]]], sessions: int = 10) -> Path:
+    lines: list[dict[str, Any]] = []
+    for number in range(sessions):
+        session = {"session_id": f"s{number}", "agent": "[bold]agent"}
+        lines.append({"kind": "user_message", "text": "please do", "event_id": f"{number}-u", **session})
+        for place, (tool, args) in enumerate(calls):
+            ids = {"event_id": f"{number}-{place}", "call_id": f"c{place}"}
+            lines.append({"kind": "tool_call", "tool": tool, "args": args, **ids, **session})
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+CODING = [("Read", {"file_path": "a"}), ("Bash", {"command": "ls"}), ("Edit", {"file_path": "a"})]
+
+
+@pytest.fixture(scope="module")
+def coding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("coding")
+    traces = write_traces(folder / "traces.jsonl", [*CODING, ("run_in_sandbox", {"code": "1"})])
+    return run("init", traces, "--into", folder / "guard"), folder
+
+
+def test_it_says_what_it_found(coding: tuple[Result, Path]) -> None:
+    said = coding[0].stdout
+    assert coding[0].exit_code == 0
+    assert "native (confidence 1.00)" in said
+    assert "10 sessions, 50 events" in said
+    assert "agents: [bold]agent (50 events)" in said
+    assert "coding_agent: Bash, Edit, Read, run_in_sandbox" in said
+    assert "agents-without-end is left out: these traces lack what it needs" in said  # they have no clock
+    assert "0 alerts" in said
+    assert max(len(line) for line in said.splitlines() if "stream-guard check" not in line and "/" not in line) <= 80
+
+
+def test_the_policy_takes_in_what_fits_and_adds_tools_to_the_classes_of_packs(
+    coding: tuple[Result, Path], registry: Registry
+) -> None:
+    policy = load_policy(coding[1] / "guard" / "policy.yaml", registry)
+    assert policy.warnings == ()
+    assert "run_in_sandbox" in policy.tool_classes["shell"]
+    ids = {rule.id for rule in policy.rules}
+    assert {"no-deleting-system-folders", "same-call-again"} <= ids
+    assert "yes-before-change" not in ids
+    assert all(rule.shadow for rule in policy.rules if rule.id.startswith("mined-"))
+    assert any(rule.id.startswith("mined-") for rule in policy.rules)
+
+
+def test_the_schema_beside_it_accepts_the_policy(coding: tuple[Result, Path]) -> None:
+    folder = coding[1] / "guard"
+    text = (folder / "policy.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=policy.schema.json\n")
+    schema = json.loads((folder / "policy.schema.json").read_text())
+    assert jsonschema_rs.Draft7Validator(schema).is_valid(YAML(typ="safe", pure=True).load(text))
+
+
+def test_the_settings_can_be_used(coding: tuple[Result, Path]) -> None:
+    folder = coding[1]
+    assert load_settings(folder / "guard" / "settings.yaml").plugins.allow
+    checked = ("check", folder / "traces.jsonl", "--policy", folder / "guard" / "policy.yaml")
+    assert run(*checked, "--settings", folder / "guard" / "settings.yaml").exit_code == 0
+
+
+def test_nothing_is_overwritten_without_force(coding: tuple[Result, Path], tmp_path: Path) -> None:
+    traces = coding[1] / "traces.jsonl"
+    (tmp_path / "settings.yaml").write_text("mine")
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "policy.schema.json").symlink_to(tmp_path / "kept")
+    refused = run("init", traces, "--into", tmp_path)
+    assert refused.exit_code
+    assert "not overwritten" in str(refused.exception)
+    assert (tmp_path / "settings.yaml").read_text() == "mine"
+    assert not (tmp_path / "policy.yaml").exists()
+    assert run("init", traces, "--into", tmp_path, "--force").exit_code == 0
+    assert (tmp_path / "settings.yaml").read_text() != "mine"
+    assert (tmp_path / "kept").read_text() == "kept"  # the link was replaced, not followed
+
+
+def test_hostile_names_are_inert(tmp_path: Path, registry: Registry) -> None:
+    traces = write_traces(tmp_path / "odd.jsonl", [(name, {name: 1}) for name in ODD_NAMES], sessions=6)
+    result = run("init", traces, "--into", tmp_path / "guard")
+    assert result.exit_code == 0, result.exception
+    text = (tmp_path / "guard" / "policy.yaml").read_text()
+    policy = load_policy(text, registry)
+    assert "smuggled" not in text
+    named = {tool for members in policy.tool_classes.values() for tool in members}
+    assert not named & (set(ODD_NAMES) - {"null"})
+    assert "\x1b" not in result.stdout
+    assert "\u202e" not in result.stdout
+    assert "[red]markup[/red]" in result.stdout
+    assert "names are not written into the policy" in " ".join(result.stdout.split())
+
+
+def test_a_rule_that_fires_often_is_in_shadow_mode_and_one_that_fires_seldom_is_not(
+    tmp_path: Path, registry: Registry
+) -> None:
+    calls = [*CODING, ("Bash", {"command": "sudo make install"})]
+    traces = write_traces(tmp_path / "often.jsonl", calls)
+    said = run("init", traces, "--into", tmp_path / "often").stdout
+    assert "no-root fires in 10 of 10 sessions: in shadow mode" in said
+    policy = load_policy(tmp_path / "often" / "policy.yaml", registry)
+    assert [rule.shadow for rule in policy.rules if rule.id == "no-root"] == [True]
+    seldom = write_traces(tmp_path / "seldom.jsonl", CODING, sessions=30)
+    with seldom.open("a") as file:
+        event = {"kind": "tool_call", "session_id": "s1", "event_id": "bad", "call_id": "z", "tool": "Bash"}
+        file.write(json.dumps({**event, "args": {"command": "sudo ls"}}) + "\n")
+    said = run("init", seldom, "--into", tmp_path / "seldom").stdout
+    assert "no-root: 1 in 1 session" in said
+    assert "--policy" in said
+
+
+def test_without_traces_it_writes_samples_that_keep_the_policy(tmp_path: Path) -> None:
+    result = run("init", "--into", tmp_path, "--compose")
+    assert result.exit_code == 0
+    check = ("check", tmp_path / "events.jsonl", "--policy", tmp_path / "policy.yaml")
+    assert run(*check).exit_code == 0
+    assert run("check", tmp_path / "bad_events.jsonl", "--policy", tmp_path / "policy.yaml").exit_code == 1
+    assert (tmp_path / "policy.yaml").read_text().startswith("# yaml-language-server: ")
+
+
+def test_the_compose_file_names_options_that_exist(tmp_path: Path) -> None:
+    assert run("init", "--into", tmp_path, "--template", "--compose").exit_code == 0
+    services = YAML(typ="safe", pure=True).load((tmp_path / "docker-compose.yml").read_text())["services"]
+    command, *words = services["worker"]["command"]
+    said = run(command, "--help", columns=200).stdout
+    assert all(word.split("=")[0] in said for word in words if word.startswith("--"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [(("-",), "standard input"), (("x.jsonl", "--template"), "--template"), (("missing.jsonl",), "missing.jsonl")],
+)
+def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: tuple[str, ...], advice: str) -> None:
+    result = run("init", *arguments, "--into", tmp_path)
+    assert result.exit_code
+    assert advice in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_of_no_known_format_write_nothing(tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").write_text('{"some": "thing"}\n')
+    result = run("init", tmp_path / "odd.jsonl", "--into", tmp_path / "guard")
+    assert result.exit_code == 4
+    assert "--from-format" in result.stderr
+    assert not (tmp_path / "guard").exists()
+
+
+def test_a_sample_is_said_to_be_one(coding: tuple[Result, Path], tmp_path: Path) -> None:
+    result = run("init", coding[1] / "traces.jsonl", "--into", tmp_path, "--sample", "20")
+    assert "20 events; more were not looked at, see --sample" in result.stdout
