@@ -76,7 +76,7 @@ class SessionLimits(Section):
         default="", description="the label that names the tenant; two tenants' sessions of one id are then two sessions"
     )
     end_from: Names = Field(
-        default=("*",),
+        default=(),
         description="agents whose `session_end` resets limits, `*` for all; after another's the session may go on",
     )
 

@@ -19,13 +19,19 @@ from stream_guard.worker.store import PartitionStore, RowChange
 Rows = dict[bytes, bytes]
 
 
-def open_partition(rows: Rows, policy: Policy, form: str, now: Callable[[], float] = lambda: 0.0) -> SessionPartition:
+def open_partition(
+    rows: Rows,
+    policy: Policy,
+    form: str,
+    now: Callable[[], float] = lambda: 0.0,
+    limits: SessionLimits | None = None,
+) -> SessionPartition:
     """Return a partition over what its table holds."""
     counts = Counts()
     decoder = Assembly(Settings()).make_decoder(form)
     letters = DeadLetters(None, counts, format_name=form)
     engine = Engine(policy, counts, mode="stream")
-    return SessionPartition(PartitionStore(0, rows), engine, decoder, letters, SessionLimits(), now=now)
+    return SessionPartition(PartitionStore(0, rows), engine, decoder, letters, limits or SessionLimits(), now=now)
 
 
 def write(rows: Rows, changes: list[RowChange]) -> None:

@@ -19,6 +19,7 @@ from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.sessions.stored import StoredSession
+from stream_guard.settings import SessionLimits
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import (
     ProgressRow,
@@ -33,6 +34,7 @@ from tests.worker.partitions import Rows, fold_with_crashes, open_partition, wri
 
 TOPIC = "events"
 NOW = 1_800_000_000.0  # the wall time, which is later than all events
+ENDS_COUNT = SessionLimits(end_from=("*",))
 
 
 @pytest.fixture
@@ -52,8 +54,8 @@ def records(sessions: int) -> list[Record]:
     return found
 
 
-def reopen(rows: Rows, policy: Policy, now: float = NOW) -> SessionPartition:
-    return open_partition(rows, policy, "native", now=lambda: now)
+def reopen(rows: Rows, policy: Policy, now: float = NOW, limits: SessionLimits = ENDS_COUNT) -> SessionPartition:
+    return open_partition(rows, policy, "native", now=lambda: now, limits=limits)
 
 
 def states(rows: Rows) -> dict[bytes, tuple[Any, ...]]:
@@ -102,6 +104,26 @@ def test_rows_of_ended_sessions_are_deleted_once_the_progress_row_covers_them(lo
         partition.fold(TOPIC, [], none)
         write(rows, partition.snapshot())
     assert len(rows) == len(states(rows)) + 1
+
+
+def test_rows_of_sessions_whose_end_is_not_believed_are_deleted_when_they_were_silent(loaded: Policy) -> None:
+    rows: Rows = {}
+    given = records(30)
+    partition, none = reopen(rows, loaded, limits=SessionLimits()), list[Finding]()
+    partition.fold(TOPIC, given, none)
+    write(rows, partition.snapshot())
+    kept = len(rows)
+    late = given[-1].position + 1
+    newest = max(json.loads(record.value).get("time", 0.0) for record in given)
+    for number in range(6):  # the clock follows three sessions; sessions that never ended rest for as long again
+        time = newest + 86_400 * (1 + number // 3)
+        event = {"kind": "user_message", "session_id": f"later-{number % 3}", "time": time, "text": "hi"}
+        partition.fold(TOPIC, [Record(json.dumps(event).encode(), f"{TOPIC}/0", late + number)], none)
+    for _ in range(3):
+        partition.fold(TOPIC, [], none)
+        write(rows, partition.snapshot())
+    assert kept > 30
+    assert len(rows) == 3 + 1
 
 
 def test_a_record_is_folded_once(loaded: Policy) -> None:

@@ -136,7 +136,8 @@ def open_worker(stored: Stored, policy: Path) -> TopicRouter:
         decoder=Assembly(Settings(), registry).make_decoder("native"),
         delivery=Delivery({"stored": stored}, counts),  # type: ignore[dict-item]  # as much of a sink as is needed
         dead_letters=DeadLetters(None, counts, format_name="native"),
-        settings=load_settings(worker={"group": "g", "rekey": True}),
+        # The version before let everybody end sessions for good.
+        settings=load_settings(worker={"group": "g", "rekey": True}, sessions={"end_from": ["*"]}),
         health=Health(counts, patience=1.0),
         observe=lambda _seconds, _records: None,
     )

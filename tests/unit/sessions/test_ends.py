@@ -70,10 +70,11 @@ class Run:
 @pytest.mark.parametrize("lateness", [0, 10])
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("limits", [SessionLimits(), BOSS_ONLY])
 def test_an_agent_resets_no_limit_by_ending_its_own_session(
-    mode: Mode, lateness: int, stamped: bool, restart: bool
+    mode: Mode, lateness: int, stamped: bool, restart: bool, limits: SessionLimits
 ) -> None:
-    run = Run(mode=mode, lateness=lateness)
+    run = Run(limits, mode=mode, lateness=lateness)
     for number in range(5):
         time = START + 20 * number if stamped else None
         run.tell("mail", time)
@@ -87,7 +88,8 @@ def test_an_agent_resets_no_limit_by_ending_its_own_session(
 
 
 @pytest.mark.parametrize(
-    ("limits", "end"), [(SessionLimits(), "end"), (BOSS_ONLY, "end boss"), (BOSS_ONLY, "end boss@2")]
+    ("limits", "end"),
+    [(SessionLimits(end_from=("*",)), "end"), (BOSS_ONLY, "end boss"), (BOSS_ONLY, "end boss@2")],
 )
 def test_the_end_of_one_who_may_end_sessions_begins_anew(limits: SessionLimits, end: str) -> None:
     run = Run(limits)
@@ -118,6 +120,16 @@ def test_a_session_that_was_silent_after_its_end_begins_anew() -> None:
     run.tell("mail", START + 3 + IDLE)
     assert run.rules() == ["must"]
     assert run.counts.disbelieved_ends == 0
+
+
+@pytest.mark.parametrize("name", ["", "bot", "boss", "orchestrator@3", "*"])
+def test_by_default_nobody_resets_a_limit_whatever_name_the_end_bears(name: str) -> None:
+    run = Run(SessionLimits())
+    for number in range(4):
+        run.tell("mail", START + number)
+        event = SessionEnd(session_id="s", event_id=f"end{number}", time=START + number, agent=name)
+        run.table.feed(event, run.found)
+    assert run.rules().count("max") == 1
 
 
 def test_a_redelivered_end_wakes_nobody() -> None:
