@@ -130,6 +130,8 @@ class TextSet:
         They occur as it is written, or as a reader sees it (``lookalikes``).
         """
         found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
+        if text.isascii() and text.isprintable():  # the usual text, which needs no second look
+            return found or []
         seen = see_through(text)
         if seen is text:
             return found or []

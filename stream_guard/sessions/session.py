@@ -15,9 +15,10 @@ from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, content_digest, exact_digest
+from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
-_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
+CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 
@@ -206,7 +207,7 @@ def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
 def is_large(value: Json) -> bool:
     """Whether a value takes more memory than an open call may keep of it."""
     try:
-        if len(_encode(value)) < _CERTAINLY_SMALL:
+        if len(_encode(value)) < CERTAINLY_SMALL:
             return False
     except (OverflowError, ValueError, TypeError, RecursionError):
         pass  # what no store can hold is measured as it is

@@ -15,13 +15,10 @@ import msgspec
 import xxhash
 
 from stream_guard.engine.objections import CONTESTED, Objection
-from stream_guard.language.arguments import read_arguments
 from stream_guard.language.paths import json_equal
-from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, Json
 
 ROW_VERSION: Final = 1
-_encode: Final = msgspec.msgpack.Encoder().encode
-_hash: Final = xxhash.xxh3_64_intdigest
 
 
 class OpenCall(msgspec.Struct, array_like=True, gc=False):
@@ -95,47 +92,6 @@ def _walked(args: Json) -> bytes:
         else:
             pieces.append(f"{json.dumps(key)}:{json.dumps(value, default=repr)}")
     return "~".join(pieces).encode()
-
-
-def content_digest(event: Event) -> int:
-    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
-
-    A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
-    an event may become known only when a recording is complete, so it counts only where there is no time.
-    """
-    told: tuple[Json, ...]
-    if isinstance(event, ToolCall):
-        told = (event.tool, event.call_id, event.args)
-        if type(event.args) is str or event.contested:
-            told = _told_as_text(event)
-    elif isinstance(event, Turn):
-        told = (event.response.get("content"),)
-    elif isinstance(event, ToolResult):
-        told = (event.call_id, event.status, event.output)
-    elif isinstance(event, GateDecision):
-        told = (event.call_id, event.action)
-    else:
-        told = (event.text,) if isinstance(event, UserMessage) else ()
-    if event.time is None:
-        return _digest((type(event).__name__, None, event.agent, event.run_id, told))
-    return _digest((type(event).__name__, event.time, told))
-
-
-def _told_as_text(call: ToolCall) -> tuple[Json, ...]:
-    """Return what a call tells whose arguments came as text. They are read later, which makes no other call of it."""
-    args, contested = call.args, call.contested
-    if type(args) is str:
-        reading = read_arguments(args)
-        args, contested = reading.value, reading.contested or contested
-    return (call.tool, call.call_id, args, contested) if contested else (call.tool, call.call_id, args)
-
-
-def _digest(value: Json) -> int:
-    try:
-        encoded = _encode(value)
-    except (TypeError, ValueError, RecursionError):  # an in-process caller may pass anything
-        encoded = repr(value).encode("utf-8", "surrogatepass")
-    return _hash(encoded) or 1
 
 
 class StoredSession(msgspec.Struct, array_like=True, gc=False):

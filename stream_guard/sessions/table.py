@@ -26,10 +26,11 @@ from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
+from stream_guard.sessions.contents import content_digest, content_of, digest_of
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
-from stream_guard.sessions.session import Session, pack, unpack
-from stream_guard.sessions.stored import OpenCall, content_digest
+from stream_guard.sessions.session import CERTAINLY_SMALL, Session, pack, unpack
+from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
@@ -132,7 +133,10 @@ class SessionTable:
                 session.whole += 1
                 recent[event_id] = event
             else:
-                recent[event_id] = content_digest(event)
+                content = content_of(event)
+                recent[event_id] = digest_of(content)
+                if len(content) < CERTAINLY_SMALL:
+                    self._tracker.small = event
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -180,6 +184,7 @@ class SessionTable:
 
     def feed_now(self, event: Event, out: Findings) -> None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
+        self._tracker.counted = None
         self.feed(event, out)
         session = self._touched.get(event.session_id)
         if session is not None and session.buffer:
@@ -187,17 +192,20 @@ class SessionTable:
 
     def open_call(self, attempt: ToolCall) -> OpenCall | None:
         """Return the open call that an attempt was counted as; None when it was dropped as a duplicate."""
+        if attempt is self._tracker.counted and not self._lateness:
+            return self._tracker.opened  # it was fed last, and is still open
         if attempt.attempt < 0:
             return None
         session = self._touched.get(attempt.session_id)
         if session is None:
             return None
+        number = attempt.attempt
         for call in session.open.get(attempt.call_id, ()):
-            if call.attempt == attempt.attempt:
+            if call.attempt == number:
                 return call
         # An attempt that is asked about without the id of its call.
         calls = (call for calls in session.open.values() for call in calls)
-        return next((call for call in calls if call.attempt == attempt.attempt), None)
+        return next((call for call in calls if call.attempt == number), None)
 
     def call_of_event(self, attempt: ToolCall) -> OpenCall | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
@@ -314,7 +322,10 @@ class SessionTable:
         """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
         self.counts.events[SessionEnd] += 1
         time = end.time
-        if time is not None and not (session.now <= time < session.now + self._idle and self.clock.is_credible(time)):
+        if time is not None and not self.clock.is_credible(time):
+            self.counts.disbelieved_times += 1
+            time = None
+        elif time is not None and not session.now <= time < session.now + self._idle:
             time = None
         self._end(session, "closed", out, time=time, keep=True)
 
@@ -588,6 +599,7 @@ class SessionTable:
         self._close(session, reason, out, time=time)
         if keep:
             session.ended = True
+            session.condense_ids()  # it is kept for a while, and hardly ever asked
             self._rest(session)
         else:
             self._drop(session)

@@ -51,6 +51,9 @@ class Tracker:
         self._max_open_calls = max_open_calls
         self._names = engine.names
         self._tools = counts.tools
+        self.small: Event | None = None  # an event that is known to be small: it need not be measured
+        self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
+        self.opened: OpenCall | None = None  # that attempt
         self.apply: dict[type[Event], Callable[[Any, Session, Findings], None]] = {
             UserMessage: self._user_message,
             Turn: self._turn,
@@ -158,11 +161,20 @@ class Tracker:
             self._counts.merged_calls += 1
             return
         session.part_active = True
-        opened = self._open_attempt(session, call_id, call.tool, call.args, call.event_id)
+        is_small = call is self.small
+        opened = self._open_attempt(session, call_id, call.tool, call.args, call.event_id, is_small=is_small)
+        self.counted, self.opened = call, opened
         self._show_call(self._engine.local.calls[call.tool], call, opened, session, out)
 
     def _open_attempt(
-        self, session: Session, call_id: str, tool: str, args: Json, event_id: str | None = None
+        self,
+        session: Session,
+        call_id: str,
+        tool: str,
+        args: Json,
+        event_id: str | None = None,
+        *,
+        is_small: bool = False,
     ) -> OpenCall:
         """Open an attempt that the event of this id reported, or else a block."""
         if session.open_count >= self._max_open_calls:
@@ -183,7 +195,7 @@ class Tracker:
             False,  # by position: names take longer
             (),
         )
-        if is_large(args):
+        if not is_small and is_large(args):
             with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
                 condense(opened, self._engine.arg_paths)
         session.add_open(opened)

@@ -12,7 +12,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, GateDecision, ToolCall
+from stream_guard.model import Action, GateDecision, ToolCall, ToolResult
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
@@ -121,6 +121,16 @@ def test_a_blocked_confirmation_confirms_nothing() -> None:
     guard = Guard(policy(before, {"kind": "no_call", "params": {"tool": "confirm"}, "then": "block"}))
     assert guard.check(call("confirm", call_id="c1")).action is Action.BLOCK
     assert guard.check(call("pay", at=101.0)).action is Action.BLOCK
+
+
+@pytest.mark.parametrize("same_object", [True, False])
+def test_a_call_that_is_asked_about_again_after_its_result_is_another_attempt(same_object: bool) -> None:
+    guard = Guard(policy({"kind": "max_calls", "params": {"tool": "t", "n": 1}, "then": "block"}))
+    first = call(event_id="e1", call_id="c1")
+    assert guard.check(first).action is Action.ALLOW
+    assert guard.check(first if same_object else call(event_id="e1", call_id="c1")).action is Action.ALLOW
+    guard.observe(ToolResult(session_id="s", event_id="e2", call_id="c1", time=101.0))
+    assert guard.check(first if same_object else call(event_id="e1", call_id="c1")).action is Action.BLOCK
 
 
 def test_telling_of_a_decision_once_more_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from stream_guard.model import Event, Finding, ToolCall, ToolResult, Turn, UserM
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.stored import content_digest
+from stream_guard.sessions.contents import content_digest
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore

@@ -1,0 +1,66 @@
+"""What an event tells, as bytes and as a number: by it a redelivery is known from another event under the same id."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import xxhash
+
+from stream_guard.language.arguments import read_arguments
+from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_hash: Final = xxhash.xxh3_64_intdigest
+
+
+def content_digest(event: Event) -> int:
+    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
+    return digest_of(content_of(event))
+
+
+def digest_of(content: bytes) -> int:
+    """Return the number of what an event tells; never 0."""
+    return int(_hash(content)) or 1
+
+
+def content_of(event: Event) -> bytes:
+    """Return what an event tells.
+
+    A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
+    an event may become known only when a recording is complete, so it counts only where there is no time.
+    """
+    told: tuple[Json, ...]
+    if isinstance(event, ToolCall):
+        args = event.args
+        told = (event.tool, event.call_id, args)
+        if type(args) is str or event.contested:
+            told = _told_as_text(event)
+    elif isinstance(event, Turn):
+        told = (event.response.get("content"),)
+    elif isinstance(event, ToolResult):
+        told = (event.call_id, event.status, event.output)
+    elif isinstance(event, GateDecision):
+        told = (event.call_id, event.action)
+    else:
+        told = (event.text,) if isinstance(event, UserMessage) else ()
+    kind, time = type(event).__name__, event.time
+    if time is None:
+        return _encoded((kind, None, event.agent, event.run_id, told))
+    return _encoded((kind, time, told))
+
+
+def _told_as_text(call: ToolCall) -> tuple[Json, ...]:
+    """Return what a call tells whose arguments came as text. They are read later, which makes no other call of it."""
+    args, contested = call.args, call.contested
+    if type(args) is str:
+        reading = read_arguments(args)
+        args, contested = reading.value, reading.contested or contested
+    return (call.tool, call.call_id, args, contested) if contested else (call.tool, call.call_id, args)
+
+
+def _encoded(told: tuple[Json, ...]) -> bytes:
+    try:
+        return _encode(told)
+    except (TypeError, ValueError, RecursionError):  # an in-process caller may pass anything
+        return repr(told).encode("utf-8", "surrogatepass")
