@@ -92,8 +92,8 @@ $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
 	elif $(BIN)/python -m tests.kafka.broker fetch; then touch $@; \
 	else echo "Apache Kafka could not be fetched: tests on a real broker will try again, and fail"; fi
 
-run: setup ## show sample sessions of a refund agent and what is wrong with them
-	$(BIN)/stream-guard demo
+run: setup ## show sample sessions of a refund agent and what is wrong with them; `make run STAY=1` keeps the page open
+	$(BIN)/stream-guard demo $(if $(STAY),--stay)
 
 # Side by side: checking types keeps one core busy, and many tests wait.
 test: setup-tests ## check the code and run every test that is not marked slow

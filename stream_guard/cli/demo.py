@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from importlib.resources import as_file, files
 from pathlib import Path
 from threading import Event as Flag
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.request import urlopen
 
 import typer
@@ -15,14 +16,19 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_guard import demo as samples
-from stream_guard.cli.run import say_counts
+from stream_guard.cli.run import open_page, say_counts, stop_on_signals
+from stream_guard.demo.going_on import MoreSessions, spread
 from stream_guard.demo.sessions import sample_events
+from stream_guard.errors import SettingsError
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
-from stream_guard.settings import KafkaSettings, load_settings
+from stream_guard.settings import KafkaSettings, Settings, load_settings
+
+if TYPE_CHECKING:
+    from stream_guard.page.mounting import PageServer
 
 _TOGETHER: Final = 500  # events that are acknowledged together
 
@@ -33,6 +39,9 @@ def demo(
     produce: Annotated[
         str | None, typer.Option(help="Only write the sample events to this topic: kafka://HOST:PORT/TOPIC.")
     ] = None,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Keep the page open, with more sessions coming in, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
     settings = load_settings()
@@ -42,25 +51,67 @@ def demo(
         return
     with tempfile.TemporaryDirectory(prefix="stream-guard-demo-") as temporary:
         folder = keep or Path(temporary)
-        events, policy_file = write_samples(folder, sessions)
-        with Assembly(settings) as assembly:
+        events, policy_file = write_samples(folder, sessions, recent=stay)
+        stop = Flag()
+        with Assembly(_demo_settings(settings, folder, stay=stay)) as assembly, stop_on_signals() as told_to_stop:
             policy = assembly.load_policy(policy_file)
             typer.echo(f"{sessions} sample sessions of a refund agent, {len(policy.rules)} rules", err=True)
-            opened = open_run(RunOptions(source=str(events), policy=policy, serve=True), assembly, Flag())
-            opened.runner.run()
+            counts = Counts()
+            shown = _page(assembly, policy, counts, policy_file, needed=stay)
+            options = RunOptions(
+                source=str(events),
+                policy=policy,
+                alerts=("console",) if shown is None else ("console", "history"),
+                serve=True,
+                follow=stay,
+                watch=None if shown is None else shown.keeper.keep,
+                counts=counts,
+            )
+            opened = open_run(options, assembly, told_to_stop)
+            if stay and shown is not None:
+                typer.echo(f"page at {shown.url}/ until Ctrl-C", err=True)
+                more = MoreSessions(events, sessions, stop)
+                opened.runner.run(stopped=told_to_stop.is_set)
+                stop.set()
+                more.close()
+            else:
+                opened.runner.run()
             _show_rules(policy, opened.counts)
             say_counts(opened.counts, opened.dead_letters)
             _show_metrics(opened.url)
+            if shown is not None and not stay:
+                typer.echo(
+                    f"the page was at {shown.url}/ ; to look around in it: make run STAY=1, or demo --stay", err=True
+                )
     if keep is not None:
         typer.echo(f"kept in {keep}: try `stream-guard check {events} --policy {policy_file}`", err=True)
 
 
-def write_samples(folder: Path, sessions: int) -> tuple[Path, Path]:
-    """Write the sample events and the policy into a folder, and return the two files."""
+def _demo_settings(settings: Settings, folder: Path, *, stay: bool) -> Settings:
+    """Return the settings with a history of its own; a page that ends by itself takes any free port."""
+    history = settings.history.model_copy(update={"url": str(folder / "history.db"), "key_file": None})
+    page = settings.page if stay else settings.page.model_copy(update={"host": "127.0.0.1", "port": 0})
+    return settings.model_copy(update={"history": history, "page": page})
+
+
+def _page(assembly: Assembly, policy: Policy, counts: Counts, policy_file: Path, *, needed: bool) -> PageServer | None:
+    try:
+        return open_page(assembly, lambda: policy, counts, policy_file)
+    except SettingsError as error:
+        if needed:
+            raise
+        typer.echo(f"without the page: {error}", err=True)
+        return None
+
+
+def write_samples(folder: Path, sessions: int, *, recent: bool = False) -> tuple[Path, Path]:
+    """Write the sample events and the policy into a folder, and return the two files; ``recent``: of the last hours."""
     folder.mkdir(parents=True, exist_ok=True)
     events, policy_file = folder / "events.jsonl", folder / "policy.yaml"
+    samples_of_day = sample_events(sessions)
     with events.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(event) + "\n" for event in sample_events(sessions))
+        written = spread(samples_of_day, time.time()) if recent else samples_of_day
+        file.writelines(json.dumps(event) + "\n" for event in written)
     with as_file(files(samples) / "policy.yaml") as packaged:
         policy_file.write_bytes(packaged.read_bytes())
     return events, policy_file

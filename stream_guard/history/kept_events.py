@@ -199,10 +199,20 @@ def events_of(database: Database, session_id: str, after: int = 0, limit: int = 
     return [KeptEvent(number=int(number), event=json.loads(body)) for number, body in rows]
 
 
-def kinds_of(database: Database, session_id: str) -> list[tuple[int, str]]:
-    """Return the number and the type of every event of a session, without reading the events."""
+def kept_range(database: Database, session_id: str) -> tuple[int, int]:
+    """Return the numbers of the first and the last event that are kept of a session; 1 and 0 without any."""
+    [(first, last)] = database.read(
+        "SELECT min(number), max(number) FROM sg_events WHERE session = ?", session_key(session_id)
+    )
+    return (1, 0) if first is None else (int(first), int(last))
+
+
+def kinds_of(database: Database, session_id: str, every: int = 1) -> list[tuple[int, str]]:
+    """Return the number and the type of every n-th event of a session, without reading the events."""
     rows = database.read(
-        "SELECT number, substr(entry, 1, 12) FROM sg_events WHERE session = ? ORDER BY number", session_key(session_id)
+        "SELECT number, substr(entry, 1, 12) FROM sg_events WHERE session = ? AND number % ? = 0 ORDER BY number",
+        session_key(session_id),
+        every,
     )
     return [(int(number), entry.partition(".")[0].partition("~")[0]) for number, entry in rows]
 

@@ -37,7 +37,7 @@ class PostgresDatabase:
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement of the transaction that is open."""
         # Every statement is from this package; values are passed separately.
-        found = self._connection().execute(sql.replace("?", "%s"), values)
+        found = self._connection().execute(sql.replace("%", "%%").replace("?", "%s"), values)
         return found.fetchall() if found.description is not None else []
 
     @contextmanager

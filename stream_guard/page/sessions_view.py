@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from stream_guard.explaining.timeline import StateChange
 from stream_guard.history import alert_rows, kept_events
 from stream_guard.history.alert_rows import NotedAlert
 from stream_guard.history.kept_events import KeptEvent, KeptSession
@@ -19,6 +20,7 @@ from stream_guard.page.alerts_view import number_in
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
 from stream_guard.page.sign_in import who
+from stream_guard.page.states import AT_ONCE, SessionStates, StateReader
 from stream_guard.serve.bodies import RequestRefused
 
 _PAGE: Final = 100  # events that are sent at once
@@ -52,6 +54,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
     agent: str = ""
     findings: tuple[NotedAlert, ...] = ()
+    changes: tuple[StateChange, ...] = ()  # of rules' states
 
 
 class SessionViews:
@@ -60,6 +63,7 @@ class SessionViews:
     def __init__(self, tools: PageTools) -> None:
         self._tools = tools
         self._database = tools.parts.database
+        self._states = StateReader(tools.parts.database)
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -86,48 +90,68 @@ class SessionViews:
                 "There is no session of that id here. Events are kept for the latest sessions only (page.sessions).",
             )
         session = session or KeptSession(id=alerts[0].alert.session_id)
+        asked = number_in(request, "states")
+        if asked is not None:
+            changes = self._states.read(session, self._tools.parts.policy()).changes.get(asked, ())
+            return HTMLResponse(self._tools.templates.fragment("_changes.html", changes=changes), headers=HEADERS)
+        at_once = session.events <= AT_ONCE
+        states = self._states.read(session, self._tools.parts.policy()) if at_once else SessionStates({}, {})
         after = number_in(request, "after")
-        at = number_in(request, "at") or self._number_of(session, request.query_params.get("event", ""))
+        at = number_in(request, "at") or self._number_of(session, request.query_params.get("event", ""), alerts, states)
         if after is None:
             after = max(0, (at or 0) - 8)
-        steps = self._steps(session, alerts, after)
+        steps = self._steps(session, alerts, after, states)
         following = steps[-1].number if len(steps) == _PAGE else None
         values: dict[str, Any] = {"session": session, "steps": steps, "following": following, "at": at}
+        values["ask_states"] = not at_once
         if request.query_params.get("part") == "events":
             return HTMLResponse(self._tools.templates.fragment("_steps.html", **values), headers=HEADERS)
         return self._tools.templates.page(
-            request, "session.html", alerts=alerts, after=after, **values, **self._glance(session, alerts)
+            request, "session.html", alerts=alerts, after=after, **values, **self._glance(session, alerts, states)
         )
 
     def _alerts(self, session_id: str, tenant: str) -> list[NotedAlert]:
         found = alert_rows.of_session(self._database, session_id)
         return [noted for noted in found if tenant in ("", noted.alert.labels.get("tenant", ""))]
 
-    def _number_of(self, session: KeptSession, event_id: str) -> int | None:
-        return kept_events.number_of(self._database, session.id, event_id) if event_id else None
+    def _number_of(
+        self, session: KeptSession, event_id: str, alerts: Sequence[NotedAlert], states: SessionStates
+    ) -> int | None:
+        """Return where an event stands; one that came out of another, such as a call in a turn, stands there."""
+        if not event_id:
+            return None
+        found = {noted.alert.event_id: states.places.get(noted.alert.alert_id) for noted in alerts}
+        return (
+            found.get(event_id)
+            or kept_events.number_of(self._database, session.id, event_id)
+            or kept_events.number_of(self._database, session.id, event_id.rpartition("/")[0])
+        )
 
-    def _steps(self, session: KeptSession, alerts: Sequence[NotedAlert], after: int) -> list[Step]:
+    def _steps(
+        self, session: KeptSession, alerts: Sequence[NotedAlert], after: int, states: SessionStates
+    ) -> list[Step]:
         kept = kept_events.events_of(self._database, session.id, after, _PAGE)
-        by_event: dict[str, list[NotedAlert]] = {}
+        by_event: dict[str | int, list[NotedAlert]] = {}
         for noted in alerts:
-            by_event.setdefault(noted.alert.event_id, []).append(noted)
-        return [step_of(event, session, by_event) for event in kept]
+            place = states.places.get(noted.alert.alert_id) or noted.alert.event_id
+            by_event.setdefault(place, []).append(noted)
+        return [step_of(event, session, by_event, states.changes.get(event.number, ())) for event in kept]
 
-    def _glance(self, session: KeptSession, alerts: Sequence[NotedAlert]) -> dict[str, Any]:
-        kinds = kept_events.kinds_of(self._database, session.id)
-        first = kinds[0][0] if kinds else 1
+    def _glance(self, session: KeptSession, alerts: Sequence[NotedAlert], states: SessionStates) -> dict[str, Any]:
+        first, last = kept_events.kept_range(self._database, session.id)
+        total = last - first + 1
+        kinds = kept_events.kinds_of(self._database, session.id, max(1, total // (2 * _TICKS)))
         places = {
-            noted.number: kept_events.number_of(self._database, session.id, noted.alert.event_id)
+            noted.number: states.places.get(noted.alert.alert_id)
+            or self._number_of(session, noted.alert.event_id, (), states)
             for noted in alerts[:100]
-            if noted.alert.event_id
         }
         marks = [(place - first + 1, noted.alert.severity) for noted in alerts if (place := places.get(noted.number))]
-        label = f"{len(kinds)} events; {len(alerts)} findings"
+        label = f"{total} events; {len(alerts)} findings"
         return {
-            "strip": charts.strip(ticks(kinds), marks, len(kinds), label) if kinds else None,
+            "strip": charts.strip(ticks(kinds), marks, total, label) if kinds else None,
             "places": places,
             "first": first,
-            "kept": len(kinds),
         }
 
 
@@ -140,7 +164,12 @@ def ticks(kinds: Sequence[tuple[int, str]]) -> list[str]:
     return [min(bin_, key=_RANKS.index) if bin_ else "" for bin_ in bins]
 
 
-def step_of(kept: KeptEvent, session: KeptSession, findings: dict[str, list[NotedAlert]]) -> Step:
+def step_of(
+    kept: KeptEvent,
+    session: KeptSession,
+    findings: dict[str | int, list[NotedAlert]],
+    changes: tuple[StateChange, ...] = (),
+) -> Step:
     """Return an event as it is shown."""
     event = kept.event
     time, kind = event.get("time"), str(event.get("kind", ""))
@@ -162,7 +191,8 @@ def step_of(kept: KeptEvent, session: KeptSession, findings: dict[str, list[Note
         word=str(event.get("status") or event.get("action") or event.get("reason") or ""),
         rules=tuple(map(str, event.get("rule_ids", ()))),
         agent=str(event.get("agent", "")),
-        findings=tuple(findings.get(str(event.get("event_id", "")), ())) if event.get("event_id") else (),
+        findings=(*findings.get(kept.number, ()), *findings.get(str(event.get("event_id") or "-"), ())),
+        changes=changes,
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event as Flag
 
 import pytest
 
+from stream_guard.demo.going_on import MoreSessions, spread
+from stream_guard.demo.sessions import sample_events
 from stream_guard.history import alert_rows, audit, bypasses, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter
 from stream_guard.model import Action, Alert, ToolCall, Turn, UserMessage
@@ -346,3 +350,35 @@ def test_secrets_are_not_kept_and_events_that_are_told_again_are_kept_once(house
     assert len(kept) == 2
     assert secret not in str(kept)
     assert "hunter2" not in str(kept)
+
+
+def test_states_are_told_where_an_event_changes_them(house: House) -> None:
+    house.keep(*(ToolCall(session_id="long", tool="wipe", event_id=f"e{n}", time=1e9 + n) for n in range(3)))
+    assert "No rule" in house.get("/sessions/long?states=99")
+    told = house.get("/sessions/long")
+    assert "+2 s" in told
+
+
+def test_the_demo_goes_on_while_it_stays(tmp_path: Path) -> None:
+    stop = Flag()
+    file = tmp_path / "events.jsonl"
+    file.touch()
+    more = MoreSessions(file, 5, stop, pause=0.01)
+    deadline = time.monotonic() + 20
+    while file.read_text().count("session_end") < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stop.set()
+    more.close()
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert events[0]["session_id"].endswith("-00005")
+    assert len({event["session_id"] for event in events}) >= 2
+    assert all(abs(time.time() - event["time"]) < 300 for event in events)
+
+
+def test_sample_sessions_are_spread_over_the_last_hours_in_order() -> None:
+    now = 1_800_000_000.0
+    told = spread(sample_events(12), now)
+    times = [event["time"] for event in told]
+    assert times == sorted(times)
+    assert now - 24 * 3600 < times[0] < now - 10 * 3600
+    assert times[-1] <= now
