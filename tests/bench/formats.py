@@ -14,7 +14,9 @@ from stream_guard.registry import Registry
 from tests.bench.measure import Work, best_of
 from tests.formats.test_corpus import RENDERERS
 
-PARSERS: dict[str, Callable[[bytes], object]] = {"otlp-proto": ExportTraceServiceRequest.FromString}
+PARSERS: dict[str, Callable[[bytes], object]] = dict.fromkeys(
+    ("otlp-proto", "otlp"), ExportTraceServiceRequest.FromString
+)
 
 
 def measure(registry: Registry, times: int = 100) -> dict[str, Any]:
