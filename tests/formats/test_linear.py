@@ -98,13 +98,13 @@ PROTO = "otlp-proto"
 FORMS = [name for name in names() if not name.startswith(PROTO) and name.removesuffix(WAITING) != "otlp"]
 
 
-def cost(name: str, values: list[bytes]) -> list[float]:
+def cost(name: str, values: list[bytes], rounds: int) -> list[float]:
     """Return the least processor time that each record takes, each time with a decoder that knows nothing."""
     least = [float("inf")] * len(values)
     kind = DECODERS[name.removesuffix(WAITING)]
     gc.disable()  # how often it runs, and for how long, depends on everything that is in memory
     try:
-        for _ in range(3):
+        for _ in range(rounds):
             for place, value in enumerate(values):
                 decoder = with_memory(kind()) if name.endswith(WAITING) else kind()
                 record = Record(value, "file", 0)
@@ -140,8 +140,11 @@ def test_four_times_the_record_takes_about_four_times_as_long(
     caplog.set_level("ERROR")
     form, size = name.removesuffix(WAITING), 16
     while True:
-        small, large = cost(name, [shape(form, size), shape(form, 4 * size)])
+        values = [shape(form, size), shape(form, 4 * size)]
+        small, large = cost(name, values, rounds=1)
         if large >= ENOUGH or size >= 256:
             break
         size *= 4
+    if not large < MOST * max(small, ENOUGH / 8):  # something else may have run just then
+        small, large = cost(name, values, rounds=5)
     assert large < MOST * max(small, ENOUGH / 8), f"size {size}: {small:.4f} s, and four times that: {large:.4f} s"

@@ -98,14 +98,35 @@ async def _ask_all(url: str) -> dict[tuple[int, int], str]:
     found: dict[tuple[int, int], str] = {}
 
     async def work(client: int) -> None:
-        async with httpx.AsyncClient(timeout=120, trust_env=False) as http:
-            for step in range(STEPS):
-                for number in range(client, SESSIONS, CLIENTS):
-                    answer = await http.post(f"{url}/v1/check", json=attempt(f"s{number}", step))
-                    found[number, step] = answer.json()["action"]
+        host, _, port = url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for step in range(STEPS):
+            for number in range(client, SESSIONS, CLIENTS):
+                answer = await _ask(reader, writer, f"{host}:{port}", attempt(f"s{number}", step))
+                found[number, step] = answer["action"]
+        writer.close()
+        await writer.wait_closed()
 
     await asyncio.gather(*(work(client) for client in range(CLIENTS)))
     return found
+
+
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, body: dict[str, Any]
+) -> dict[str, Any]:
+    """Post over a connection that stays open. A client library takes ten times as long, and longer than the server."""
+    content = json.dumps(body).encode()
+    head = [
+        "POST /v1/check HTTP/1.1",
+        f"Host: {host}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+    ]
+    writer.write("\r\n".join((*head, "", "")).encode() + content)
+    answered = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = int(answered.partition("content-length: ")[2].partition("\r\n")[0])
+    answer: dict[str, Any] = json.loads(await reader.readexactly(length))
+    return answer
 
 
 def test_attempts_of_one_session_at_the_same_moment_are_counted_one_by_one(tmp_path: Path) -> None:

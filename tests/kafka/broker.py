@@ -32,7 +32,7 @@ from tests.kafka.configuration import (
     free_ports,
     server_properties,
 )
-from tests.kafka.jars import CACHE, fetch_jars
+from tests.kafka.jars import CACHE, fetch_jars, jar_folder
 
 CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
 PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy
@@ -48,6 +48,8 @@ class Broker:
         self, folder: Path, *, secure: bool = False, ports: Mapping[str, int] | None = None, seat: Seat = ALONE
     ) -> None:
         self.folder = folder
+        # Loading classes is half of what a start costs. A virtual machine that does not fit the archive goes without.
+        self.loading: tuple[str, ...] = (f"-XX:SharedArchiveFile={archive()}",) if archive().is_file() else ()
         self.seat = seat
         self.pid = 0
         self.certificates: Certificates | None = make_certificates(folder / "certificates") if secure else None
@@ -146,7 +148,7 @@ class Broker:
 
     def _java(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        return ["java", *JVM, logging, "-cp", f"{fetch_jars()}/*", main]
+        return ["java", *JVM, *self.loading, logging, "-cp", f"{fetch_jars()}/*", main]
 
     def _wait(self) -> None:
         assert self._process is not None
@@ -194,8 +196,29 @@ def main(arguments: list[str] | None = None) -> int:
         return _keep(given.folder.absolute(), given.beside, secure=given.secure)
     if given.command == "fetch":
         fetch_jars()
+        _archive_classes()
         return 0
     return (_start if given.command == "start" else _stop)(given.folder.absolute())
+
+
+def archive() -> Path:
+    """Where the classes that a broker loads are kept, ready to be mapped into memory."""
+    return jar_folder().with_suffix(".jsa")
+
+
+def _archive_classes() -> None:
+    """Start a broker once and keep the classes that it loaded."""
+    if archive().is_file():
+        return
+    partial = archive().with_suffix(".partial")
+    broker = Broker(CACHE / "archiving")
+    broker.format()
+    broker.loading = (f"-XX:ArchiveClassesAtExit={partial}",)
+    broker.start()
+    broker.stop()
+    shutil.rmtree(broker.folder, ignore_errors=True)
+    if partial.is_file():  # some virtual machines cannot write one
+        partial.rename(archive())
 
 
 def _start(folder: Path) -> int:

@@ -57,10 +57,10 @@ GROWING = {
 }
 
 
-def seconds(piece: str, times: int) -> float:
+def seconds(piece: str, times: int, rounds: int) -> float:
     prompt = "Never call:\n" + "".join(piece.replace("{n}", str(number)) for number in range(times))
     best = float("inf")
-    for _ in range(3):
+    for _ in range(rounds):
         began = time.process_time()
         extract(prompt)
         best = min(best, time.process_time() - began)
@@ -69,6 +69,8 @@ def seconds(piece: str, times: int) -> float:
 
 @pytest.mark.parametrize("piece", GROWING.values(), ids=GROWING)
 def test_time_grows_no_faster_than_the_prompt(piece: str) -> None:
-    small, large = seconds(piece, 500), seconds(piece, 4000)
+    small, large = seconds(piece, 500, rounds=3), seconds(piece, 4000, rounds=1)
+    if large >= 20 * small:  # something else may have run just then
+        large = seconds(piece, 4000, rounds=3)
     # Eight times the prompt: quadratic would be 64 times the time. What is too quick to measure is quick enough.
     assert large < 0.05 or large < 20 * small
