@@ -125,6 +125,24 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="evidence",
+        help="What the history has of a period, as a file that can be checked anywhere.",
+        commands=(
+            _core(
+                "export",
+                "Write audit, decisions, policies and findings of a period to a file of chained lines. "
+                "Prints its head.",
+                "evidence",
+            ),
+            _core(
+                "verify",
+                "Check a file of evidence, without a history: every line, the chain, the audit; "
+                "exit 1 when it was changed.",
+                "evidence",
+            ),
+        ),
+    ),
+    Command(
         name="tokens",
         help="Who may ask and who may answer, over HTTP.",
         commands=(

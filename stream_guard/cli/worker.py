@@ -24,6 +24,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.observability.logs import set_up_logs
 from stream_guard.observability.metrics import Metrics
 from stream_guard.observability.status import StatusServer
+from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import LogSettings, StatusSettings, load_settings
 from stream_guard.worker.health import Health
@@ -78,10 +79,16 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         shown = open_page(assembly, lambda: following.current, counts, policy) if page else None
         for line in page_lines(shown) if shown is not None else ():
             _logger.info("%s", line)
-        delivery = assembly.open_delivery(with_history(tuple(alerts)) if page else alerts, counts, routes=True)
+        targets = with_history(tuple(alerts)) if page else tuple(alerts)
+        delivery = assembly.open_delivery(targets, counts, routes=True)
+
+        def adopt(policy: Policy) -> None:
+            metrics.use_rules(policy.rules)
+            assembly.note_policy(policy, targets)
+
         letters = assembly.open_dead_letters(topic_address(dead_letters), form, counts)
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
-        metrics.use_rules(following.current.rules)
+        adopt(following.current)
         parts = WorkerParts(
             engine=Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states),
             decoder=assembly.make_decoder(form),
@@ -92,7 +99,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             observe=lambda seconds, _: metrics.batch_seconds.observe(seconds),
             beat=status.beat if status is not None else _nothing,
             reload=following.poll if reload else _nothing,
-            adopted=lambda changed: metrics.use_rules(changed.rules),
+            adopted=adopt,
             watch=shown.keeper.keep if shown is not None else None,
         )
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)

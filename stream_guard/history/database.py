@@ -68,6 +68,8 @@ TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS sg_bypasses (
         id TEXT PRIMARY KEY, expires DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS sg_bypasses_expires ON sg_bypasses (expires)",
+    """CREATE TABLE IF NOT EXISTS sg_policies (
+        number BIGINT PRIMARY KEY, version TEXT NOT NULL, since DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,10 +24,12 @@ from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.guard.notices import settled_in
+from stream_guard.history import policies
 from stream_guard.history.opening import open_database
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
+from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
 from stream_guard.policy.wording import did_you_mean
@@ -186,6 +189,17 @@ class Assembly:
             return section
         route = route or RouteSettings()
         return route.model_copy(update={"page_url": route.page_url or self.settings.delivery.page_url})
+
+    def note_policy(self, policy: Policy, targets: Iterable[str]) -> None:
+        """Write down, in the histories that alerts go to, that this policy is in force from now on."""
+        for text in targets:
+            name, _, target = text.partition(":")
+            if name == "history":
+                database = open_database(target or self.settings.history.url, self.settings.history.read_key())
+                try:
+                    policies.note(database, policy.version, to_native(policy), time.time())
+                finally:
+                    database.close()
 
     def _settled(self, targets: Sequence[str]) -> IsSolved:
         """Return what tells which alerts a person has settled, from the history that alerts go to, if they do."""

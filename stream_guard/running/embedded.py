@@ -71,6 +71,7 @@ class EmbeddedRunner:
         self._counts = table.counts
         self._checkpoint = checkpoint
         self._status = status
+        self.adopted: Callable[[Policy], None] = _nothing  # called with each policy that comes into force
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(WATERMARK_META)) is not None:
             stored = float(clock)
@@ -113,6 +114,7 @@ class EmbeddedRunner:
             self._status.use_policy(policy)
         else:
             self._counts.begin_policy()
+        self.adopted(policy)
 
     def _judge(self, chunk: list[Record]) -> None:
         began = time.perf_counter()
@@ -136,6 +138,10 @@ class EmbeddedRunner:
             self._checkpoint.commit(meta)
         else:
             self._table.commit_if_full()
+
+
+def _nothing(policy: Policy) -> None:
+    """Do nothing: nobody keeps a record of policies."""
 
 
 def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:
@@ -212,5 +218,7 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         status=status,
         often=settings.commit,
     )
+    runner.adopted = lambda changed: assembly.note_policy(changed, options.alerts)
+    runner.adopted(policy)
     listening = source.url if isinstance(source, OtlpSource) else ""
     return OpenRun(runner, counts, letters, status.url if status is not None else "", listening)

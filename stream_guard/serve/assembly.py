@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +21,12 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
+from stream_guard.history import policies
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
+from stream_guard.policy.convert import to_native
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import Door, open_door
@@ -74,6 +77,7 @@ def open_server(
         policy = replace(policy, by_tenant=True)  # tokens say whose events they are
     database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
+    policies.note(database, policy.version, to_native(policy), time.time())
     keeper = _open_keeper(assembly) if page else None
     counts, registry = Counts(), CollectorRegistry()
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
