@@ -117,8 +117,16 @@ format: setup-dev ## rewrite the code in the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: setup-dev ## write the parts of the pages that are made from the code
+docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are made from the code, and build the site into .cache/site
 	$(BIN)/python -m tests.docs.generate
+	NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
+	@echo "the site begins at .cache/site/index.html"
+
+# Beside the environment of the code: what builds pages is nothing that tests or users need.
+.cache/docs/.installed: deploy/docs.lock
+	"$(PYTHON)" -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/docs.lock
+	@touch $@
 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source.
 compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
@@ -153,6 +161,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
+	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .cache dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage $(EDITOR)/node_modules

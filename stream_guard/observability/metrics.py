@@ -36,6 +36,7 @@ class Metrics(Collector):
     def __init__(self, counts: Counts, registry: CollectorRegistry) -> None:
         self._counts = counts
         self._rules: tuple[tuple[str, str], ...] = ()  # id and severity, by position in the policy
+        self._shadow: frozenset[str] = frozenset()  # rules of these ids are in shadow mode
         self._finished: defaultdict[tuple[str, Labels], int] = defaultdict(int)  # of replaced policies
         self.batch_seconds = Histogram(
             "stream_guard_batch_seconds",
@@ -53,7 +54,10 @@ class Metrics(Collector):
         for (name, labels), value in self._by_rule().items():
             self._finished[name, labels] = value
         self._counts.begin_policy()
+        rules = tuple(rules)
         self._rules = tuple((rule.id, rule.severity.word) for rule in rules)
+        # Of two rules that share an id, one that is not in shadow mode counts.
+        self._shadow = frozenset(rule.id for rule in rules).difference(rule.id for rule in rules if not rule.shadow)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric as it is now."""
@@ -119,6 +123,10 @@ class Metrics(Collector):
         reloads = _by_word(self._counts.policy_reloads, get_args(ReloadResult))
         yield _labelled("policy_reloads", "Changes of the policy file, and what came of them", ("result",), reloads)
         yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(self._rules))
+        shadow = GaugeMetricFamily("stream_guard_shadow_rules", "Rules in shadow mode, 1 for each", labels=("rule",))
+        for rule_id in sorted(self._shadow):
+            shadow.add_metric((rule_id,), 1)
+        yield shadow
 
     def _output(self) -> Iterator[Metric]:
         alerts: dict[Labels, int] = {

@@ -25,6 +25,9 @@ PAGES = (
     "docs/running.md",
     "docs/diff.md",
     "docs/replay.md",
+    "docs/langfuse.md",
+    "docs/opentelemetry.md",
+    "docs/ci.md",
 )
 
 

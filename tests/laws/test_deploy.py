@@ -52,6 +52,12 @@ def alarms(root: Path) -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+@pytest.fixture(scope="module")
+def records(root: Path) -> list[dict[str, Any]]:
+    groups = read(root / "deploy" / "prometheus" / "recording.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
 def served_metrics() -> set[str]:
     registry = CollectorRegistry()
     Metrics(Counts(), registry)
@@ -190,10 +196,19 @@ def test_the_configuration_of_prometheus_is_valid(root: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_alarms_name_only_metrics_that_are_served(alarms: list[dict[str, Any]]) -> None:
-    named = {name for alarm in alarms for name in re.findall(r"stream_guard_\w+", alarm["expr"])}
-    assert named
-    assert named - served_metrics() == set()
+def test_alarms_and_recordings_name_only_metrics_that_are_served_or_recorded(
+    alarms: list[dict[str, Any]], records: list[dict[str, Any]]
+) -> None:
+    recorded = {record["record"] for record in records}
+    named = {name for rule in (*alarms, *records) for name in re.findall(r"[a-z_:]*stream_guard_[\w:]+", rule["expr"])}
+    assert named & recorded
+    assert named - served_metrics() - recorded == set()
+
+
+def test_every_recording_is_read_in_a_unit_test(root: Path, records: list[dict[str, Any]]) -> None:
+    files = ("alerts_test.yml", "alerts.yml")  # an alarm that rests on one has a test of its own
+    tests = "".join((root / "deploy" / "prometheus" / file).read_text() for file in files)
+    assert [record["record"] for record in records if record["record"] not in tests] == []
 
 
 def test_who_does_not_answer_silences_alarms_that_exist(root: Path, alarms: list[dict[str, Any]]) -> None:

@@ -87,6 +87,15 @@ def test_rules_are_counted_by_id_and_severity(scraped: Scraped) -> None:
     assert scraped("stream_guard_rule_results_total", rule="a", result="error") == 1
 
 
+def test_rules_in_shadow_mode_are_named_unless_another_of_that_id_is_not(scraped: Scraped) -> None:
+    quiet = replace(rule("quiet"), shadow=True)
+    scraped.metrics.use_rules([quiet, rule("loud"), replace(rule("loud"), slot="loud#2", shadow=True)])
+    assert scraped("stream_guard_shadow_rules", rule="quiet") == 1
+    assert scraped("stream_guard_shadow_rules", rule="loud") is None
+    scraped.metrics.use_rules([rule("quiet")])
+    assert scraped("stream_guard_shadow_rules", rule="quiet") is None
+
+
 def test_another_policy_takes_no_count_back_and_none_over(scraped: Scraped) -> None:
     scraped.metrics.use_rules([rule("a"), rule("b")])
     scraped.counts.findings[0] += 3
