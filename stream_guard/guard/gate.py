@@ -130,6 +130,12 @@ class Gate:
                 return []
             return alerts_of(self.guard.open_obligations(session_id), self.policy.version)
 
+    def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
+        """Record an answer that was given without judgement; StoreError when the history cannot be written."""
+        with self.database.transaction() as statements:
+            record = {**_audited(attempt, ruling, ()), "judged": False}
+            audit.append(statements, "decision", self._clock(), record)
+
     def _follow(self, event: Event) -> list[Alert]:
         alerts = alerts_of(self.guard.observe(event), self.policy.version)
         if alerts:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -20,6 +21,7 @@ from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
 from stream_guard.serve.admission import REFUSALS
+from stream_guard.serve.unjudged import UnjudgedAllows
 from stream_guard.settings import ApiSettings
 
 Answer = TypeVar("Answer")
@@ -52,6 +54,7 @@ class Service:
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
+        self._unjudged_allows = UnjudgedAllows(gate)
         self._seconds = Histogram(
             "stream_guard_gate_seconds", "Time from question to answer", buckets=_SECONDS, registry=self.registry
         )
@@ -95,6 +98,7 @@ class Service:
     def close(self) -> None:
         """Finish the work that was started, and end the threads."""
         self._worker.shutdown()
+        self._unjudged_allows.close()
         self._sender.shutdown()
 
     def _deliver(self, alerts: Sequence[Alert]) -> None:
@@ -130,8 +134,11 @@ class Service:
     def _unjudged(self, attempt: ToolCall, why: str) -> Ruling:
         # Overload is closed for rules that stop, whatever the operator chose for the others: a flood opens nothing.
         got = "closed" if self.settings.on_error == "closed" or self._stops(attempt.tool) else "open"
-        self.failures[got] += 1
         version = self.gate.policy.version
+        allow = Ruling(action=Action.ALLOW, reason=f"not judged: {why}", policy_version=version)
+        if got == "open" and not self._unjudged_allows.add(attempt, allow):
+            got, why = "closed", f"{why}, and the audit cannot take more that was not judged"
+        self.failures[got] += 1
         if got == "closed":
             _logger.warning("an attempt was blocked without being judged: %s", why)
             return Ruling(action=Action.BLOCK, reason=f"not judged: {why}", policy_version=version)
@@ -149,7 +156,7 @@ class Service:
             policy_version=version,
         )
         self._alert_of_failure([alert])
-        return Ruling(action=Action.ALLOW, reason=f"not judged: {why}", policy_version=version, alerts=(alert,))
+        return replace(allow, alerts=(alert,))
 
 
 class GateMetrics(Collector):

@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from threading import Event as Flag
+from threading import Thread
 from typing import Any
 
 import httpx
+import pytest
 
-from stream_guard.guard.gate import Gate
+from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.history.audit import records, verify
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action
+from stream_guard.model import Action, ToolCall
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.app import make_app
 from stream_guard.serve.service import Service
+from stream_guard.serve.unjudged import UnjudgedAllows
 from stream_guard.settings import ApiSettings, Settings
 from stream_guard.testing import rule_spec
 
@@ -90,6 +94,54 @@ def test_checks_that_wait_too_long_are_blocked_where_a_rule_stops_whatever_was_c
     assert (disguised["action"], disguised["judged"]) == ("block", False)
     assert (drop["action"], drop["judged"], look["action"], look["judged"]) == ("block", False, "allow", False)
     assert limited.service.failures == {"closed": 2, "open": 1}
+
+
+def test_what_was_allowed_without_being_judged_is_in_the_audit(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, budget=0.05, on_error="open")
+
+    async def ask() -> None:
+        async with limited.client() as client:
+            limited.hold()
+            for number in range(3):
+                assert (await client.post("/v1/check", json=check("look", number))).json()["action"] == "allow"
+
+    asyncio.run(ask())
+    limited.go.set()
+    limited.service.close()
+    told = [(record["call_id"], record["action"], record["judged"]) for record in records(limited.database)]
+    problems = verify(limited.database).problems
+    limited.database.close()
+    assert (told, problems) == ([("c0", "allow", False), ("c1", "allow", False), ("c2", "allow", False)], ())
+
+
+def test_no_more_is_allowed_without_being_judged_than_the_audit_will_have(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "history.db")
+    gate = Gate(Policy(rules=(), version="v"), database)
+    allows, go = UnjudgedAllows(gate, most=2), Flag()
+    attempt = ToolCall(session_id="s", tool="look", call_id="c")
+
+    def busy() -> None:
+        with database.transaction():
+            go.wait(30)
+
+    keeper = Thread(target=busy)
+    keeper.start()
+    answers = [allows.add(attempt, Ruling(action=Action.ALLOW)) for _ in range(3)]
+    go.set()
+    keeper.join()
+    allows.close()
+    written = len(list(records(database)))
+    database.close()
+    assert (answers, written) == ([True, True, False], 2)
+
+
+def test_what_could_not_be_recorded_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    database = SqliteDatabase(tmp_path / "history.db")
+    allows = UnjudgedAllows(Gate(Policy(rules=(), version="v"), database))
+    database.close()
+    allows.add(ToolCall(session_id="s", tool="look"), Ruling(action=Action.ALLOW))
+    allows.close()
+    assert "1 attempts that were allowed without being judged are not in the audit" in caplog.text
 
 
 def test_bodies_count_together(tmp_path: Path) -> None:
