@@ -156,6 +156,13 @@ class Unsure(msgspec.Struct, frozen=True, gc=False):
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
 
 
+class Shortfall(msgspec.Struct, frozen=True, gc=False):
+    """How far a rule was from a hit at an event that it let pass; for explanations only."""
+
+    lacks: str  # what was lacking, in words: "2 of 3 calls", "amount is 96, 4 short of 100"
+    share: float = 0.0  # how near it came, from 0 to 1
+
+
 class Settled(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that no later event, nor the end, can make fire or change its state.
 
@@ -189,6 +196,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
     attempt: int = -1  # the attempt it is about, where it was made at a tool call
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
+    file: str = ""  # in batch: where the record of its event stands, where that is known
+    line: int = 0
 
     def __str__(self) -> str:
         return f"{self.severity.word} {self.rule_id}: {self.detail}"
@@ -250,3 +259,5 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     agent: str = ""
     labels: dict[str, str] = {}
     suppressed: int = 0
+    file: str = ""  # in batch: where the record of its event stands
+    line: int = 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
@@ -48,20 +49,39 @@ def open_table(
 class Pipeline:
     """One partition's worth of work: records in, findings out, nothing lost silently."""
 
-    def __init__(self, decoder: Decoder, table: SessionTable, dead_letters: DeadLetterSink) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        table: SessionTable,
+        dead_letters: DeadLetterSink,
+        places: RecordPlaces | None = None,
+    ) -> None:
         self.reader = EventReader(decoder, dead_letters, table.memory)
+        self._places = places
         self._feed = table.feed
         self._counts = table.counts
 
     def run(self, records: Iterable[Record], out: list[Finding]) -> None:
         """Judge records; append the findings in the order in which they are made."""
-        read, feed = self.reader.read, self._feed
+        read, feed, places = self.reader.read, self._feed, self._places
         count = 0
         for record in records:
             count += 1
+            if places is not None:
+                self._run_located(record, places, out)
+                continue
             for event in read(record):
                 feed(event, out)
         self._counts.records += count
+
+    def _run_located(self, record: Record, places: RecordPlaces, out: list[Finding]) -> None:
+        """Judge one record; its findings name the file and the line of their events."""
+        for event in self.reader.read(record):
+            before = len(out)
+            places.note(record, event)
+            self._feed(event, out)
+            if len(out) > before:
+                out[before:] = [places.located(finding) for finding in out[before:]]
 
     def elapse(self, seconds: float, out: list[Finding]) -> None:
         """Judge the events that have waited long enough after so many seconds without a record."""

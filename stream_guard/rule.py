@@ -20,6 +20,7 @@ from stream_guard.model import (
     Json,
     SessionEnd,
     Settled,
+    Shortfall,
     ToolCall,
     ToolResult,
     Turn,
@@ -163,6 +164,12 @@ class Rule(Generic[P, S]):
 
     def on_session_end(self, end: SessionEnd, state: S) -> Hit | None:
         """The scope of this state is over: judge what did not happen."""
+
+    def shortfall(self, event: Event, state: S) -> Shortfall | None:
+        """What was lacking for a hit at an event that it was shown and let pass; ``state`` is the one after it.
+
+        It is asked for explanations only, never when events are judged. None: nothing to say.
+        """
 
 
 RuleType: TypeAlias = type[Rule[Any, Any]]

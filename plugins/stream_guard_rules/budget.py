@@ -57,7 +57,9 @@ class MaxTurns(sg.Rule[MaxTurnsParams, MaxTurnsState]):
         state.turns = turns
         if turns != self._first_too_many:
             return None
-        return sg.Hit(f"more than {self.params.n} turns", {"turns": state.turns, "limit": self.params.n})
+        return sg.Hit(
+            f"turn {state.turns} where {self.params.n} are allowed", {"turns": state.turns, "limit": self.params.n}
+        )
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
@@ -144,6 +146,10 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
                 f"{total} tokens used of {limit}", {"total": total, "limit": limit, "warn_at": warn_at, "soft": True}
             )
         return _NO_USAGE if unknown and before <= limit else None
+
+    def shortfall(self, _event: sg.Event, state: MaxTotalTokensState) -> sg.Shortfall:
+        """How many tokens were used."""
+        return sg.Shortfall(f"{state.total:,} tokens of {self._limit:,}", state.total / (self._limit + 1))
 
 
 def _used(usage: dict[str, sg.Json]) -> tuple[int, bool]:

@@ -200,7 +200,10 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
         state.count += 1
         if state.count == 1:
             return None
-        return sg.Hit(f"{call.tool} was called again", {"tool": call.tool, "count": state.count})
+        return sg.Hit(
+            f"{call.tool} was called again: call {state.count}, and one is allowed",
+            {"tool": call.tool, "count": state.count},
+        )
 
     def on_decision(self, decision: sg.GateDecision, state: MustCallOnceState) -> None:
         """Remove an attempt that the gate holds or refuses; add it again when the gate allows it."""

@@ -155,6 +155,13 @@ class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
             evidence,
         )
 
+    def shortfall(self, event: sg.Event, _state: sg.NoState) -> sg.Shortfall | None:
+        """How long it took."""
+        taken = event.response.get("latency_ms") if isinstance(event, sg.Turn) else None
+        if not isinstance(taken, int | float):
+            return None
+        return sg.Shortfall(f"{taken:,.10g} ms of {self.params.max_ms:,}", taken / (self.params.max_ms + 1))
+
 
 def _rounded(taken: float, limit: int) -> str:
     """Return the milliseconds in as few digits as show that they are over the limit."""

@@ -213,5 +213,6 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         """Return one hit for all triggers that found no follow-up."""
         if not triggers:
             return None
-        evidence = {"trigger_turns": [trigger.index for trigger in triggers], "wanted": self._wanted}
-        return sg.Hit(detail, evidence, triggers[0].index if index is None else index)
+        turns = [trigger.index for trigger in triggers]
+        evidence = {"trigger_turns": turns, "wanted": self._wanted}
+        return sg.Hit(f"after turn {turns[0]}, {detail}", evidence, triggers[0].index if index is None else index)

@@ -167,7 +167,21 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
             precision = 1 - len(missing) / len(words)
             if precision >= self.params.min_unigram_precision:
                 return None
-        return self._hit(f"only {precision:.0%} of the answer's words occur in the chunks", precision, sorted(missing))
+        wanted = self.params.min_unigram_precision
+        detail = f"only {precision:.0%} of the answer's words occur in the chunks, and {wanted:.0%} must"
+        return self._hit(detail, precision, sorted(missing))
+
+    def shortfall(self, event: sg.Event, _state: sg.NoState) -> sg.Shortfall | None:
+        """How many of the answer's words the chunks have, and how many they must."""
+        if not isinstance(event, sg.Turn) or not (words := tokens(event.text)):
+            return None
+        retrieved = self.params.retrieval_path.find(event)
+        if retrieved is sg.MISSING or not retrieved:
+            return None
+        missing = words.difference(*map(tokens, _chunks(retrieved)))
+        precision, wanted = 1 - len(missing) / len(words), self.params.min_unigram_precision
+        lacks = f"{precision:.0%} of the answer's words occur in the chunks, and {wanted:.0%} must"
+        return sg.Shortfall(lacks, 1 - (precision - wanted))
 
     def _hit(self, detail: str, precision: float, missing: list[str]) -> sg.Hit:
         evidence = {

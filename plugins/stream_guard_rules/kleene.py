@@ -39,9 +39,10 @@ class Compiler:
 
     def compile(self, when: When) -> Test:
         """Return the test; a group without predicates matches nothing, not even under ``not``."""
-        return _all([self._test(name, value) for name, value in predicates_of(when)])
+        return _all([self.test_of(name, value) for name, value in predicates_of(when)])
 
-    def _test(self, name: str, value: Any) -> Test:
+    def test_of(self, name: str, value: Any) -> Test:
+        """Return the test of one predicate or group."""
         if name in GROUPS:
             return self._group(name, value)
         if name == "tool_name_in":

@@ -83,3 +83,12 @@ class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
             return None
         evidence = {"alike": round(alike, 4), "threshold": self.params.threshold, "text": cut(self.params.text)}
         return sg.Hit(f"the response is {alike:.0%} like the text, not {self.params.threshold:.0%}", evidence)
+
+    def shortfall(self, event: sg.Event, _state: sg.NoState) -> sg.Shortfall | None:
+        """How alike the texts were, and how alike they must be."""
+        if not isinstance(event, sg.Turn):
+            return None
+        alike, threshold = self._likeness(self.params.text, event.text), self.params.threshold
+        return sg.Shortfall(
+            f"the response is {alike:.0%} like the text, and {threshold:.0%} are asked", 1 - (alike - threshold)
+        )

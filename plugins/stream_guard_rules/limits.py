@@ -212,3 +212,13 @@ class MaxTextLength(sg.Rule[MaxTextLengthParams, sg.NoState]):
             if limit is not None and sizes[unit] > limit:
                 return sg.Hit(f"the response has {sizes[unit]} {unit}, {limit} are allowed", {**sizes, "limit": limit})
         return None
+
+    def shortfall(self, event: sg.Event, _state: sg.NoState) -> sg.Shortfall | None:
+        """How long the response is."""
+        if not isinstance(event, sg.Turn):
+            return None
+        sizes = {"words": len(event.text.split()), "characters": len(event.text)}
+        limits = {"words": self.params.words, "characters": self.params.characters}
+        asked = [(sizes[unit] / (limit + 1), unit, limit) for unit, limit in limits.items() if limit is not None]
+        share, unit, limit = max(asked)
+        return sg.Shortfall(f"{sizes[unit]:,} {unit} of {limit:,}", share)

@@ -251,7 +251,11 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
             if found is not None:
                 evidence["found"] = cut(found)
                 break
-        return sg.Hit(f'"{self._wanted}" occurs in {said_in}', evidence)
+        # A pattern alone does not say what was there.
+        what = (
+            f'"{self._wanted}"' if self.params.pattern is None or "found" not in evidence else f'"{evidence["found"]}"'
+        )
+        return sg.Hit(f"{what} occurs in {said_in}", evidence)
 
 
 _BY_PLACE: Final = {

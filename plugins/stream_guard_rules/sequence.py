@@ -14,6 +14,7 @@ from stream_guard_rules.predicates import check_relative
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
+_SHOWN = 80  # characters of an argument in a message
 
 # How far an attempt at `first` has come.
 _HELD, _TRIED, _RAN = 0, 1, 2
@@ -202,6 +203,18 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             return self.on_tool_result(event, state)
         return None
 
+    def shortfall(self, event: sg.Event, state: MustCallBeforeState) -> sg.Shortfall | None:
+        """At ``second``: that ``first`` came before it, in time."""
+        if not isinstance(event, sg.ToolCall) or not self._is_second(event.tool):
+            return None
+        within, now = self.params.within_seconds, event.time
+        good = [first for first in state.firsts if self._unlocks(first, self._value(event), now)]
+        if within is not None and now is not None and good:
+            age = min(now - first.time for first in good if first.time is not None)
+            return sg.Shortfall(f"{self.params.first} was {age:,.3g} s old, and is good for {within:g} s", age / within)
+        came = f"{self.params.first} came first" if good or state.unlocked else f"{event.tool} waits for what may come"
+        return sg.Shortfall(came, 0.1)
+
     def _value(self, call: sg.ToolCall) -> str | None:
         """Return the digest of the argument to compare: empty without ``same_arg``, None if the argument is absent."""
         if self._argument is None:
@@ -214,11 +227,20 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if any(self._unlocks(first, value, call.time) for first in state.firsts):
             return None
         if not self._ignores_absence:
-            return sg.Hit(f"{call.tool} was called before {self._complaint}", self._evidence(call))
+            return sg.Hit(self._detail(call), self._evidence(call))
         if value is not None:
             del state.waiting[: 1 - _MOST_WAITING]
             state.waiting.append(Waiting(call.attempt, call.index, value))
         return None
+
+    def _detail(self, call: sg.ToolCall) -> str:
+        """Return what was called before what; with ``same_arg``: "Edit of a.py was called before Read of it"."""
+        if self._argument is None:
+            return f"{call.tool} was called before {self._complaint}"
+        value = self._argument.find(call)
+        if value is sg.MISSING or value is None:
+            return f"{call.tool} was called without {self.params.same_arg}, and before {self._complaint}"
+        return f"{call.tool} of {as_evidence(value)[:_SHOWN]} was called before {self._complaint}"
 
     def _evidence(self, call: sg.ToolCall) -> dict[str, sg.Json]:
         evidence: dict[str, sg.Json] = {"tool": call.tool, "first": str(self.params.first)}
@@ -281,7 +303,7 @@ def _find(attempt: int, state: MustCallBeforeState) -> First | None:
 
 def _complaint(params: MustCallBeforeParams) -> str:
     """Return what was required, to follow "... was called before"."""
-    wanted = f"{params.first} succeeded" if params.first_must_succeed else str(params.first)
-    same = f" with the same {params.same_arg}" if params.same_arg else ""
+    same = " of it" if params.same_arg else ""
+    succeeded = " succeeded" if params.first_must_succeed else ""
     within = f" in the last {params.within_seconds:g} s" if params.within_seconds else ""
-    return f"{wanted}{same}{within}"
+    return f"{params.first}{same}{succeeded}{within}"

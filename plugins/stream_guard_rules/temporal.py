@@ -138,7 +138,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         if state.over or state.index < 0 or state.after in self._monitor.accepting:
             return None
         formula = cut(self.params.formula)
-        return sg.Hit("the session ended before the formula came true", {"formula": formula}, state.index)
+        return sg.Hit(f"the session ended before this came true: {formula}", {"formula": formula}, state.index)
 
     def _facts_of(self, turn: sg.Turn) -> int:
         facts = 0
@@ -172,4 +172,5 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
 
     def _fire(self, state: LtlFormulaState) -> sg.Hit:
         state.over = True
-        return sg.Hit("the formula is false from here on", {"formula": cut(self.params.formula)}, state.index)
+        formula = cut(self.params.formula)
+        return sg.Hit(f"false from turn {state.index} on: {formula}", {"formula": formula}, state.index)

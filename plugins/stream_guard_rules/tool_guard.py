@@ -12,7 +12,16 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.digests import digest
 from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.predicates import MOST_IN_WINDOW, Count, Matching, When, counters_of, predicates_of
+from stream_guard_rules.predicate_words import PredicateWords
+from stream_guard_rules.predicates import (
+    MOST_IN_WINDOW,
+    Count,
+    Matching,
+    When,
+    counter_of,
+    counters_of,
+    predicates_of,
+)
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
@@ -212,7 +221,42 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         evidence: dict[str, Any] = {"tool": call.tool}
         if numbers:
             evidence["counts"] = list(numbers)
-        return sg.Hit(f"an attempt at {call.tool} meets the conditions", evidence, followup=followup)
+        met = self._words(call, numbers).met(self.params.when)
+        if met:
+            evidence["matched"] = met
+        return sg.Hit(
+            ": ".join([f"an attempt at {call.tool}", *(["; ".join(met)] if met else [])]), evidence, followup=followup
+        )
+
+    def shortfall(self, event: sg.Event, state: ToolGuardState) -> sg.Shortfall | None:
+        """The predicates that did not hold."""
+        if not isinstance(event, sg.ToolCall):
+            return None
+        lacking = self._words(event, self._numbers(event, state)).lacking(self.params.when)
+        share = 1 / (1 + sum(1 - lack.nearness for lack in lacking))
+        return sg.Shortfall("; ".join(lack.words for lack in lacking), share) if lacking else None
+
+    def _words(self, call: sg.ToolCall, numbers: Numbers) -> PredicateWords:
+        compiler = Compiler(self._counters, coerce=self.params.coerce)
+        return PredicateWords(
+            call,
+            lambda name, written: compiler.test_of(name, written)(call, numbers, []),
+            lambda name, written: numbers[self._counters.index(counter_of(name, written))],
+        )
+
+    def _numbers(self, call: sg.ToolCall, state: ToolGuardState) -> Numbers:
+        """Return the counts as they stand, without counting."""
+        if not self._counters or not state.session:
+            return [None] * len(self._counters)
+        run = state.runs.get(call.run_id if len(call.run_id) <= 64 else f"#{digest(call.run_id)}", state.session)
+        windows = iter(state.windows)
+        numbers: list[int | None] = []
+        for position, (scope, _, seconds, _) in enumerate(self._counters):
+            if scope == "window":
+                numbers.append(_in_window(call.time, list(next(windows)), seconds, 0))
+            else:
+                numbers.append((run if scope == "run" else state.session)[position])
+        return numbers
 
 
 class _ReachableTools:

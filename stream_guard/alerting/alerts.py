@@ -37,6 +37,8 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         agent=finding.agent,
         labels=redact(finding.labels),
         suppressed=finding.suppressed,
+        file=finding.file,
+        line=finding.line,
     )
 
 

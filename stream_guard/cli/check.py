@@ -11,6 +11,7 @@ import typer
 from stream_guard.cli.findings import FailOnSeverity, FindingFormat, FindingOutput, leave
 from stream_guard.cli.run import say_counts, say_never_saw
 from stream_guard.commands import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline, open_table
@@ -41,8 +42,10 @@ def check(
             typer.echo(str(warning), err=True)
         letters = assembly.open_dead_letters(None, source_format, counts)
         table = open_table(rules, counts, assembly.settings.sessions)
-        pipeline = Pipeline(assembly.make_decoder(source_format), table, letters)
+        places = RecordPlaces()
+        pipeline = Pipeline(assembly.make_decoder(source_format), table, letters, places)
         found = judge(traces, pipeline, table, assembly)
+        found = [finding if finding.line else places.located(finding) for finding in found]
         output = FindingOutput(rules.version, form, assembly, counts)
         output.give(found)
         output.end()

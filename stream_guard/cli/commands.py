@@ -36,6 +36,29 @@ COMMANDS: Final = (
         "replay",
     ),
     _core(
+        "explain",
+        "Say why a rule fired in a session, which events led to it, and where other rules came closest.",
+        "explain",
+    ),
+    Command(
+        name="sessions",
+        help="The sessions of recordings.",
+        commands=(
+            _core(
+                "list",
+                "List the sessions of recordings: agent, time, events, and with a policy what it finds.",
+                "sessions",
+                "list_sessions",
+            ),
+            _core(
+                "show",
+                "Show one session event by event; with a policy, the states that changed and what was found.",
+                "sessions",
+                "show_session",
+            ),
+        ),
+    ),
+    _core(
         "convert",
         "Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read.",
         "convert",

@@ -4,6 +4,7 @@
 for the command line and for a page.
 """
 
+from stream_guard.explaining.near_misses import NearMiss
 from stream_guard.explaining.timeline import (
     RuleAccount,
     SessionTimeline,
@@ -13,4 +14,12 @@ from stream_guard.explaining.timeline import (
     follow_session,
 )
 
-__all__ = ["RuleAccount", "SessionTimeline", "StateChange", "TimelineEntry", "TimelineFinding", "follow_session"]
+__all__ = [
+    "NearMiss",
+    "RuleAccount",
+    "SessionTimeline",
+    "StateChange",
+    "TimelineEntry",
+    "TimelineFinding",
+    "follow_session",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 from zlib import crc32
@@ -19,6 +20,8 @@ _ATTEMPTS: Final = 1 << 24  # attempts of one session are numbered from an offse
 
 _EARLIEST: Final = 1e9  # a number between these is a time, in seconds since the epoch
 _LATEST: Final = 1e11
+
+_DIGEST: Final = re.compile(r"(?=.*[A-Z0-9])[A-Za-z0-9_-]{16}|[0-9a-f]{32}")
 
 NOTHING: Final = "nothing yet"
 
@@ -42,7 +45,7 @@ class StateWords:
         shown = []
         for name in state.__struct_fields__:
             value = getattr(state, name)
-            if value is None or (fresh is not None and value == getattr(fresh, name)):
+            if value is None or value == "" or (fresh is not None and value == getattr(fresh, name)):
                 continue
             shown.append(self._field(name.replace("_", " ").strip(), value))
         return shown if len(shown) <= _MOST_FIELDS else [*shown[:_MOST_FIELDS], f"{len(shown) - _MOST_FIELDS} more"]
@@ -89,5 +92,7 @@ def _time(seconds: float) -> str:
 
 
 def _short(text: str) -> str:
+    if _DIGEST.fullmatch(text):
+        return f"{text[:6]}…"  # a digest: it says no more than which one it is
     shown = "".join(char if char.isprintable() else " " for char in redact_text(text))
     return f'"{shown}"' if len(shown) <= _MOST_CHARS else f'"{shown[:_MOST_CHARS]}…"'

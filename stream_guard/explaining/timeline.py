@@ -14,8 +14,9 @@ import msgspec
 
 from stream_guard.engine.bound import BoundRule
 from stream_guard.errors import Place
+from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.states import NOTHING, StateWords, take
-from stream_guard.explaining.watching import EVERY_EVENT, watch
+from stream_guard.explaining.watching import watch
 from stream_guard.explaining.wording import describe_event, tool_of
 from stream_guard.model import Event, Finding, Json, SessionEnd
 from stream_guard.observability.counts import Counts
@@ -23,7 +24,7 @@ from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import visible
-from stream_guard.rule import Mode, State
+from stream_guard.rule import Mode, State, Verdict
 from stream_guard.settings import SessionLimits
 
 EntryKind: TypeAlias = Literal[
@@ -89,6 +90,7 @@ class RuleAccount(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     state: str  # the last one, in words
     lacking: dict[str, int] = {}  # what was missing where it could not judge, and how often
+    near_miss: NearMiss | None = None  # of a rule that did not fire: where it came closest
 
 
 class SessionTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +159,7 @@ class _Notes:
         self._place_of = place_of
         self._most_entries = most_entries
         self._words = StateWords(session_id)
+        self._misses = NearMisses(policy)
         self._bounds = [BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules)]
         self._entries: list[TimelineEntry] = []
         self._left_out = 0
@@ -173,14 +176,18 @@ class _Notes:
         self._close()
         if event.session_id == self._session_id:
             self._last = event
+            self._misses.see(event)
             self._open = _OpenEntry(_kind(event), event, event.time, event.index if event.index >= 0 else None)
 
-    def answered(self, number: int, shown: Event | float, before: bytes, state: State, *, inside: bool) -> None:
+    def answered(
+        self, number: int, shown: Event | float, before: bytes, state: State, verdict: Verdict, *, inside: bool
+    ) -> None:
         """Note the change of a rule's state. A deadline and the end of a part are entries of their own."""
         entry = self._entry(shown)
         if entry is None:
             return
         self._asked[number] += inside
+        self._misses.answered(number, shown, state, verdict, inside=inside)
         now = take(state)
         if before == now:
             return
@@ -275,9 +282,9 @@ class _Notes:
                 changes=self._changed[number],
                 state=self._states.get(number, NOTHING),
                 lacking=lacking.get(spec.id, {}),
+                near_miss=None if of_rule[spec.slot] else self._misses.nearest(number, self._session_id),
             )
             for number, spec in enumerate(self._policy.rules)
-            if spec.id != EVERY_EVENT
         ]
         return SessionTimeline(
             session_id=self._session_id,

@@ -14,7 +14,7 @@ from stream_guard.engine.bound import overrides
 from stream_guard.explaining.states import take
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.rule import ALL_MODES, NoState, Params, Rule, RuleType, State
+from stream_guard.rule import ALL_MODES, NoState, Params, Rule, RuleType, State, Verdict
 
 EVERY_EVENT: Final = "stream_guard_every_event"
 """The id of the rule that sees every event. It never fires."""
@@ -28,8 +28,10 @@ class Witness(Protocol):
     def see(self, event: Event) -> None:
         """An event is shown to the rules; it is over when the next one is."""
 
-    def answered(self, number: int, shown: Event | float, before: bytes, state: State, *, inside: bool) -> None:
-        """A rule was shown an event, or told of a deadline; ``before`` is its state from before that, as bytes."""
+    def answered(
+        self, number: int, shown: Event | float, before: bytes, state: State, verdict: Verdict, *, inside: bool
+    ) -> None:
+        """A rule answered to an event or a deadline; ``before`` is its state from before that, as bytes."""
 
 
 class EveryEvent(Rule[Params, NoState]):
@@ -69,9 +71,14 @@ class EveryEvent(Rule[Params, NoState]):
 
 def watch(policy: Policy, witness: Witness) -> Policy:
     """Return the policy with every rule watched. Findings, their ids and the version are those of the policy."""
-    every = RuleSpec(id=EVERY_EVENT, slot=EVERY_EVENT, rule=EveryEvent(Params(), witness.see), shadow=True)
     watched = [_watched(number, spec, witness) for number, spec in enumerate(policy.rules)]
-    return replace(policy, rules=(every, *watched))
+    return show_all(replace(policy, rules=tuple(watched)), witness.see)
+
+
+def show_all(policy: Policy, see: Callable[[Event], None]) -> Policy:
+    """Return the policy with one more rule, which never fires: ``see`` is told of every event that rules are shown."""
+    every = RuleSpec(id=EVERY_EVENT, slot=EVERY_EVENT, rule=EveryEvent(Params(), see), shadow=True)
+    return replace(policy, rules=(every, *policy.rules))
 
 
 def _watched(number: int, spec: RuleSpec, witness: Witness) -> RuleSpec:
@@ -96,10 +103,11 @@ def _telling(
         before = take(state)
         busy.append(name)
         try:
-            return handle(rule, shown, state)
+            verdict = handle(rule, shown, state)
         finally:
             busy.clear()
-            witness.answered(number, shown, before, state, inside=name != "on_ungated")
+        witness.answered(number, shown, before, state, verdict, inside=name != "on_ungated")
+        return verdict
 
     told.__name__ = name  # the engine tells handlers apart by it
     return told

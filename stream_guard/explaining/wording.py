@@ -31,7 +31,7 @@ def describe_event(event: Event) -> str:
             rules = f" by {visible(', '.join(event.rule_ids))}" if event.rule_ids else ""
             return f"gate: {event.action} {visible(event.tool)}".rstrip() + rules
         case ToolResult():
-            output = "" if event.output is None else f": {_value(event.output, 2 * _MOST_VALUE)}"
+            output = "" if event.output is None else f": {describe_value(event.output, 2 * _MOST_VALUE)}"
             return f"result of {visible(event.tool) or 'a call'}, {event.status}{output}"
         case SessionEnd():
             return _ENDS[event.reason]
@@ -53,13 +53,14 @@ def _turn(turn: Turn) -> str:
 
 def _arguments(args: Json) -> str:
     if not isinstance(args, dict):
-        return "" if args is None else _value(args, 2 * _MOST_VALUE)
+        return "" if args is None else describe_value(args, 2 * _MOST_VALUE)
     shown = redact(dict(list(args.items())[:_MOST_ARGUMENTS]))
     written = [f"{visible(str(name))[:40]}={_written(value, _MOST_VALUE)}" for name, value in shown.items()]
     return ", ".join(written + ([f"{len(args) - _MOST_ARGUMENTS} more"] if len(args) > _MOST_ARGUMENTS else []))
 
 
-def _value(value: Json, most: int) -> str:
+def describe_value(value: Json, most: int) -> str:
+    """Return a value as JSON on one line, redacted and cut."""
     return _written(redact(value), most)
 
 

@@ -57,10 +57,12 @@ def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
 class Leaf:
     """One ``{path, op, value}``. A missing path matches only ``exists: false``."""
 
-    __slots__ = ("holds", "lacks", "may_hold", "path", "tag", "test", "unknown_tag")
+    __slots__ = ("holds", "lacks", "may_hold", "op", "path", "tag", "test", "unknown_tag", "value")
 
     def __init__(self, path: str, op: str, value: Json) -> None:
         self.path = Path(path)
+        self.op = op
+        self.value = value
         canonical = json.dumps([path, op, value], sort_keys=True)
         self.tag = tag = crc32(canonical.encode())
         # Whether it is true of an event alone.
@@ -105,6 +107,10 @@ class Condition:
     def judge(self, event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
         """Return whether it is true now; None where that hangs on leaves that are unknown (Kleene's third value)."""
         return _judge(self._tree, lambda leaf: None if unknown(leaf) else leaf.test(event, memory))
+
+    def lacking(self, answer: Callable[[Leaf], bool], *, wanted: bool = True) -> list[tuple[Leaf, bool]]:
+        """Return the fewest leaves that keep it from being as ``wanted``, each with the answer that it would need."""
+        return _lacking(self._tree, answer, wanted=wanted)
 
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
@@ -227,6 +233,18 @@ def _judge(tree: _Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
     if decisive in answers:
         return decisive
     return None if None in answers else not decisive
+
+
+def _lacking(tree: _Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:
+    if isinstance(tree, Leaf):
+        return [] if answer(tree) is wanted else [(tree, wanted)]
+    group, children = tree
+    if group == "not":
+        return _lacking(children[0], answer, wanted=not wanted)
+    found = [_lacking(child, answer, wanted=wanted) for child in children]
+    if (group == "all_of") is wanted:  # all of them have to change
+        return [leaf for leaves in found for leaf in leaves]
+    return min(found, key=len, default=[])
 
 
 def _ask_event_alone(leaf: Leaf) -> Test:

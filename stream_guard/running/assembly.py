@@ -18,6 +18,7 @@ from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothing_solved
 from stream_guard.alerting.routes import make_route, queue_name
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.prices import PricedDecoder
 from stream_guard.decoding.tenants import with_tenants
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
@@ -252,11 +253,14 @@ class Assembly:
         dead_letters: str | Path | None = None,
         strict: bool = False,
         tenants: bool = True,
+        places: RecordPlaces | None = None,
     ) -> RecordedEvents:
-        """Return the events of recordings, in the order of the targets."""
+        """Return the events of recordings, in the order of the targets. ``places`` learns where each stands."""
         decoder = self.make_decoder(form, tenants=tenants)
         letters = self.open_dead_letters(dead_letters, form, counts if counts is not None else Counts())
-        return RecordedEvents(targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict)
+        return RecordedEvents(
+            targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict, places=places
+        )
 
     def _make_decoder(self, form: str) -> Decoder:
         decoders = self.registry.decoders

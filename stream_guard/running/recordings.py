@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import SourceError
 from stream_guard.model import Event
@@ -30,6 +31,7 @@ class RecordedEvents:
         *,
         lateness: float = 0.0,
         strict: bool = False,
+        places: RecordPlaces | None = None,
     ) -> None:
         self.dead_letters = dead_letters
         self.lateness = lateness  # seconds that events of the format may come late
@@ -37,6 +39,7 @@ class RecordedEvents:
         self._sources = sources
         self._settings = settings
         self._reader = EventReader(decoder, dead_letters)
+        self._places = places
         self._strict = strict
         self._is_read = False
 
@@ -45,7 +48,11 @@ class RecordedEvents:
         if self._is_read:
             raise SourceError(f"the events of {', '.join(self._sources)} were read before; read the recording anew")
         self._is_read = True
-        yield from self._reader.read_all(self._records())
+        for record in self._records():
+            for event in self._reader.read(record):
+                if self._places is not None:
+                    self._places.note(record, event)
+                yield event
         yield from self._reader.finish()
         letters = self.dead_letters
         letters.flush()

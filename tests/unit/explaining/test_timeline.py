@@ -77,11 +77,14 @@ def test_findings_stand_at_the_step_that_decided_them() -> None:
     assert entries[0].findings[0].evidence["value"] == "a"
 
 
+@pytest.mark.parametrize(
+    "gate", [None, {"path": "session.id", "op": "==", "value": "s"}, {"path": "session.turn", "op": ">", "value": 0}]
+)
 @pytest.mark.parametrize("kind", sorted(REGISTRY.kinds))
-def test_a_timeline_finds_what_batch_finds_under_the_same_ids(kind: str) -> None:
+def test_a_timeline_finds_what_batch_finds_under_the_same_ids(kind: str, gate: dict[str, Any] | None) -> None:
     rule = REGISTRY.kinds[kind]
     for example in rule.examples:
-        policy = one_rule_policy(rule, example.params)
+        policy = one_rule_policy(rule, example.params, when=gate)
         found = evaluate(events(example.trace), policy)
         timeline = follow_session(events(example.trace), policy, "s")
         assert [finding.alert_id for finding in timeline.findings] == [finding.alert_id for finding in found]

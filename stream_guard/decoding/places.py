@@ -1,0 +1,60 @@
+"""Places of events: the file and the line of the record that an event came in.
+
+An event carries no place: a replay from another file must find the same. So the places of the latest events of each
+session are remembered beside them, which is as long as a finding can be about an event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from msgspec.structs import replace
+
+from stream_guard.errors import Place
+from stream_guard.model import Event, Finding
+from stream_guard.ports import Record
+
+_RECENT: Final = 32  # events of one session
+_SESSIONS: Final = 20_000
+
+
+class RecordPlaces:
+    """Remembers where the latest events of each session stand; with ``whole``, all events of that one session."""
+
+    def __init__(self, *, whole: str | None = None) -> None:
+        self._whole = whole
+        self._most = _RECENT if whole is None else None
+        self._recent: OrderedDict[str, deque[tuple[Event | str, Place]]] = OrderedDict()
+
+    def note(self, record: Record, event: Event) -> None:
+        """Remember that the record brought this event."""
+        session_id = event.session_id
+        if not record.line or self._whole not in (None, session_id) or _has_waited(event, record):
+            return
+        recent = self._recent.get(session_id)
+        if recent is None:
+            recent = self._recent[session_id] = deque(maxlen=self._most)
+            if len(self._recent) > _SESSIONS:
+                self._recent.popitem(last=False)
+        # Sources without ids get theirs when the event is judged; of other events the id is enough.
+        is_named = event.event_id != "" and event.event_id[0] != "~"
+        recent.append((event.event_id if is_named else event, Place(record.origin, record.line)))
+
+    def of(self, session_id: str, event_id: str) -> Place | None:
+        """Return where the event of an id stands; a call inside a turn stands where the turn does."""
+        for wanted in (event_id, event_id.rpartition("/")[0]):
+            for known, place in reversed(self._recent.get(session_id, ())):
+                if wanted and wanted == (known if isinstance(known, str) else known.event_id):
+                    return place
+        return None
+
+    def located(self, finding: Finding) -> Finding:
+        """Return the finding with its file and line, where they are known."""
+        place = self.of(finding.session_id, finding.event_id)
+        return finding if place is None else replace(finding, file=place.file, line=place.line)
+
+
+def _has_waited(event: Event, record: Record) -> bool:
+    """Whether a span of an earlier record waited for this one, which named its session."""
+    return event.trace_id != "" and event.trace_id.encode("utf-8", "surrogatepass") not in record.value
