@@ -102,6 +102,20 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="verdicts",
+        help="What people say of findings, and what that says of rules.",
+        commands=(
+            _core("give", "Say whether a finding is right, wrong, or so and harmless.", "verdicts"),
+            _core("report", "Say of every rule of a policy whether to keep, tune or retire it.", "verdicts"),
+            _core(
+                "propose",
+                "Propose an exception for what was marked wrong, "
+                "and prove that what was marked right still fires; else exit 1.",
+                "verdicts",
+            ),
+        ),
+    ),
+    Command(
         name="incidents",
         help="What rules found, session by session.",
         commands=(

@@ -199,6 +199,22 @@ def events_of(database: Database, session_id: str, after: int = 0, limit: int = 
     return [KeptEvent(number=int(number), event=json.loads(body)) for number, body in rows]
 
 
+def as_event(kept: KeptEvent, session_id: str) -> Event | None:
+    """Return a kept event as an event again, redacted as it is; None where too much of it was cut."""
+    try:
+        return msgspec.convert({**kept.event, "session_id": session_id}, Event)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        return None
+
+
+def replay_session(database: Database, session_id: str) -> list[Event]:
+    """Return all kept events of a session, in order; none where the session is not kept from its beginning."""
+    kept = events_of(database, session_id, limit=2**31)
+    if not kept or kept[0].number != 1:
+        return []
+    return [event for one in kept if (event := as_event(one, session_id)) is not None]
+
+
 def kept_range(database: Database, session_id: str) -> tuple[int, int]:
     """Return the numbers of the first and the last event that are kept of a session; 1 and 0 without any."""
     [(first, last)] = database.read(

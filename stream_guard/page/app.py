@@ -23,7 +23,9 @@ from stream_guard.page.alerts_view import AlertViews
 from stream_guard.page.incidents_view import IncidentViews
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.parts import PageParts, PageTools
+from stream_guard.page.policy_view import PolicyViews
 from stream_guard.page.rendering import HEADERS, Templates
+from stream_guard.page.reports_view import ReportViews
 from stream_guard.page.reviews_view import ReviewViews
 from stream_guard.page.rules_view import RuleViews
 from stream_guard.page.sessions_view import SessionViews
@@ -57,7 +59,8 @@ def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
     forms, live = Forms(), LiveAlerts(parts.database)
     named = not isinstance(parts.door, LocalDoor)
     tools = PageTools(parts, forms, Templates(forms, Badges(parts.database), named=named), live)
-    views = (AlertViews(tools), SessionViews(tools), ReviewViews(tools), IncidentViews(tools), RuleViews(tools))
+    kinds = (AlertViews, SessionViews, ReviewViews, IncidentViews, RuleViews, ReportViews, PolicyViews)
+    views = [kind(tools) for kind in kinds]
     entrance = Entrance(parts.door, tools)
     app = Starlette(
         routes=[

@@ -11,7 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stream_guard.history import alert_rows, tallies, verdicts
+from stream_guard.analysis.exceptions import NoExceptionError, ProposedException, propose_exception
+from stream_guard.analysis.tuning import RuleAdvice, advise
+from stream_guard.documents import write_yaml
+from stream_guard.history import alert_rows, kept_events, tallies, verdicts
 from stream_guard.history.alert_rows import AlertFilter, column
 from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import VerdictCounts
@@ -24,6 +27,7 @@ from stream_guard.serve.bodies import RequestRefused
 SPANS: Final = {"24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 _BARS: Final = 48
 _LISTED: Final = 24
+_REPLAYED: Final = 500  # sessions
 
 
 class RuleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +41,7 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True):
     unevaluable: int | None  # events it could not judge, since this process started
     errors: int | None
     said: VerdictCounts
+    advice: RuleAdvice
 
 
 class RuleViews:
@@ -69,10 +74,33 @@ class RuleViews:
         if row is None:
             raise RequestRefused(404, "The policy in force has no rule of that id.")
         recent = alert_rows.page(self._database, AlertFilter(rule=name, tenant=tenant), limit=20)
-        lacking = self._lacking(name)
+        proposed, problem = self._propose(name, tenant) if request.query_params.get("exception") else (None, "")
         return self._tools.templates.page(
-            request, "rule.html", row=row, recent=recent.alerts, lacking=lacking, span_word=span, spans=SPANS
+            request,
+            "rule.html",
+            row=row,
+            recent=recent.alerts,
+            lacking=self._lacking(name),
+            span_word=span,
+            spans=SPANS,
+            proposed=proposed,
+            proposed_yaml="" if proposed is None else write_yaml({"unless": proposed.unless}),
+            problem=problem,
         )
+
+    def _propose(self, rule_id: str, tenant: str) -> tuple[ProposedException | None, str]:
+        """Return an exception for what was marked wrong, or why there is none."""
+        said = verdicts.of_rule(self._database, rule_id, tenant)
+        events = [
+            event
+            for session in list(dict.fromkeys(one.session_id for one in said))[:_REPLAYED]
+            for event in kept_events.replay_session(self._database, session)
+        ]
+        try:
+            marked = {one.alert_id: one.verdict for one in said}
+            return propose_exception(self._tools.parts.policy(), rule_id, events, marked), ""
+        except NoExceptionError as error:
+            return None, str(error)
 
     def activity(self, request: Request) -> Response:
         """Show what agents and tools did over time."""
@@ -94,6 +122,7 @@ class RuleViews:
         last = alert_rows.last_of_rules(self._database, [spec.id for spec in rules])
         said = verdicts.counts(self._database, tenant)
         counts = self._tools.parts.counts
+        advised = advise([spec.id for spec in rules], said)
         return [
             RuleRow(
                 spec=spec,
@@ -106,6 +135,7 @@ class RuleViews:
                 unevaluable=None if counts is None else counts.unevaluable.get(number, 0),
                 errors=None if counts is None else counts.rule_errors.get(number, 0),
                 said=said.get(column(spec.id), VerdictCounts()),
+                advice=advised[number],
             )
             for number, spec in enumerate(rules)
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -57,9 +57,8 @@ def told(kept: list[KeptEvent], session_id: str, policy: Policy) -> SessionState
     events: list[Event] = []
     numbers: dict[str, int] = {}
     for one in kept:
-        try:
-            event: Event = msgspec.convert({**one.event, "session_id": session_id}, Event)
-        except msgspec.ValidationError:
+        event = kept_events.as_event(one, session_id)
+        if event is None:
             continue  # cut beyond what an event may be
         if not event.event_id:
             event = msgspec.structs.replace(event, event_id=f"kept-{one.number}")
@@ -79,14 +78,3 @@ def _placed(timeline: SessionTimeline, numbers: dict[str, int]) -> SessionStates
         for finding in entry.findings:
             places[finding.alert_id] = at
     return SessionStates(changes, places)
-
-
-def events_since(database: Database, session: KeptSession) -> list[Event]:
-    """Return the kept events of a session as events; those that cannot be read again are left out."""
-    found: list[Any] = []
-    for one in kept_events.events_of(database, session.id, limit=2**31):
-        try:
-            found.append(msgspec.convert({**one.event, "session_id": session.id}, Event))
-        except msgspec.ValidationError:
-            continue
-    return found

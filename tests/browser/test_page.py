@@ -219,7 +219,7 @@ def test_every_page_is_accessible(ada: Seat, server: Guarded) -> None:
     ada.go("/incidents")
     incident = ada.page.get_attribute(".row .open", "href")
     pages = ["/", "/sessions", "/sessions/axe-1", "/reviews", f"/reviews/{review}", "/incidents", str(incident)]
-    pages += ["/rules", "/rules/no-wipe", "/activity", "/alerts/none"]
+    pages += ["/rules", "/rules/no-wipe", "/activity", "/policy", "/reports", "/alerts/none"]
     found: dict[str, Any] = {}
     for scheme in ("light", "dark"):
         ada.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -262,7 +262,16 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(chrome: Any, server
     server.check("wipe", "phone-" + "x" * 80, "p1", **{"long" * 30: "word" * 60})
     seat = Seat(chrome, server, "ada")
     seat.page.set_viewport_size({"width": 390, "height": 800})
-    for path in ("/", "/sessions", "/sessions/phone-" + "x" * 80, "/reviews", "/incidents", "/rules", "/activity"):
+    for path in (
+        "/",
+        "/sessions",
+        "/sessions/phone-" + "x" * 80,
+        "/reviews",
+        "/incidents",
+        "/rules",
+        "/activity",
+        "/policy",
+    ):
         seat.go(path)
         assert seat.page.evaluate("document.documentElement.scrollWidth") <= 390, path
     seat.context.close()

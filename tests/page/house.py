@@ -79,6 +79,11 @@ class House:
         assert found is not None
         return found.group(1)
 
+    def policy_mark(self) -> str:
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.client.get("/policy").text)
+        assert found is not None
+        return found.group(1)
+
     def an_alert(self) -> str:
         [(name,)] = self.database.read("SELECT id FROM sg_alerts ORDER BY number DESC LIMIT 1")
         return str(name)

@@ -16,7 +16,7 @@ from stream_guard.demo.sessions import sample_events
 from stream_guard.history import alert_rows, audit, bypasses, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter
 from stream_guard.model import Action, Alert, ToolCall, Turn, UserMessage
-from tests.page.house import House, open_house
+from tests.page.house import POLICY, House, open_house
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b</script><b hx-get=/x>"
 
@@ -36,7 +36,9 @@ def guarded(tmp_path: Path) -> Iterator[House]:
         yield opened
 
 
-@pytest.mark.parametrize("path", ["/", "/sessions", "/reviews", "/incidents", "/rules", "/activity", "/rules/no-wipe"])
+@pytest.mark.parametrize(
+    "path", ["/", "/sessions", "/reviews", "/incidents", "/rules", "/activity", "/rules/no-wipe", "/policy", "/reports"]
+)
 def test_every_list_shows_when_there_is_nothing(house: House, path: str) -> None:
     assert "<main" in house.get(path)
 
@@ -382,3 +384,49 @@ def test_sample_sessions_are_spread_over_the_last_hours_in_order() -> None:
     assert times == sorted(times)
     assert now - 24 * 3600 < times[0] < now - 10 * 3600
     assert times[-1] <= now
+
+
+def test_an_edit_of_the_policy_is_linted_and_tried_before_it_goes_live(house: House) -> None:
+    house.keep(*(ToolCall(session_id="s1", tool=tool, event_id=tool, time=time.time()) for tool in ("wipe", "read")))
+    assert "no-wipe" in house.get("/policy")
+    text = "rules: [{id: no-read, kind: no_call, params: {tool: read}}, {id: ask, kind: no_such_kind}]"
+    found = house.client.post("/policy", data={"csrf": house.policy_mark(), "text": text, "hours": "24"}).text
+    assert "to mend" in found
+    assert "no_such_kind" in found
+    text = "rules: [{id: no-read, kind: no_call, params: {tool: read}}]"
+    found = house.client.post("/policy", data={"csrf": house.policy_mark(), "text": text, "hours": "24"}).text
+    assert "The edit changes 2 alerts" in found
+    assert "1 added" in found
+    assert "1 removed" in found
+    assert (house.folder / "policy.yaml").read_text() == POLICY
+
+
+def test_a_rule_has_an_exception_proposed_and_proved(house: House) -> None:
+    for number, to in enumerate(("petty", "petty", "other")):
+        house.call("wipe", session=f"s{number}", args={"to": to}, number=number + 1)
+    house.keeper.flush()
+    for noted in alert_rows.since(house.database, 0):
+        word = "right" if noted.alert.session_id == "s2" else "wrong"
+        assert house.post(f"/alerts/{noted.alert.alert_id}", answer=word, by="ada").status_code == 303
+    found = house.get("/rules/no-wipe?exception=1")
+    assert "tool.args.to" in found
+    assert "all 1 findings marked right still fire; 2 of 2 marked wrong do not" in found
+
+
+def test_reports_of_a_folder_are_shown_shut_in_and_no_other_file(tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "diff.html").write_text("<h1>diff</h1><script>alert(1)</script>")
+    (folder / ".hidden.html").write_text("x")
+    (tmp_path / "secret.html").write_text("secret")
+    (folder / "link.html").symlink_to(tmp_path / "secret.html")
+    with open_house(tmp_path, page={"reports": folder}) as house:
+        listed = house.get("/reports")
+        assert "diff.html" in listed
+        assert ".hidden" not in listed
+        assert "link.html" not in listed
+        assert "sandbox" in house.get("/reports/diff.html")
+        answer = house.client.get("/reports/diff.html/content")
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+        for name in ("link.html", ".hidden.html", "..%2Fsecret.html", "%2e%2e"):
+            assert house.client.get(f"/reports/{name}/content").status_code in (404, 405), name

@@ -1,0 +1,137 @@
+"""The view of the policy: its text, what is wrong with an edit, and what the edit would have changed.
+
+Nothing is written. An edit goes live when the file is replaced, by whoever may write it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from stream_guard.analysis.backtest import Backtest, compare_policies
+from stream_guard.errors import PolicyError
+from stream_guard.history import kept_events
+from stream_guard.history.database import Database
+from stream_guard.model import Event
+from stream_guard.page.parts import PageTools
+from stream_guard.page.sign_in import first_of, who
+from stream_guard.policy.convert import to_yaml
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.serve.bodies import RequestRefused
+
+_HOURS: Final = (1, 6, 24, 168)
+_SESSIONS: Final = 300  # that a backtest replays, the latest ones
+_EVENTS: Final = 60_000
+_LARGEST: Final = 2**20
+_SHOWN: Final = 50  # alerts of each side
+
+
+class PolicyViews:
+    """The policy in force, and edits of it."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._parts = tools.parts
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [Route("/policy", self.show), Route("/policy", self.edit, methods=["POST"])]
+
+    def show(self, request: Request) -> Response:
+        """Show the policy in force."""
+        _require_all_tenants(request)
+        return self._page(request, self._text(), warnings=self._parts.policy().warnings)
+
+    async def edit(self, request: Request) -> Response:
+        """Check an edit, and replay what was kept by both policies."""
+        _require_all_tenants(request)
+        fields = await self._tools.forms.read(request)
+        text, hours = first_of(fields, "text").replace("\r\n", "\n"), first_of(fields, "hours")
+        if len(text) > _LARGEST:
+            raise RequestRefused(413, "this policy is too long")
+        span = int(hours) if hours in map(str, _HOURS) else 24
+        return await run_in_threadpool(self._judge, request, text, span)
+
+    def _judge(self, request: Request, text: str, hours: int) -> Response:
+        file = self._parts.policy_file
+        try:
+            new = load_policy(
+                text.encode("utf-8", "replace"),
+                self._parts.registry,
+                file=file.name if file is not None else "edit.yaml",
+                folder=file.parent if file is not None else None,
+            )
+        except PolicyError as error:
+            return self._page(request, text, problems=error.problems, hours=hours, edited=True)
+        began = time.monotonic()
+        events, sessions, cut = recent_events(self._parts.database, hours)
+        found = compare_policies(events, new, self._parts.policy()) if events else None
+        return self._page(
+            request,
+            text,
+            warnings=new.warnings,
+            hours=hours,
+            edited=True,
+            new=new,
+            sessions=sessions,
+            cut=cut,
+            took=time.monotonic() - began,
+            result=None if found is None else _summary(found),
+        )
+
+    def _page(self, request: Request, text: str, **values: Any) -> Response:
+        common: dict[str, Any] = {"problems": (), "warnings": (), "hours": 24, "edited": False, "new": None}
+        common |= {"sessions": 0, "cut": False, "took": 0.0, "result": None}
+        policy: Policy = self._parts.policy()
+        return self._tools.templates.page(
+            request, "policy.html", **(common | values), text=text, policy=policy, choices=_HOURS, shown_most=_SHOWN
+        )
+
+    def _text(self) -> str:
+        file = self._parts.policy_file
+        if file is not None:
+            try:
+                return file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                pass  # replaced or gone since it was loaded: what is in force is shown
+        return to_yaml(self._parts.policy())
+
+
+def recent_events(database: Database, hours: int) -> tuple[list[Event], int, bool]:
+    """Return the kept events of the last hours, of how many sessions they are, and whether some were left out."""
+    since = time.time() - hours * 3600
+    events: list[Event] = []
+    listed = [session for _, session in kept_events.sessions(database, limit=_SESSIONS) if session.noted >= since]
+    taken = 0
+    for session in listed:
+        if len(events) + session.events > _EVENTS:
+            return events, taken, True
+        events += kept_events.replay_session(database, session.id)
+        taken += 1
+    return events, taken, len(listed) == _SESSIONS
+
+
+def _summary(found: Backtest) -> dict[str, Any]:
+    by_rule: dict[str, Counter[str]] = {}
+    for side, alerts in (("added", found.added), ("removed", found.removed)):
+        for alert in alerts:
+            by_rule.setdefault(alert.rule_id, Counter())[side] += 1
+    return {
+        "added": found.added[:_SHOWN],
+        "removed": found.removed[:_SHOWN],
+        "kept": found.kept,
+        "counts": {"added": len(found.added), "removed": len(found.removed)},
+        "by_rule": sorted(by_rule.items()),
+    }
+
+
+def _require_all_tenants(request: Request) -> None:
+    if who(request).tenant:
+        raise RequestRefused(403, "This is about all tenants; it takes a token that belongs to none.")
