@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 from stream_guard.errors import StoreError
@@ -15,10 +17,11 @@ from stream_guard.storage.private_files import create_private
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
 
+_logger = logging.getLogger(__name__)
 _APPLICATION: Final = 0x53_47_48_49  # "SGHI": marks our files among other databases
 _PATIENCE: Final = 10.0  # seconds to wait for another process that writes
 
-VERSION: Final = 1  # of the tables below, in the SQL that SQLite and Postgres share
+VERSION: Final = 2  # of the tables below, in the SQL that SQLite and Postgres share
 # The whole record is in ``body``, as JSON in ASCII: ids come from agents, and Postgres stores neither NUL characters
 # nor halves of surrogate pairs. The other columns are for finding it; ids in them are digests.
 TABLES: Final = (
@@ -41,7 +44,7 @@ TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS sg_ended (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS sg_incidents_opened ON sg_incidents (opened, id)",
     "CREATE INDEX IF NOT EXISTS sg_reviews_opened ON sg_reviews (opened, id)",
-    # What the page lists. Tables that are added leave the version as it is: nothing that was there has changed.
+    # What the page lists.
     """CREATE TABLE IF NOT EXISTS sg_alerts (
         number BIGINT PRIMARY KEY, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL, rule TEXT NOT NULL,
         severity BIGINT NOT NULL, agent TEXT NOT NULL, tenant TEXT NOT NULL, noted DOUBLE PRECISION NOT NULL,
@@ -97,24 +100,35 @@ class Database(Protocol):
         """Close the connection."""
 
 
-def prepare(statements: Statements, where: str) -> None:
-    """Create missing tables; raise StoreError when they are of another version."""
-    for sql in TABLES:
-        statements.run(sql)
+# Brings the tables from one version to the next, inside the transaction in which they are opened.
+Step: TypeAlias = Callable[[Statements], None]
+
+
+def prepare(statements: Statements, where: str, steps: Mapping[int, Step]) -> None:
+    """Create missing tables, and bring those of an earlier version up to date; StoreError for a later version."""
+    statements.run(TABLES[0])
     versions = [version for (version,) in statements.run("SELECT version FROM sg_history")]
-    if not versions:
-        statements.run("INSERT INTO sg_history VALUES (?)", VERSION)
-    elif versions != [VERSION]:
+    version = int(versions[0]) if versions else VERSION
+    if version > VERSION or not all(number in steps for number in range(version, VERSION)):
         raise StoreError(
-            f"{where}: a history of version {versions[0]}, this is version {VERSION}; "
+            f"{where}: a history of version {version}, this is version {VERSION}; "
             "use the stream_guard that wrote it, or start a new history elsewhere"
         )
+    for sql in TABLES:
+        statements.run(sql)
+    for number in range(version, VERSION):
+        _logger.info("%s: the history is brought from version %d to %d", where, number, number + 1)
+        steps[number](statements)
+    if not versions:
+        statements.run("INSERT INTO sg_history VALUES (?)", VERSION)
+    elif version != VERSION:
+        statements.run("UPDATE sg_history SET version = ?", VERSION)
 
 
 class SqliteDatabase:
     """A history in one file with a write-ahead log: a process that is killed leaves its last transaction."""
 
-    def __init__(self, path: Path, key: bytes = b"") -> None:
+    def __init__(self, path: Path, key: bytes = b"", *, steps: Mapping[int, Step] = MappingProxyType({})) -> None:
         self.path = path
         self.key = key
         self._lock = RLock()
@@ -127,7 +141,7 @@ class SqliteDatabase:
             self._db.execute("PRAGMA synchronous = NORMAL")
             with self.transaction() as statements:
                 statements.run(f"PRAGMA application_id = {_APPLICATION}")
-                prepare(statements, str(path))
+                prepare(statements, str(path), steps)
         except (sqlite3.Error, StoreError) as error:
             self.close()
             raise error if isinstance(error, StoreError) else self._explain(error) from error

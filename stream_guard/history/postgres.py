@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Final
 
 from stream_guard.errors import StoreError
-from stream_guard.history.database import Row, Statements, Value, prepare
+from stream_guard.history.database import Row, Statements, Step, Value, prepare
 from stream_guard.redaction import redact_text
 
 _LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit chain has one end
@@ -18,7 +19,7 @@ _PATIENCE: Final = 10  # seconds to wait for the server's first answer
 class PostgresDatabase:
     """A history that several servers share. A broken connection is opened again at the next use."""
 
-    def __init__(self, address: str, key: bytes = b"") -> None:
+    def __init__(self, address: str, key: bytes = b"", *, steps: Mapping[int, Step] = MappingProxyType({})) -> None:
         try:
             import psycopg  # noqa: PLC0415  (an extra)
         except ModuleNotFoundError as error:
@@ -32,7 +33,7 @@ class PostgresDatabase:
         self._lock = RLock()
         self._db: psycopg.Connection[Row] | None = None
         with self.transaction() as statements:
-            prepare(statements, self._shown)
+            prepare(statements, self._shown, steps)
 
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement of the transaction that is open."""

@@ -50,7 +50,7 @@ def test_a_history_of_another_version_is_refused(tmp_path: Path) -> None:
     with database.transaction() as statements:
         statements.run("UPDATE sg_history SET version = 9")
     database.close()
-    with pytest.raises(StoreError, match="a history of version 9, this is version 1; use"):
+    with pytest.raises(StoreError, match="a history of version 9, this is version 2; use"):
         SqliteDatabase(tmp_path / "history.db")
 
 

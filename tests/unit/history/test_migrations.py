@@ -1,0 +1,127 @@
+"""A history of the version before is brought up to date when it is opened: nothing is lost, and all or nothing happens.
+
+``tests/golden/stored/history_v1.sql`` was written by the code of that version: blocks, a pause that waits, one that was
+approved, a session that was ended.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stream_guard.errors import StoreError
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.reviews import Reviews
+from stream_guard.history import audit, incidents
+from stream_guard.history.alert_rows import AlertFilter, page
+from stream_guard.history.database import VERSION, SqliteDatabase, Statements
+from stream_guard.history.migrations import STEPS
+from stream_guard.history.opening import open_database
+from stream_guard.model import Action, ToolCall
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+
+STORED = Path(__file__).parents[2] / "golden" / "stored" / "history_v1.sql"
+POLICY = """
+rules:
+  - {id: no-drop, kind: no_call, params: {tool: drop}, then: block, severity: error, reason: Tables stay.}
+  - {id: ask, kind: no_call, params: {tool: pay}, then: pause}
+  - {id: leak, kind: no_call, params: {tool: leak}, then: terminate_session, severity: critical}
+"""
+NOW = 1767600100.0  # before the reviews expire
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(STORED.read_text())
+    db.close()
+    return path
+
+
+def contents(path: Path) -> list[str]:
+    db = sqlite3.connect(path)
+    try:
+        return sorted(db.iterdump())
+    finally:
+        db.close()
+
+
+def test_every_version_before_has_a_step() -> None:
+    assert list(STEPS) == list(range(1, VERSION))
+
+
+def test_a_history_of_the_version_before_keeps_everything_and_goes_on(old: Path) -> None:
+    before = [line for line in contents(old) if line.startswith("INSERT") and "sg_history" not in line]
+    database = open_database(str(old))
+    assert database.read("SELECT version FROM sg_history") == [(VERSION,)]
+    assert not set(before) - set(contents(old))
+    checked = audit.verify(database)
+    assert checked.problems == ()
+    assert checked.head.number == len([line for line in before if '"sg_audit"' in line])
+    reviews = Reviews(database, clock=lambda: NOW)
+    gate = Gate(load_policy(POLICY, build_registry()), database, reviews=reviews, clock=lambda: NOW)
+
+    def check(session: str, tool: str, number: int) -> Action:
+        return gate.check(
+            ToolCall(session_id=session, tool=tool, call_id=f"c{number}", event_id=f"e{number}", args={"n": number})
+        ).action
+
+    assert check("s3", "read", 9) is Action.TERMINATE_SESSION  # it was ended
+    assert check("s2", "pay", 3) is Action.ALLOW  # it was approved
+    assert check("s1", "pay", 2) is Action.PAUSE  # it waits
+    assert [review.session_id for review in reviews.listing("open")] == ["s1"]
+    assert audit.verify(database).problems == ()
+    database.close()
+
+
+def test_the_findings_of_before_are_in_the_list_of_alerts_in_order(old: Path) -> None:
+    database = open_database(str(old))
+    listed = page(database, AlertFilter()).alerts
+    assert [(one.alert.session_id, one.alert.rule_id, one.alert.severity) for one in listed] == [
+        ("s1", "no-drop", "error"),
+        ("s3", "leak", "critical"),
+        ("s2", "ask", "error"),
+        ("s1", "ask", "error"),
+        ("s1", "no-drop", "error"),
+    ]
+    assert sum(one.findings for one in incidents.listing(database, None, 10)) == len(listed)
+    database.close()
+
+
+def test_opened_again_nothing_more_happens(old: Path) -> None:
+    open_database(str(old)).close()
+    first = contents(old)
+    open_database(str(old)).close()
+    assert contents(old) == first
+
+
+def fails_at_the_end(step: Callable[[Statements], None]) -> Callable[[Statements], None]:
+    def run(statements: Statements) -> None:
+        step(statements)
+        raise StoreError("no space left")
+
+    return run
+
+
+def test_a_step_that_fails_leaves_the_history_as_it_was(old: Path) -> None:
+    before = contents(old)
+    with pytest.raises(StoreError, match="no space left"):
+        SqliteDatabase(old, steps={1: fails_at_the_end(STEPS[1])})
+    assert contents(old) == before
+    open_database(str(old)).close()
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1])
+def test_a_version_without_steps_is_refused_and_not_changed(old: Path, version: int) -> None:
+    with sqlite3.connect(old) as db:
+        db.execute("UPDATE sg_history SET version = ?", (version,))
+    db.close()
+    before = contents(old)
+    with pytest.raises(StoreError, match=f"a history of version {version}, this is version {VERSION}; use the"):
+        open_database(str(old))
+    assert contents(old) == before
