@@ -5,13 +5,17 @@ pluggy finds things, it does not run them: a hook call per event would cost more
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pluggy
 
-from stream_guard.language.similarity import Similarity
-from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, PolicyPack, Question, Sink
-from stream_guard.rule import RuleType
+if TYPE_CHECKING:  # names alone are needed, and plugins that bring commands must be quick to import
+    from collections.abc import Iterable, Mapping
+
+    from stream_guard.language.similarity import Similarity
+    from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, PolicyPack, Question, Sink
+    from stream_guard.rule import RuleType
+
 
 PROJECT = "stream_guard"
 hookspec = pluggy.HookspecMarker(PROJECT)

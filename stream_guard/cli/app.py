@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import distribution, version
+from importlib.util import find_spec
+from pathlib import Path
 from threading import enumerate as enumerate_threads
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,6 +20,8 @@ from stream_guard.cli.commands import COMMANDS
 from stream_guard.commands import INFRASTRUCTURE, USAGE
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 from stream_guard.ports import Command
+
+_COMPLETING: Final = "_STREAM_GUARD_COMPLETE"  # set by the shell's completion
 
 
 def make_commands(commands: Iterable[Command]) -> dict[str, Any]:
@@ -73,6 +77,9 @@ class RootGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names. A plugin that cannot be loaded is reported and does not hide the commands of the core."""
+        if _COMPLETING in os.environ:
+            self.commands.update(make_commands(own_commands()))
+            return super().list_commands(ctx)
         try:
             self._add_plugins()
         except StreamGuardError as error:
@@ -91,6 +98,20 @@ class RootGroup(TyperGroup):
             raise PluginError(f'a plugin brings the command "{taken[0]}", which is one of the core; block the plugin')
         self.commands.update(make_commands(brought.values()))
         self._with_plugins = True
+
+
+def own_commands() -> list[Command]:
+    """Return the commands that the plugins of this distribution bring, without what takes long to import.
+
+    For completion, which must not load other plugins either: whether they are allowed is only known from settings.
+    """
+    hook = "stream_guard_commands"
+    found: list[Command] = []
+    for point in distribution("stream-guard").entry_points.select(group="stream_guard"):
+        spec = find_spec(point.module)
+        if spec is not None and spec.origin and hook.encode() in Path(spec.origin).read_bytes():
+            found += getattr(point.load(), hook)()
+    return found
 
 
 app = typer.Typer(

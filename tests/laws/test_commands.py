@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,8 @@ from stream_guard.cli.commands import COMMANDS
 from stream_guard.registry import build_registry
 
 HEAVY = ("faust", "httpx", "jinja2", "junitparser", "kafka", "numpy", "rapidfuzz", "sarif_pydantic", "starlette")
+# What takes a tenth of a second or more: parameters and settings, the rules, tables on the terminal.
+SLOW = ("pydantic", "pydantic_settings", "rich", "ruamel.yaml", "stream_guard.settings", "stream_guard_rules")
 PROGRAM = """
 import sys
 from typer.testing import CliRunner
@@ -45,10 +48,27 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_version_loads_no_plugin() -> None:
-    program = PROGRAM.format(arguments=["--version"], heavy=("stream_guard_rules", "stream_guard_diff"))
+def test_version_loads_no_plugin_and_none_of_the_program() -> None:
+    program = PROGRAM.format(arguments=["--version"], heavy=(*SLOW, "stream_guard_diff"))
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_completion_of_commands_loads_no_rules_and_no_settings() -> None:
+    # All but pydantic, which typer itself loads to complete.
+    shell = {"_STREAM_GUARD_COMPLETE": "complete_bash", "COMP_WORDS": "stream-guard c", "COMP_CWORD": "1"}
+    program = f"""
+import atexit, sys
+atexit.register(lambda: print([name for name in {SLOW[1:]!r} if name in sys.modules]))
+sys.argv = ["stream-guard"]
+from stream_guard.cli import main
+main()
+"""
+    environment = {**os.environ, **shell}
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    *names, loaded = done.stdout.split("\n")[:-1]
+    assert {"check", "convert", "compliance", "contract"} <= set(names)
+    assert loaded == "[]"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -65,6 +68,46 @@ def test_packs_and_command_are_found_through_metadata(wheel: Path, contents: lis
         )
     assert dict(entry_points["console_scripts"]) == {"stream-guard": "stream_guard.cli:main"}
     assert sorted(entry_points["stream_guard"].values()) == sorted(set(PACKAGES) - {"stream_guard"})
+
+
+INSTALLED = """
+import sys
+from pathlib import Path
+from typer.testing import CliRunner
+import stream_guard
+from stream_guard.cli.app import app
+assert Path(stream_guard.__file__).is_relative_to({site!r}), stream_guard.__file__
+for arguments in {commands!r}:
+    outcome = CliRunner().invoke(app, arguments)
+    assert outcome.exit_code == 0, (arguments, outcome.output, outcome.exception)
+    print(arguments[0], len(outcome.stdout))
+"""
+
+
+def test_what_is_in_the_wheel_is_enough_to_begin(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked as pip does, before the checkout on the path, in a folder without any file of the project."""
+    site, folder = tmp_path / "site", tmp_path / "empty"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    folder.mkdir()
+    commands = [
+        ["demo", "--sessions", "4", "--keep", "traces"],
+        ["init", "traces/events.jsonl", "--into", "guard"],
+        ["init", "--into", "sample", "--compose"],
+        ["check", "sample/events.jsonl", "--policy", "sample/policy.yaml", "--settings", "sample/settings.yaml"],
+        ["packs", "list"],
+        ["packs", "show", "coding_agent"],
+        ["schema", "policy"],
+        ["plugins"],
+    ]
+    program = INSTALLED.format(site=str(site), commands=commands)
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split() for line in done.stdout.splitlines() if line.count(" ") == 1)
+    assert {"demo", "init", "check", "packs", "schema", "plugins"} <= set(said)
 
 
 def test_wheel_carries_the_licence(wheel: Path, contents: list[str]) -> None:
