@@ -127,7 +127,7 @@ class Sink(Protocol):
 
     Deriving is optional: any class with these methods is a sink. Alerts reach it through the outbox, in a thread of its
     own. A class whose attribute ``direct`` is True is handed them in the commit itself, which waits: only for what is
-    as near as the checkpoint.
+    as near as the checkpoint. One whose attribute ``takes_all`` is True gets every alert of a flood.
     """
 
     @classmethod

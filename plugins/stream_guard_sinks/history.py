@@ -15,6 +15,7 @@ class HistorySink(Sink):
     """
 
     direct: ClassVar[bool] = True
+    takes_all: ClassVar[bool] = True  # also behind a route
 
     def __init__(self, follow_up: Any) -> None:
         self._follow_up = follow_up

@@ -31,6 +31,7 @@ class JsonLinesSink(Sink):
     """
 
     direct: ClassVar[bool] = True
+    takes_all: ClassVar[bool] = True  # also behind a route
 
     def __init__(self, target: str, log: LineLog | None) -> None:
         self._target = target

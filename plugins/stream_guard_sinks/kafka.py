@@ -23,6 +23,7 @@ class KafkaSink(Sink):
     """
 
     direct: ClassVar[bool] = True
+    takes_all: ClassVar[bool] = True  # also behind a route
 
     def __init__(self, writer: TopicWriter) -> None:
         self._writer = writer

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -31,6 +31,8 @@ class _WrittenFinding(msgspec.Struct):
 
 class OcsfSink(Sink):
     """Appends each alert to a file as one line of JSON, which an agent ships; or posts batches as JSON arrays."""
+
+    takes_all: ClassVar[bool] = True  # machines count for themselves
 
     def __init__(self, writer: LineLog | HttpReceiver, settings: Any, clock: Callable[[], float] = time.time) -> None:
         self._writer = writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Json, Sink, SinkError
 from stream_guard_sinks.http import HttpReceiver
@@ -19,6 +19,8 @@ _SEVERITIES: Final = {"info": 9, "warning": 13, "error": 17, "critical": 21}
 
 class OtlpSink(Sink):
     """Posts batches of log records to an endpoint of OTLP over HTTP, as JSON."""
+
+    takes_all: ClassVar[bool] = True  # machines count for themselves
 
     def __init__(self, receiver: HttpReceiver, settings: Any, clock: Callable[[], float] = time.time) -> None:
         self._receiver = receiver

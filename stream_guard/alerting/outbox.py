@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,8 @@ _APPLICATION: Final = 0x53_47_4F_42  # "SGOB": marks our files among other datab
 State: TypeAlias = Literal["waiting", "held", "active", "sent", "summed", "dead"]
 """waiting: to be sent. held: to be summed up. active: the receiver shows it, and is reminded of it. sent: only the id
 is kept. summed: counted in a summary. dead: refused, or not taken for too long."""
+
+_logger = logging.getLogger(__name__)
 
 _COLUMNS: Final = "number, sink, state, queued, due, tries, problem, body"
 _TABLE: Final = """
@@ -211,7 +214,19 @@ class AlertOutbox:
 
     def _rows(self, rest: str, *values: object) -> list[Queued]:
         rows = self._query(f"SELECT {_COLUMNS} FROM outbox {rest}", *values)  # noqa: S608  # no value is in the text
-        return [Queued._make((*row[:-1], decode_alert(row[-1]))) for row in rows if row[-1]]
+        found: list[Queued] = []
+        for row in rows:
+            try:
+                found.append(Queued._make((*row[:-1], decode_alert(row[-1]))))
+            except (ValueError, TypeError, RecursionError) as error:
+                self._bury_unreadable(row[0], row[1], error)
+        return found
+
+    def _bury_unreadable(self, number: int, sink: str, error: Exception) -> None:
+        """Keep a row that holds no alert any more out of the way of the others; its bytes stay where they are."""
+        _logger.error("%s: row %d for %s cannot be read and is set aside: %s", self.path, number, sink, error)
+        with self._transaction() as db:
+            db.execute("UPDATE outbox SET state = 'damaged' WHERE number = ?", (number,))
 
     def _query(self, sql: str, *values: object) -> list[Any]:
         with self._guard:
@@ -230,10 +245,12 @@ class AlertOutbox:
                 db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")
-            except sqlite3.Error as error:
+            except BaseException as error:
                 with suppress(sqlite3.Error):  # the first error says what is wrong
                     db.execute("ROLLBACK")
-                raise self._explain(error) from error
+                if isinstance(error, sqlite3.Error):
+                    raise self._explain(error) from error
+                raise
 
     def _make_room(self) -> None:
         if self._size() <= self._max_bytes:

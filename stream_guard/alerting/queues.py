@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from threading import Event, Thread
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from stream_guard.alerting.outbox import AlertOutbox, Queued
 from stream_guard.alerting.routes import AlertRoute, FloodGuard
@@ -81,6 +81,8 @@ class SinkQueue:
         self._not_before = 0.0  # when the next try may be made
         self._reminded = self._pruned = clock()
         self._measured = 0.0
+        for result in get_args(DeliveryResult):  # a counter that begins with 1 shows no increase
+            counts.alerts[name, result] += 0
         self._wake = Event()
         self._ending = False
         self._thread: Thread | None = None
@@ -133,6 +135,9 @@ class SinkQueue:
                 if ending or self._ending:
                     return
                 _logger.error("the queue of %s cannot go on: %s", self.name, error)  # noqa: TRY400  (it says why)
+                pause = _IDLE
+            except Exception:
+                _logger.exception("the queue of %s stumbled; it goes on", self.name)
                 pause = _IDLE
             if ending and (pause > 0 or self._failures):
                 return
@@ -221,7 +226,11 @@ class SinkQueue:
             return
         # A finding opens its incident again a moment after it was queued.
         settled = [row.alert for row in active if now - row.queued > min(_IDLE, sink.resend)]
-        solved = set(self._is_solved(settled))
+        try:
+            solved = set(self._is_solved(settled))
+        except StoreError as error:  # the history is away: alerts go out all the same
+            _logger.warning("what was solved cannot be told to %s: %s", self.name, error)
+            solved = set()
         over = [row for row in active if row.due <= now or row.alert.alert_id in solved]
         ended = {row.number for row in over}
         lasting = [row for row in active if row.number not in ended]
@@ -232,7 +241,9 @@ class SinkQueue:
                 self._outbox.finish(part)
             for start in range(0, 0 if self._ending else len(lasting), _BATCH):
                 self._sink.send([row.alert for row in lasting[start : start + _BATCH]])
-        except SinkError as error:
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  # as in sending
             _logger.warning("%s could not be reminded of what lasts: %s", self.name, error)
 
     def _pause(self, now: float) -> float:

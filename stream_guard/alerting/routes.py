@@ -46,14 +46,14 @@ class AlertRoute:
         return self.digest or self.flood_window
 
 
-def make_route(settings: RouteSettings) -> AlertRoute:
-    """Return the route that the settings describe."""
+def make_route(settings: RouteSettings, flood: int) -> AlertRoute:
+    """Return the route that the settings describe; ``flood`` is for one that does not say what a flood is."""
     return AlertRoute(
         severity=Severity[settings.severity.upper()],
         rules=ToolPattern(settings.rules) if settings.rules else None,
         labels=dict(settings.labels),
         tenants=frozenset(settings.tenants) if settings.tenants else None,
-        flood=settings.flood,
+        flood=flood if settings.flood is None else settings.flood,
         flood_window=settings.flood_window,
         digest=settings.digest or 0.0,
     )

@@ -213,7 +213,7 @@ class Assembly:
         return nothing_solved
 
     def _default_route(self, text: str) -> RouteSettings:
-        return RouteSettings(to=SecretStr(text), flood=self.settings.delivery.flood)
+        return RouteSettings(to=SecretStr(text))
 
     def _open_queue(
         self, name: str, way: RouteSettings, outbox: AlertOutbox, counts: Counts, is_solved: IsSolved
@@ -223,12 +223,15 @@ class Assembly:
         except (SettingsError, SinkError) as error:
             raise SettingsError(f"route {name}: {error}") from None
         limits = QueueLimits(give_up=self.settings.delivery.give_up, keep=self.settings.delivery.keep)
-        return SinkQueue(name, sink, make_route(way), outbox, counts, limits=limits, is_solved=is_solved)
+        flood = 0 if getattr(sink, "takes_all", False) else self.settings.delivery.flood
+        return SinkQueue(name, sink, make_route(way, flood), outbox, counts, limits=limits, is_solved=is_solved)
 
     def _open_outbox(self, checkpoint: CheckpointStore | None) -> AlertOutbox:
         beside = Path(f"{checkpoint.path}.outbox") if checkpoint is not None else Path("stream-guard-outbox.db")
         settings = self.settings.delivery
-        return AlertOutbox(settings.outbox or beside, max_bytes=settings.max_bytes)
+        outbox = AlertOutbox(settings.outbox or beside, max_bytes=settings.max_bytes)
+        self.opened.callback(outbox.close)
+        return outbox
 
     def open_dead_letters(
         self, target: str | Path | None, form: str, counts: Counts, position: int | None = None

@@ -154,12 +154,14 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None], settin
         lifespan="off",
     )
     config.load()
-    # After it has stopped, uvicorn raises the signal again; that must not end the process before clean-up.
+    server = uvicorn.Server(config)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # A signal may come before uvicorn takes them over. After it has stopped, it raises the signal again; that must not
+    # end the process before clean-up.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ignore_signal)
+        signal.signal(number, stop)
     ready()  # the socket listens already: connections from here on are answered
-    uvicorn.Server(config).run(sockets=[opened])
-
-
-def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: uvicorn has handled the signal."""
+    server.run(sockets=[opened])

@@ -23,7 +23,11 @@ class RouteSettings(Section):
     rules: Names = Field(default=(), description="ids of rules, * for any characters; all without one")
     labels: dict[str, str] = Field(default={}, description="labels that an alert must have")
     tenants: Names = Field(default=(), description="tenants whose alerts are sent; all without one")
-    flood: int = Field(default=100, ge=0, description="alerts of one rule and tenant in a window; others are summed up")
+    flood: int | None = Field(
+        default=None,
+        ge=0,
+        description="alerts of one rule and tenant in a window, the rest is summed up; 0: all; unset: delivery.flood",
+    )
     flood_window: Duration = Field(default=60.0, gt=0, description="the window")
     digest: Duration | None = Field(default=None, description="one message for all alerts of so long; unset: one each")
     timeout: Duration = Field(default=10.0, gt=0, description="how long a receiver may take to answer")
@@ -67,7 +71,7 @@ class DeliverySettings(Section):
     )
     drain: Duration = Field(default=10.0, gt=0, description="how long the end of a run waits for slow sinks")
     flood: int = Field(
-        default=100, ge=0, description="alerts of one rule that a sink of `--alerts` gets in a minute; 0: all"
+        default=100, ge=0, description="alerts of one rule and tenant that a sink for people gets in a window; 0: all"
     )
     page_url: str = Field(
         default="",

@@ -397,3 +397,33 @@ def test_secrets_in_ids_do_not_leave(tmp_path: Path) -> None:
     assert len(sink.taken) == 1
     assert secret not in repr(sink.taken)
     assert secret.encode() not in (tmp_path / "outbox.db").read_bytes()
+
+
+def test_a_row_that_holds_no_alert_any_more_is_set_aside(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    sink = Receiver()
+    queue = world.queue(sink)
+    world.put(queue, alert(1), alert(2))
+    with world.outbox._transaction() as db:
+        db.execute("UPDATE outbox SET body = x'00' WHERE number = 1")
+    world.run(queue)
+    assert sink.ids == [alert(2).alert_id]
+    assert "row 1 for there cannot be read" in caplog.text
+
+
+def test_a_history_that_is_away_holds_up_no_alert(world: World) -> None:
+    def away(_: Sequence[sg.Alert]) -> set[str]:
+        raise StoreError("the history is away")
+
+    board = Board()
+    queue = world.queue(board, is_solved=away)
+    world.put(queue, alert(1))
+    world.run(queue, 130)
+    world.put(queue, alert(2))
+    world.run(queue, 130)
+    assert board.ids.count(alert(2).alert_id) >= 2
+
+
+def test_counters_of_a_sink_begin_at_nought(world: World) -> None:
+    world.queue(Receiver())
+    assert world.counts.alerts["there", "rejected"] == 0
+    assert ("there", "rejected") in world.counts.alerts
