@@ -63,6 +63,7 @@ class Engine:
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         if len(self.by_tag) < len(self.bounds):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
+        self.is_inline = mode == "inline"
         self._active = [bound for bound in self.bounds if mode is None or mode in bound.rule.modes]
         self._arrange()
         self._turn_leaves = self._leaves("turn")

@@ -1,34 +1,58 @@
 """Which open attempt a tool-use block or a tool_call event tells of again: one attempt is counted once.
 
 Ids decide where both have one. A block without an id and its call with one, or the other way round, are one attempt if
-the tool and the arguments are the same; it then has the id.
+the tool and the arguments are the same; it then has the id. Where a source leaves the arguments out, nothing
+contradicts that it is the attempt of the same id and tool (``Leniency``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stream_guard.language.arguments import Arguments
-from stream_guard.model import ToolCall
+from stream_guard.model import Json, ToolCall
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
 
 
-def match_block(session: Session, call_id: str, tool: str, reading: Arguments) -> OpenCall | None:
+class Leniency(NamedTuple):
+    """Which of two sightings of one id and tool may leave the arguments out.
+
+    The later may, unless somebody waits for the answer to it: what it will run with is then unknown. The earlier may
+    where no rule reads arguments: the attempt was judged without them.
+    """
+
+    later: bool
+    earlier: bool
+
+    def covers(self, call: OpenCall, tool: str, args: Json) -> bool:
+        """Whether an open attempt and a call of the same id are one, one of them without arguments."""
+        if tool != call.tool or (args is None) == call.lacks_args():
+            return False
+        return self.later if args is None else self.earlier
+
+
+def match_block(session: Session, call_id: str, tool: str, reading: Arguments, leniency: Leniency) -> OpenCall | None:
     """Return the open attempt that an event reported and no block announced yet, or None.
 
     Two blocks are two attempts, even under one id.
     """
     for call in reversed(_candidates(session, call_id)):
-        same = call.in_event and not call.in_block
-        if same and call.same_call(tool, reading.value, contested=reading.contested != ""):
+        if not call.in_event or call.in_block:
+            continue
+        lenient = call_id != "" and call.call_id == call_id and not reading.contested
+        if call.same_call(tool, reading.value, contested=reading.contested != "") or (
+            lenient and leniency.covers(call, tool, reading.value)
+        ):
+            _complete(call, reading.value)
             call.in_block = True
             _name(session, call, call_id)
             return call
     return None
 
 
-def match_event(session: Session, event: ToolCall) -> OpenCall | None:
+def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCall | None:
     """Return the open attempt that an event reports again, or None.
 
     That is an attempt that a block announced and no event reported yet, or one that another event of the same id
@@ -36,12 +60,23 @@ def match_event(session: Session, event: ToolCall) -> OpenCall | None:
     """
     call_id, contested = event.call_id, event.contested != ""
     for call in reversed(_candidates(session, call_id)):
-        is_meant = call_id != "" and call.call_id == call_id if call.in_event else call.in_block
-        if is_meant and call.same_call(event.tool, event.args, contested=contested):
+        same_id = call_id != "" and call.call_id == call_id
+        if not (same_id if call.in_event else call.in_block):
+            continue
+        if call.same_call(event.tool, event.args, contested=contested) or (
+            same_id and not contested and leniency.covers(call, event.tool, event.args)
+        ):
+            _complete(call, event.args)
             call.in_event = True
             _name(session, call, call_id)
             return call
     return None
+
+
+def _complete(call: OpenCall, args: Json) -> None:
+    """Give an attempt the arguments that its first sighting left out: a call with others is another one."""
+    if args is not None and call.lacks_args():
+        call.digest, call.args, call.exact = 0, args, b""
 
 
 def _candidates(session: Session, call_id: str) -> Sequence[OpenCall]:

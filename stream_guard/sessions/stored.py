@@ -53,6 +53,10 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
             return self.digest == args_digest(args)
         return self.exact == exact_digest(args)
 
+    def lacks_args(self) -> bool:
+        """Whether what told of this attempt left its arguments out."""
+        return self.args is None and (self.digest == 0 or self.exact == _NO_ARGS)
+
     def _is_contested(self) -> bool:
         return any(one.cause == CONTESTED for one in self.objections or ())
 
@@ -92,6 +96,9 @@ def _walked(args: Json) -> bytes:
         else:
             pieces.append(f"{json.dumps(key)}:{json.dumps(value, default=repr)}")
     return "~".join(pieces).encode()
+
+
+_NO_ARGS: Final = exact_digest(None)
 
 
 class StoredSession(msgspec.Struct, array_like=True, gc=False):

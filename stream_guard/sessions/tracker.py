@@ -23,7 +23,7 @@ from stream_guard.language.arguments import Arguments, read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session, condense, is_large
-from stream_guard.sessions.sightings import match_block, match_event
+from stream_guard.sessions.sightings import Leniency, match_block, match_event
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -119,11 +119,12 @@ class Tracker:
         call_id = call_id if type(call_id) is str else ""
         # JSON in JSON, as some sources write it
         reading = read_arguments(args) if type(args) is str else Arguments(args)
-        if session.open and match_block(session, call_id, tool, reading) is not None:
-            self._counts.merged_calls += 1
+        plan = self._engine.local.calls[tool]
+        known = match_block(session, call_id, tool, reading, self._leniency(plan)) if session.open else None
+        if known is not None:
+            self._merge(known, reading.value)
             return
         opened = self._open_attempt(session, call_id, tool, reading.value)
-        plan = self._engine.local.calls[tool]
         if plan is not None or self._show_across is not None or name is not None or reading.contested:
             call = _call_of(turn, number, tool, call_id, reading)
             self._show_call(plan, call, opened, session, out)
@@ -154,17 +155,29 @@ class Tracker:
         call_id, unanswered = call.call_id, session.open
         # Most calls are new: neither their id is open nor a call without one.
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
-        known = match_event(session, call) if may_be_known else None
+        plan = self._engine.local.calls[call.tool]
+        known = match_event(session, call, self._leniency(plan)) if may_be_known else None
         if known is not None:
             # By this number a caller finds the findings of the block that announced the call.
             force_setattr(call, "attempt", known.attempt)
-            self._counts.merged_calls += 1
+            self._merge(known, call.args)
             return
         session.part_active = True
         is_small = call is self.small
         opened = self._open_attempt(session, call_id, call.tool, call.args, call.event_id, is_small=is_small)
         self.counted, self.opened = call, opened
-        self._show_call(self._engine.local.calls[call.tool], call, opened, session, out)
+        self._show_call(plan, call, opened, session, out)
+
+    def _merge(self, known: OpenCall, args: Json) -> None:
+        """Count a sighting of an attempt that is known."""
+        self._counts.merged_calls += 1
+        if args is not None and known.args is args:  # it brought the arguments
+            self._bound(known)
+
+    def _leniency(self, plan: Plan | None) -> Leniency:
+        """Return which sighting of an attempt at the tool of a plan may leave the arguments out."""
+        reads_args = self._show_across is not None or (plan is not None and plan.reads_args)
+        return Leniency(later=not self._engine.is_inline, earlier=not reads_args)
 
     def _open_attempt(
         self,
@@ -195,13 +208,18 @@ class Tracker:
             False,  # by position: names take longer
             (),
         )
-        if not is_small and is_large(args):
-            with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
-                condense(opened, self._engine.arg_paths)
+        if not is_small:
+            self._bound(opened)
         session.add_open(opened)
         session.attempts += 1
         self._tools[tool] += 1
         return opened
+
+    def _bound(self, opened: OpenCall) -> None:
+        """Keep of large arguments only a digest, and what the policy reads."""
+        if is_large(opened.args):
+            with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
+                condense(opened, self._engine.arg_paths)
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stream_guard as sg
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.rule import Mode
 from stream_guard.testing import events, one_rule_policy
+
+REGISTRY = build_registry()
 
 
 def number(attempt: int) -> int:
@@ -100,6 +106,56 @@ def test_other_arguments_under_the_same_id_are_another_attempt() -> None:
     block = {"tool": "pay", "id": "c1", "args": {"n": 1}}
     trace = [{"turn": None, "calls": [block]}, {"call": "pay", "id": "c1", "args": {"n": 9}}]
     assert seen(trace) == ["turn 0 '' pay | call pay #0 @0 | call pay #1 @0"]
+
+
+BARE = {"call": "pay", "id": "c1"}
+BLOCK = {"turn": None, "calls": [{"tool": "pay", "id": "c1", "args": {"amount": 7}}]}
+FULL = {"call": "pay", "id": "c1", "args": {"amount": 7}}
+OTHER = {"call": "pay", "id": "c1", "args": {"amount": 8}}
+COUNT = "{id: count, kind: max_calls, params: {tool: pay, n: 1}}"
+LARGE = '{id: large, kind: no_call, params: {tool: pay}, when: {path: tool.args.amount, op: ">", value: 5}}'
+
+
+def found(trace: Sequence[Any], *rules: str, mode: Mode = "stream", restart: bool = False) -> list[str]:
+    policy = load_policy("rules:\n" + "".join(f"  - {rule}\n" for rule in rules), REGISTRY, file="p.yaml")
+    table, out = open_table(policy, mode=mode), list[Finding]()
+    for told in events(trace):
+        bare = isinstance(told, sg.ToolCall) and not told.args
+        table.feed(replace(told, args=None) if bare else told, out)
+        if restart:
+            table.use(table.engine)
+    return [finding.rule_id for finding in out]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("trace", [[BLOCK, BARE], [FULL, BARE], [FULL, BARE, BLOCK], [BLOCK, BARE, FULL]])
+def test_a_sighting_without_arguments_is_the_attempt_of_its_id(trace: list[Any], restart: bool) -> None:
+    assert found(trace, COUNT, LARGE, restart=restart) == ["large"]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("trace", [[BARE, BLOCK], [BARE, FULL], [BARE, BARE, BLOCK, FULL]])
+def test_arguments_that_come_later_are_judged_where_a_rule_reads_them(trace: list[Any], restart: bool) -> None:
+    assert found(trace, COUNT, restart=restart) == []
+    assert "large" in found(trace, COUNT, LARGE, restart=restart)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize(
+    "trace",
+    [
+        [BLOCK, {"call": "mail", "id": "c1"}, BARE | {"id": "c2"}],
+        [BARE, BLOCK, OTHER],
+        [BLOCK, BARE, OTHER],
+        [BLOCK, {"result": "pay", "id": "c1"}, BARE],
+    ],
+)
+def test_what_contradicts_is_another_attempt(trace: list[Any], restart: bool) -> None:
+    assert found(trace, COUNT, restart=restart) == ["count"]
+
+
+def test_a_gate_that_is_asked_without_arguments_does_not_take_those_of_the_block() -> None:
+    assert found([BLOCK, BARE], COUNT, mode="inline") == ["count"]
 
 
 def test_true_is_not_1_in_the_arguments_of_an_attempt() -> None:
