@@ -53,7 +53,8 @@ def demo(
         folder = keep or Path(temporary)
         events, policy_file = write_samples(folder, sessions, recent=stay)
         stop = Flag()
-        with Assembly(_demo_settings(settings, folder, stay=stay)) as assembly, stop_on_signals() as told_to_stop:
+        used = _demo_settings(settings, Path(temporary), stay=stay)
+        with Assembly(used) as assembly, stop_on_signals() as told_to_stop:
             policy = assembly.load_policy(policy_file)
             typer.echo(f"{sessions} sample sessions of a refund agent, {len(policy.rules)} rules", err=True)
             counts = Counts()

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from stream_guard.guard.reviews import Review
 from stream_guard.history import bypasses
 from stream_guard.history.bypasses import shape_of
+from stream_guard.history.canonical import digest_of
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
@@ -34,6 +35,7 @@ class ReviewGroup(msgspec.Struct, frozen=True):
     tool: str
     shape: str
     reviews: list[Review]
+    whole: frozenset[str]  # the reviews whose arguments are all in the list: only those are answered from it
 
 
 class ReviewViews:
@@ -185,4 +187,9 @@ def _groups(reviews: list[Review]) -> list[ReviewGroup]:
     groups: dict[tuple[tuple[str, ...], str, str], list[Review]] = {}
     for review in reviews:
         groups.setdefault((review.rule_ids, review.tool, shape_of(review.arguments)), []).append(review)
-    return [ReviewGroup(rules, tool, shape, found) for (rules, tool, shape), found in groups.items()]
+    return [ReviewGroup(*key, found, _whole(found)) for key, found in groups.items()]
+
+
+def _whole(reviews: list[Review]) -> frozenset[str]:
+    # Lists show excerpts. Nobody approves what was not shown, so what was cut or masked is opened first.
+    return frozenset(review.id for review in reviews if digest_of(review.arguments) == review.arguments_digest)

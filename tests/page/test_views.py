@@ -430,3 +430,13 @@ def test_reports_of_a_folder_are_shown_shut_in_and_no_other_file(tmp_path: Path)
         assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         for name in ("link.html", ".hidden.html", "..%2Fsecret.html", "%2e%2e"):
             assert house.client.get(f"/reports/{name}/content").status_code in (404, 405), name
+
+
+def test_what_a_list_does_not_show_whole_is_not_answered_from_it(guarded: House) -> None:
+    for number, args in enumerate(({"to": "a"}, {"to": "a" * 300}, {"to": "b", "password": "hunter2"}), 1):
+        guarded.call("wire", agent="bot", args=args, number=number)
+    guarded.sign_in("ada")
+    page = guarded.get("/reviews")
+    assert len(re.findall(r'name="review" value=', page)) == 1
+    assert page.count("Not all is shown here") == 2
+    assert "hunter2" not in page
