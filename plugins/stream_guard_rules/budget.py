@@ -140,10 +140,11 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
         total = before + used
         state.total = total = min(MOST, total)
         if before <= limit < total:
-            return sg.Hit(f"{total} tokens used, {limit} allowed", {"total": total, "limit": limit})
+            return sg.Hit(f"{total:,} tokens used, {limit:,} allowed", {"total": total, "limit": limit})
         if warn_at is not None and before <= warn_at < total <= limit:
             return sg.Hit(
-                f"{total} tokens used of {limit}", {"total": total, "limit": limit, "warn_at": warn_at, "soft": True}
+                f"{total:,} tokens used of {limit:,}",
+                {"total": total, "limit": limit, "warn_at": warn_at, "soft": True},
             )
         return _NO_USAGE if unknown and before <= limit else None
 

@@ -70,7 +70,7 @@ class ConsoleSink(Sink):
         # Fixed widths: rows that are printed later must stand under the same headings.
         widths = (19, 8, 24, 16, 4) if wide else (8, 8, 16, 10, 4)
         for name, width in zip(_COLUMNS, widths, strict=False):
-            table.add_column(name, width=width, no_wrap=True, overflow="ellipsis")
+            table.add_column(name, width=width, overflow="fold")  # ids go on below; none is cut
         table.add_column(_COLUMNS[-1], ratio=1, overflow="fold")
         for alert in alerts:
             clock, severity, *others = _cells(alert)

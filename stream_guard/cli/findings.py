@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 import typer
+from rich.console import Console
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.commands import FINDINGS, INCONCLUSIVE
+from stream_guard.cli.listing import print_table
+from stream_guard.cli.names import shorten
+from stream_guard.cli.timeline import STYLES, TimelinePrinter
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, print_text
 from stream_guard.model import Alert, Finding, Severity
 from stream_guard.observability.counts import Counts
+from stream_guard.reports.findings import FindingReport, to_github, to_html, to_junit, to_markdown, to_sarif
+from stream_guard.reports.safe import visible
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import sink_positions
 from stream_guard.storage.stores import CheckpointStore
@@ -23,6 +30,29 @@ class FindingFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+
+
+class ReportedFormat(StrEnum):
+    """How a check is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
+    JUNIT = "junit"
+    GITHUB = "github"
+    HTML = "html"
+
+    @property
+    def extra(self) -> str:
+        """The module of an optional dependency that it needs, or nothing."""
+        needed = {
+            ReportedFormat.SARIF: "sarif_pydantic",
+            ReportedFormat.JUNIT: "junitparser",
+            ReportedFormat.HTML: "jinja2",
+        }
+        return needed.get(self, "")
 
 
 class FailOnSeverity(StrEnum):
@@ -78,6 +108,62 @@ class FindingOutput:
         """Print the list, where one list was asked for."""
         if self._listed is not None:
             typer.echo(msgspec.json.format(msgspec.json.encode(self._listed), indent=2).decode())
+
+
+def print_findings(report: FindingReport, form: ReportedFormat, assembly: Assembly) -> None:
+    """Print what a check found, in the form that was asked for. On a terminal, a table is grouped by session."""
+    if form is ReportedFormat.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(report.alerts), indent=2).decode())
+    elif form is ReportedFormat.JSONL:
+        assembly.open_sink("jsonl:-").send(report.alerts)
+    elif form is ReportedFormat.TABLE:
+        console = Console(highlight=False, markup=False, emoji=False)
+        if console.is_terminal:
+            _print_sessions(report, console)
+        else:
+            assembly.open_sink("console").send(report.alerts)
+    else:
+        print_text(_WRITERS[form](report))
+
+
+def _print_sessions(report: FindingReport, console: Console) -> None:
+    short = shorten([alert.alert_id for alert in report.alerts])
+    for session_id, alerts in report.by_session().items():
+        printer = TimelinePrinter(console, short)
+        printer.line(f"session {visible(session_id)}", style="bold")
+        for alert in alerts:
+            turn = "" if alert.index is None else f" turn {alert.index}"
+            place = f" ({visible(alert.file)}:{alert.line})" if alert.line else ""
+            reason = f" ({visible(alert.reason)})" if alert.reason else ""
+            text = f"{visible(alert.rule_id)}{turn}: {visible(alert.detail)}{reason}{place} [{short[alert.alert_id]}]"
+            printer.line(f"{alert.severity.upper()} {text}", indent=2, hanging=4, style=STYLES.get(alert.severity, ""))
+        console.print()
+
+
+def print_rules(report: FindingReport) -> None:
+    """Print a line for each rule on standard error: how often it fired, and where it could not judge."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    headings = ["rule", "severity", "findings", "sessions", "shadow", "not judged"]
+    rows = [
+        [visible(rule.rule_id), rule.severity, *map(str, (rule.findings, rule.sessions, rule.shadow, rule.unjudged))]
+        for rule in report.rules
+    ]
+    used = [column for column in range(len(headings)) if column < 4 or any(row[column] != "0" for row in rows)]
+    print_table([headings[column] for column in used], [[row[column] for column in used] for row in rows], console)
+
+
+def worst_of(alerts: Sequence[Alert]) -> Severity | None:
+    """Return the worst severity of alerts; None where there are none."""
+    return max((Severity[alert.severity.upper()] for alert in alerts), default=None)
+
+
+_WRITERS: Final[dict[ReportedFormat, Callable[[FindingReport], str]]] = {
+    ReportedFormat.MARKDOWN: to_markdown,
+    ReportedFormat.SARIF: to_sarif,
+    ReportedFormat.JUNIT: to_junit,
+    ReportedFormat.GITHUB: to_github,
+    ReportedFormat.HTML: to_html,
+}
 
 
 def leave(

@@ -6,10 +6,11 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from stream_guard.cli.names import LEAST, find_name
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
 from stream_guard.settings import Settings, load_settings
@@ -30,6 +31,14 @@ def open_history(history: str | None, settings_file: Path | None) -> Iterator[tu
         yield database, settings
     finally:
         database.close()
+
+
+def whole_id(database: Database, table: Literal["sg_reviews", "sg_incidents"], name: str, what: str) -> str:
+    """Return the id that a name begins, as tables show it; the name itself where it begins none."""
+    if len(name) < LEAST or not name.replace("-", "").isalnum():
+        return name
+    rows = database.read(f"SELECT id FROM {table} WHERE id LIKE ? ORDER BY id LIMIT 20", f"{name}%")  # noqa: S608  # a closed set
+    return find_name(name, [str(known) for (known,) in rows], what) or name
 
 
 def answered_by(by: str | None) -> str:

@@ -1,13 +1,13 @@
-"""Progress of a replay: a bar with rate and remaining time on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar with rate and remaining time on a terminal, plain lines elsewhere where asked for."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import typer
 
@@ -15,7 +15,11 @@ from stream_guard.kafka.address import SCHEME
 from stream_guard.settings import Settings
 from stream_guard.sources.kafka import open_kafka
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 EVERY: Final = 10.0  # seconds between two plain lines
+_PATIENCE: Final = 2.0  # seconds of work that need no bar
 
 Watch: TypeAlias = Callable[[int, Mapping[str, int]], None]
 """Takes how many records were read, and the position of the next one in each file or partition."""
@@ -44,32 +48,75 @@ def extent_of(source: str, settings: Settings) -> Extent:
     return Extent(sum(stop - start for start, stop in spans.values()), {name: at for name, (at, _) in spans.items()})
 
 
+def extent_of_all(sources: Sequence[str], settings: Settings) -> Extent:
+    """Return how much there is to read of several sources; not known where one of them is not."""
+    extents = [extent_of(source, settings) for source in sources] if sys.stderr.isatty() else []
+    totals = [extent.total for extent in extents if extent.total is not None]
+    starts = {origin: start for extent in extents for origin, start in extent.starts.items()}
+    return Extent(sum(totals) if totals and len(totals) == len(extents) else None, starts)
+
+
 @contextmanager
-def show_progress(extent: Extent) -> Iterator[Watch]:
-    """Show on standard error how far the reading of a source has come."""
-    total = extent.total
+def show_progress(extent: Extent, what: str = "replay", *, plain: bool = True) -> Iterator[Watch]:
+    """Show on standard error how far the reading of a source has come; ``plain``: also where that is no terminal."""
     if not sys.stderr.isatty():
-        yield PlainProgress(extent)
+        yield PlainProgress(extent) if plain else _nothing
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    bar = _LateBar(extent, what)
+    try:
+        yield bar
+    finally:
+        bar.close()
 
-    columns = (
-        TextColumn("replay"),
-        BarColumn(),
-        TextColumn("{task.fields[records]:,} records, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("replay", total=total, records=0, rate=0.0)
-        began = time.monotonic()
 
-        def watch(records: int, positions: Mapping[str, int]) -> None:
-            rate = records / max(1e-6, time.monotonic() - began)
-            bar.update(task, completed=extent.done(positions) if total else records, records=records, rate=rate)
+def _nothing(_records: int, _positions: Mapping[str, int]) -> None:
+    """Show nothing."""
 
-        yield watch
+
+class _LateBar:
+    """A bar that appears when the work takes longer than a moment."""
+
+    def __init__(self, extent: Extent, what: str) -> None:
+        self._extent = extent
+        self._what = what
+        self._began = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, records: int, positions: Mapping[str, int]) -> None:
+        seconds = time.monotonic() - self._began
+        if self._bar is None:
+            if seconds < _PATIENCE:
+                return
+            self._open()
+        if self._bar is not None and self._task is not None:
+            done = self._extent.done(positions) if self._extent.total else records
+            self._bar.update(self._task, completed=done, records=records, rate=records / seconds, left=self._left(done))
+
+    def _left(self, done: int) -> str:
+        total = self._extent.total
+        if not total or done <= 0:
+            return ""
+        left = max(0.0, (total - done) * (time.monotonic() - self._began) / done)
+        return f"about {left:,.0f} s left" if left < 120 else f"about {left / 60:,.0f} min left"
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn(self._what),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[records]:,} records, {task.fields[rate]:,.0f}/s {task.fields[left]}"),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=self._extent.total, records=0, rate=0.0, left="")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 class PlainProgress:

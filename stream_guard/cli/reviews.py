@@ -9,14 +9,22 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history, via_account
+from stream_guard.cli.history import (
+    ByOption,
+    HistoryOption,
+    NoteOption,
+    answered_by,
+    open_history,
+    via_account,
+    whole_id,
+)
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.guard.reviews import Review, Reviews, Status
 from stream_guard.history.records import AnswerRefusedError
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
-ReviewId = Annotated[str, typer.Argument(help="The id of the review.", show_default=False)]
+ReviewId = Annotated[str, typer.Argument(help="The id of the review, or the beginning of it.", show_default=False)]
 
 
 def list_reviews(
@@ -33,8 +41,8 @@ def list_reviews(
 
 def show_review(name: ReviewId, history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
     """Show one review whole: what was tried, with which arguments, and why it was stopped."""
-    with _open_reviews(history, settings_file) as reviews:
-        found = reviews.get(name)
+    with _open_review(name, history, settings_file) as (reviews, review_id):
+        found = reviews.get(review_id)
         if found is None:
             raise AnswerRefusedError(f"there is no review {name[:40]!r}; list them with: stream-guard reviews list")
         show_one(found)
@@ -51,9 +59,11 @@ def approve(
     settings_file: SettingsFile = None,
 ) -> None:
     """Let the attempt through, once, with the arguments that the review shows."""
-    with _open_reviews(history, settings_file) as reviews:
+    with _open_review(name, history, settings_file) as (reviews, review_id):
         _print(
-            reviews.approve(name, by=answered_by(by), note=note, via=via_account(), arguments_digest=arguments_digest)
+            reviews.approve(
+                review_id, by=answered_by(by), note=note, via=via_account(), arguments_digest=arguments_digest
+            )
         )
 
 
@@ -65,8 +75,8 @@ def reject(
     settings_file: SettingsFile = None,
 ) -> None:
     """Refuse the attempt."""
-    with _open_reviews(history, settings_file) as reviews:
-        _print(reviews.reject(name, by=answered_by(by), note=note, via=via_account()))
+    with _open_review(name, history, settings_file) as (reviews, review_id):
+        _print(reviews.reject(review_id, by=answered_by(by), note=note, via=via_account()))
 
 
 def acknowledge(
@@ -77,14 +87,21 @@ def acknowledge(
     settings_file: SettingsFile = None,
 ) -> None:
     """Say that an anomaly_alert has been seen."""
-    with _open_reviews(history, settings_file) as reviews:
-        _print(reviews.acknowledge(name, by=answered_by(by), note=note, via=via_account()))
+    with _open_review(name, history, settings_file) as (reviews, review_id):
+        _print(reviews.acknowledge(review_id, by=answered_by(by), note=note, via=via_account()))
 
 
 @contextmanager
 def _open_reviews(history: str | None, settings_file: Path | None) -> Iterator[Reviews]:
     with open_history(history, settings_file) as (database, settings):
         yield Reviews(database, settings.reviews)
+
+
+@contextmanager
+def _open_review(name: str, history: str | None, settings_file: Path | None) -> Iterator[tuple[Reviews, str]]:
+    """Open the reviews, and find the one whose id a name is or begins."""
+    with open_history(history, settings_file) as (database, settings):
+        yield Reviews(database, settings.reviews), whole_id(database, "sg_reviews", name, "reviews")
 
 
 def _print(done: Review) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from io import StringIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
-from stream_guard.cli.listing import undisguised
+from stream_guard.cli.listing import print_table, undisguised
+from stream_guard.cli.names import shorten
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,30 @@ def test_what_is_shown_is_the_same_json_and_can_be_printed(text: str) -> None:
     shown = undisguised(json.dumps(text, ensure_ascii=False))
     assert json.loads(shown) == text
     assert shown.isprintable()
+
+
+def printed(width: int, rows: list[list[str]], headings: Sequence[str] = ("id", "session id", "what")) -> str:
+    written = StringIO()
+    print_table(headings, rows, Console(file=written, width=width, force_terminal=True, no_color=True))
+    return re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+
+
+@given(
+    st.sets(st.text("abcdef0123456789-", min_size=6, max_size=36), min_size=1, max_size=6),
+    st.integers(min_value=20, max_value=100),
+)
+@settings(max_examples=30)
+def test_a_table_fits_the_terminal_and_every_id_in_it_can_be_told(ids: set[str], width: int) -> None:
+    rows = [[name, name[::-1], "some words that may well be too long for the line"] for name in sorted(ids)]
+    shown = printed(width, rows)
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "…" not in shown
+    letters = "".join(shown.split())
+    for name, short in shorten(ids).items():
+        # Whole, or shortened to a beginning of its own; wrapped cells of a table may stand between its parts.
+        assert name.startswith(short)
+        assert short[:4] in letters
+
+
+def test_ids_stay_whole_where_there_is_room() -> None:
+    assert "0123456789abcdef0123456789abcdef" in printed(100, [["0123456789abcdef0123456789abcdef", "s", "x"]])
