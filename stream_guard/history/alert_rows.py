@@ -16,6 +16,7 @@ from stream_guard.model import Alert, Severity
 
 _SEVERITIES: Final = {severity.word: int(severity) for severity in Severity}
 _WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes long
+_TEXT_WINDOW: Final = 4_000  # the same where the rows themselves are read
 _BUDGET: Final = 0.1  # seconds that one page may look back
 _LONGEST: Final = 200  # characters of a name in a column
 
@@ -115,7 +116,7 @@ def page(database: Database, wanted: AlertFilter, before: int | None = None, lim
     found: list[NotedAlert] = []
     deadline = time.monotonic() + _BUDGET
     while end > 1 and len(found) <= limit:
-        begin = 1 if begins_at_once else max(1, end - _WINDOW)
+        begin = 1 if begins_at_once else max(1, end - (_TEXT_WINDOW if wanted.text else _WINDOW))
         rows = _rows(database, _levels(wanted), ("number >= ?", "number < ?", *where), [begin, end, *values], limit)
         found += [noted for row in rows if wanted.holds(noted := _noted(row))]
         end = int(rows[-1][0]) if len(rows) > limit else begin

@@ -84,16 +84,17 @@ def series(
     first, last = int(since // WIDTH), int(until // WIDTH)
     mine: tuple[str, tuple[Value, ...]] = ("AND tenant = ?", (column(tenant),)) if tenant else ("", ())
     rows = database.read(
-        f"SELECT name, bucket, sum(count) FROM sg_tallies WHERE what = ? AND bucket >= ? AND bucket <= ? {mine[0]} "  # noqa: S608  # no value is in it
-        "GROUP BY name, bucket",
+        f"SELECT name, (bucket - ?) * ? / ? AS bar, sum(count) FROM sg_tallies "  # noqa: S608  # no value is in it
+        f"WHERE what = ? AND bucket >= ? AND bucket <= ? {mine[0]} GROUP BY name, bar",
+        first,
+        bars,
+        max(1, last - first + 1),
         what,
         first,
         last,
         *mine[1],
     )
-    span = max(1, last - first + 1)
     found: dict[str, list[int]] = {}
-    for name, bucket, count in rows:
-        bar = min(bars - 1, (int(bucket) - first) * bars // span)
-        found.setdefault(name, [0] * bars)[bar] += int(count)
+    for name, bar, count in rows:
+        found.setdefault(name, [0] * bars)[min(bars - 1, int(bar))] += int(count)
     return dict(sorted(found.items(), key=lambda item: (-sum(item[1]), item[0])))

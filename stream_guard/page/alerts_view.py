@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from stream_guard.history import alert_rows, incidents, tallies, verdicts
+from stream_guard.history import alert_rows, incidents, verdicts
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.model import Severity
 from stream_guard.page import charts
@@ -91,9 +90,8 @@ class AlertViews:
         )
 
     def _overview(self, tenant: str) -> dict[str, Any]:
-        now = time.time()
-        found = tallies.series(self._database, "finding", since=now - _DAY, until=now, bars=_BARS, tenant=tenant)
-        by_severity = tallies.series(self._database, "severity", since=now - _DAY, until=now, bars=_BARS, tenant=tenant)
+        found = self._tools.series.read("finding", _DAY, _BARS, tenant)
+        by_severity = self._tools.series.read("severity", _DAY, _BARS, tenant)
         tiles = [
             {
                 "severity": severity,

@@ -28,6 +28,7 @@ from stream_guard.page.rendering import HEADERS, Templates
 from stream_guard.page.reports_view import ReportViews
 from stream_guard.page.reviews_view import ReviewViews
 from stream_guard.page.rules_view import RuleViews
+from stream_guard.page.series import SeriesReader
 from stream_guard.page.sessions_view import SessionViews
 from stream_guard.page.sign_in import (
     COOKIE,
@@ -58,7 +59,8 @@ def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
     """Return the page, and what keeps it live."""
     forms, live = Forms(), LiveAlerts(parts.database)
     named = not isinstance(parts.door, LocalDoor)
-    tools = PageTools(parts, forms, Templates(forms, Badges(parts.database), named=named), live)
+    templates = Templates(forms, Badges(parts.database), named=named)
+    tools = PageTools(parts, forms, templates, live, SeriesReader(parts.database))
     kinds = (AlertViews, SessionViews, ReviewViews, IncidentViews, RuleViews, ReportViews, PolicyViews)
     views = [kind(tools) for kind in kinds]
     entrance = Entrance(parts.door, tools)

@@ -11,6 +11,7 @@ from stream_guard.history.database import Database
 from stream_guard.observability.counts import Counts
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.rendering import Templates
+from stream_guard.page.series import SeriesReader
 from stream_guard.page.sign_in import Forms
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
@@ -40,3 +41,4 @@ class PageTools:
     forms: Forms
     templates: Templates
     live: LiveAlerts = field(repr=False)
+    series: SeriesReader = field(repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +13,7 @@ from starlette.routing import Route
 from stream_guard.analysis.exceptions import NoExceptionError, ProposedException, propose_exception
 from stream_guard.analysis.tuning import RuleAdvice, advise
 from stream_guard.documents import write_yaml
-from stream_guard.history import alert_rows, kept_events, tallies, verdicts
+from stream_guard.history import alert_rows, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, column
 from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import VerdictCounts
@@ -148,8 +147,7 @@ class RuleViews:
         )
 
     def _series(self, what: What, span: str, tenant: str) -> dict[str, list[int]]:
-        now = time.time()
-        return tallies.series(self._database, what, since=now - SPANS[span], until=now, bars=_BARS, tenant=tenant)
+        return self._tools.series.read(what, SPANS[span], _BARS, tenant)
 
     def _charts(self, what: What, span: str, tenant: str, noun: str) -> list[tuple[str, int, Any]]:
         found = list(self._series(what, span, tenant).items())[:_LISTED]
