@@ -138,6 +138,10 @@ class Rule(Generic[P, S]):
         """What an event must have to be judged; without it the result is ``unevaluable``, never a pass."""
         return frozenset()
 
+    def decided(self) -> Literal["never", "always"] | None:
+        """Whether the params alone decide that the rule fires never, or in every session; None: events decide."""
+        return None
+
     def on_user_message(self, message: UserMessage, state: S) -> Verdict:
         """A person wrote something."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -102,6 +102,11 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def tools(self) -> sg.ToolPattern:
         """The tools the formula names."""
         return sg.ToolPattern(list(self._tool_bits))
+
+    def decided(self) -> Literal["never", "always"] | None:
+        """A formula that is always true never fires; one that is never true always does."""
+        after = set(self._monitor.outcomes(START, 0, -1))  # of any first turn
+        return "never" if after <= self._monitor.won else "always" if after <= self._monitor.lost else None
 
     def needs(self) -> frozenset[sg.Need]:
         """Text, when the formula looks for one."""

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from pydantic import BaseModel
 
+from stream_guard.analysis.alphabet import patterns_in
 from stream_guard.engine.watched_paths import needed_paths
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.model import Event, Json, ToolCall, Turn, UserMessage
@@ -102,7 +102,7 @@ def _near(name: str, seen: Mapping[str, int], *, most: int = 2, alike: float = _
 
 def _tool_names(spec: RuleSpec) -> Iterator[ToolPattern]:
     """Yield the patterns of tools in a rule's parameters, and the tools that its gate asks for by name."""
-    yield from _patterns(spec.rule.params)
+    yield from patterns_in(spec.rule.params)
     if spec.when is None:
         return
     for leaf in certain_leaves(spec.when.source):
@@ -117,17 +117,6 @@ def _pattern_of(value: Json) -> Iterator[ToolPattern]:
             yield ToolPattern(texts)
         except ValueError:
             return  # a name with brackets that is no glob
-
-
-def _patterns(value: object) -> Iterator[ToolPattern]:
-    if isinstance(value, ToolPattern):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _patterns(getattr(value, name, None))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _patterns(item)
 
 
 def in_words(missing: Iterable[NeverSaw]) -> Iterator[str]:

@@ -76,7 +76,7 @@ COMMANDS: Final = (
             ),
         ),
     ),
-    _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "policy"),
+    _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "lint"),
     _core("schema", "Print the JSON Schema of policies with the kinds that are installed, for editors.", "policy"),
     _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),
     _core(

@@ -37,3 +37,8 @@ class Code(StrEnum):
     NO_ID = "SG151"
     NO_RULES = "SG152"
     NOT_LISTED = "SG153"
+    SAME = "SG154"
+    CONTRADICTION = "SG155"
+    COVERED = "SG156"
+    CONSTANT = "SG157"
+    DEAD = "SG158"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from stream_guard.language.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
 from stream_guard.language.operators import OPERATORS
@@ -109,8 +109,7 @@ def always_holds(source: Json) -> bool:
 def _constant(source: Json) -> bool | None:
     """Return True or False when the condition does not depend on the event, else None."""
     if isinstance(source, list):
-        values = [_constant(item) for item in source]
-        return False if False in values else (True if all(value is True for value in values) else None)
+        return _constant_of_all(source)
     group = next((key for key in GROUPS if key in source), None)
     if group is None:
         return None
@@ -118,10 +117,40 @@ def _constant(source: Json) -> bool | None:
     if group == "not":
         value = _constant(inner)
         return None if value is None else not value
-    if group == "all_of" or isinstance(inner, dict):
-        return _constant(inner)
-    values = [_constant(item) for item in inner]
-    return True if True in values else (False if all(value is False for value in values) else None)
+    return _constant(inner) if group == "all_of" or isinstance(inner, dict) else _constant_of_any(inner)
+
+
+def _constant_of_all(items: list[Json]) -> bool | None:
+    values = [_constant(item) for item in items]
+    if False in values:
+        return False
+    return True if all(value is True for value in values) else None
+
+
+def _constant_of_any(items: list[Json]) -> bool | None:
+    values = [_constant(item) for item in items]
+    if True in values or _has_opposites(items):
+        return True
+    return False if all(value is False for value in values) else None
+
+
+def denies_itself(source: Json) -> bool:
+    """Whether a valid condition asks for something and for its opposite at once."""
+    items = source.get("all_of", []) if isinstance(source, dict) else source
+    return isinstance(items, list) and _has_opposites(items)
+
+
+def _has_opposites(items: list[Json]) -> bool:
+    """Whether one of the conditions is the negation of another."""
+    denied = [_bare(item["not"]) for item in items if isinstance(item, dict) and "not" in item]
+    return any(json_equal(_bare(item), other) for other in denied for item in items)
+
+
+def _bare(source: Json) -> Json:
+    """Return a condition without the list or the group of one that it stands in."""
+    while isinstance(source, list) and len(source) == 1:
+        source = source[0]
+    return source
 
 
 def events_holding(source: Json) -> Events:
@@ -161,16 +190,20 @@ def _contradiction(leaves: list[dict[str, Json]]) -> str:
     return ""
 
 
+_NO_EVENT: Final[Any] = None  # only `older_than` looks at the event
+
+
 def _excludes(leaf: dict[str, Json], other: dict[str, Json]) -> bool:
     op, other_op = leaf["op"], other["op"]
     value: Json = leaf.get("value")
     other_value: Json = other.get("value")
-    if op == "==":
-        if other_op == "==":
-            return not json_equal(value, other_value)
-        if other_op == "in":
-            return not any(json_equal(value, item) for item in other_value)
-        return other_op == "!=" and json_equal(value, other_value)
+    if other_op == "exists":
+        return other_value is False and (op != "exists" or value is not False)
+    if op in ("==", "in") and other_op not in ("exists", "older_than"):
+        compare = OPERATORS[other_op](other_op, other_value)
+        return not any(compare(item, _NO_EVENT) for item in ([value] if op == "==" else value))
+    if op == "contains" and other_op == "not_contains":
+        return json_equal(value, other_value)
     if op in (">", ">=") and other_op in ("<", "<="):
         strict = op == ">" or other_op == "<"
         return bool(value > other_value or (strict and value == other_value))

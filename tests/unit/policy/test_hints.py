@@ -103,7 +103,7 @@ def test_every_key_of_a_rule_at_the_top_and_of_the_top_in_a_rule_is_sent_to_its_
         ("trace: []", 'to a test, under "tests"'),
         ("path: tool.args.x", 'to a condition, under "when" or "unless"'),
         ("tol: x", 'the parameter "tool"? it belongs under "params"'),
-        ("n: 5", "max_calls, max_failed_calls, max_parallel_calls and"),
+        ("n: 5", "more kinds have it"),
         ("when: 'tool.args.amount >= 5'", 'write {path: tool.args.amount, op: ">=", value: 5}'),
         ("when: {field: tool.name, op: '==', value: x}", 'write "path"'),
         ("when: {path: tool.name, equals: x}", 'write op: "==", value: "x"'),
