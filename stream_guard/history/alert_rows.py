@@ -19,6 +19,7 @@ _WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes 
 _TEXT_WINDOW: Final = 4_000  # the same where the rows themselves are read
 _BUDGET: Final = 0.1  # seconds that one page may look back
 _LONGEST: Final = 200  # characters of a name in a column
+_TENANT_AND_RULE: Final = {"tenant = ?", "rule = ?"}
 
 
 class NotedAlert(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +111,9 @@ def page(database: Database, wanted: AlertFilter, before: int | None = None, lim
     page may have few alerts, or none.
     """
     where, values = _columns(wanted)
-    # One column has an index that ends in the number, so its rows come in order. Everything else is looked through.
-    begins_at_once = len(where) + bool(wanted.severity) <= 1 and not wanted.text
+    # These have an index that ends in the number, so their rows come in order. Everything else is looked through.
+    tests = [*where, *(["severity"] if wanted.severity else [])]
+    begins_at_once = (len(tests) <= 1 or set(tests) == _TENANT_AND_RULE) and not wanted.text
     end = newest(database) + 1 if before is None else before
     found: list[NotedAlert] = []
     deadline = time.monotonic() + _BUDGET

@@ -54,6 +54,7 @@ TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS sg_alerts_severity ON sg_alerts (severity, number)",
     "CREATE INDEX IF NOT EXISTS sg_alerts_agent ON sg_alerts (agent, number)",
     "CREATE INDEX IF NOT EXISTS sg_alerts_tenant ON sg_alerts (tenant, number)",
+    "CREATE INDEX IF NOT EXISTS sg_alerts_tenant_rule ON sg_alerts (tenant, rule, number)",
     """CREATE TABLE IF NOT EXISTS sg_sessions (
         session TEXT PRIMARY KEY, seen BIGINT NOT NULL, tenant TEXT NOT NULL, events BIGINT NOT NULL,
         body TEXT NOT NULL)""",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any, Final
@@ -42,6 +43,7 @@ from stream_guard.page.sign_in import (
     who,
 )
 from stream_guard.serve.access import Door, Identity, LocalDoor
+from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import RequestRefused
 
 # What belongs to the page; everything else belongs to the API beside it.
@@ -72,7 +74,12 @@ def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
             Mount("/static", _Static(directory=str(files("stream_guard.page") / "static"))),
             *(route for view in views for route in view.routes()),
         ],
-        middleware=[Middleware(PageAccess, door=parts.door), Middleware(RolesOfPage)],
+        # Bodies have to come in time, also those of people who are not known yet.
+        middleware=[
+            Middleware(Admission, settings=parts.settings.api, refused=Counter()),
+            Middleware(PageAccess, door=parts.door),
+            Middleware(RolesOfPage),
+        ],
         exception_handlers={
             RequestRefused: _explain(tools),
             HTTPException: _explain(tools),

@@ -28,7 +28,7 @@ from stream_guard.serve.bodies import RequestRefused
 
 _HOURS: Final = (1, 6, 24, 168)
 _SESSIONS: Final = 300  # that a backtest replays, the latest ones
-_EVENTS: Final = 60_000
+_EVENTS: Final = 30_000  # of them all: a gate in the same process must not wait for long
 _LARGEST: Final = 2**20
 _SHOWN: Final = 50  # alerts of each side
 

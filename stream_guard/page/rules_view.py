@@ -79,7 +79,7 @@ class RuleViews:
             "rule.html",
             row=row,
             recent=recent.alerts,
-            lacking=self._lacking(name),
+            lacking=[] if tenant else self._lacking(name),
             span_word=span,
             spans=SPANS,
             proposed=proposed,
@@ -118,9 +118,9 @@ class RuleViews:
         rules = self._tools.parts.policy().rules
         found = self._series("finding", span, tenant)
         calls = sum(map(sum, self._series("tool", span, tenant).values()))
-        last = alert_rows.last_of_rules(self._database, [spec.id for spec in rules])
+        last = self._last([spec.id for spec in rules], tenant)
         said = verdicts.counts(self._database, tenant)
-        counts = self._tools.parts.counts
+        counts = None if tenant else self._tools.parts.counts  # they are about all tenants
         advised = advise([spec.id for spec in rules], said)
         return [
             RuleRow(
@@ -138,6 +138,15 @@ class RuleViews:
             )
             for number, spec in enumerate(rules)
         ]
+
+    def _last(self, rules: list[str], tenant: str) -> dict[str, float]:
+        """Return when each rule was last noted, in the eyes of somebody of one tenant where there is one."""
+        if not tenant:
+            return alert_rows.last_of_rules(self._database, rules)
+        pages = {
+            rule: alert_rows.page(self._database, AlertFilter(rule=rule, tenant=tenant), limit=1) for rule in rules
+        }
+        return {rule: page.alerts[0].noted for rule, page in pages.items() if page.alerts}
 
     def _lacking(self, rule_id: str) -> list[tuple[str, int]]:
         counts = self._tools.parts.counts

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from stream_guard.errors import StoreError
-from stream_guard.history import audit
+from stream_guard.history import audit, database
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call
+from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.postgres import Server, find_programs, running
 from tests.history.review_claims import REVIEW_CLAIMS
 from tests.parts import import_part, require
 
-TABLES = "sg_history, sg_audit, sg_reviews, sg_incidents, sg_timeline, sg_rulings, sg_ended"
+TABLES = ", ".join(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(database.TABLES)))
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +35,15 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def world(server: Server) -> Iterator[World]:
-    database = open_database(server.address)
-    with database.transaction() as statements:
+    opened = open_database(server.address)
+    with opened.transaction() as statements:
         statements.run(f"DROP TABLE {TABLES}")
-    database.close()
+    opened.close()
     with World(lambda: open_database(server.address)) as world:
         yield world
 
 
-@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS], ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS], ids=lambda claim: claim.__name__)
 def test_in_postgres(claim: Callable[[World], None], world: World) -> None:
     claim(world)
 

@@ -440,3 +440,15 @@ def test_what_a_list_does_not_show_whole_is_not_answered_from_it(guarded: House)
     assert len(re.findall(r'name="review" value=', page)) == 1
     assert page.count("Not all is shown here") == 2
     assert "hunter2" not in page
+
+
+def test_numbers_of_rules_are_those_of_ones_own_tenant(tmp_path: Path) -> None:
+    people = {"bob": {"role": "operator", "tenant": "south"}, "olga": {"role": "operator"}}
+    with open_house(tmp_path, people) as house:
+        house.call("wipe", session="north/s", labels={"tenant": "north"}, number=1)
+        house.sign_in("olga")
+        assert house.get("/rules").count(">never<") == 2
+        house.sign_in("bob")
+        assert house.get("/rules").count(">never<") == 3
+        for path in ("/policy", "/reports"):
+            assert house.client.get(path).status_code == 403, path

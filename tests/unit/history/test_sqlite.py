@@ -13,10 +13,11 @@ from stream_guard.errors import StoreError
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World
+from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.review_claims import REVIEW_CLAIMS
 
 
-@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS], ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS], ids=lambda claim: claim.__name__)
 def test_in_a_file(claim: Callable[[World], None], tmp_path: Path) -> None:
     with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
         claim(world)
