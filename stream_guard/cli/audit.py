@@ -38,7 +38,7 @@ def verify(
 
 def sign(history: HistoryOption = None, settings_file: SettingsFile = None) -> None:
     """Begin to sign records with history.key_file; run verify first: what is there counts from now on."""
-    with open_history(history, settings_file) as (database, settings):
+    with open_history(history, settings_file, may_be_new=True) as (database, settings):
         if not settings.history.key_file:
             raise SettingsError("there is no key to sign with; set history.key_file, made by: openssl rand -hex 32")
         with database.transaction() as statements:

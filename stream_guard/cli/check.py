@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 
+from stream_guard.cli.closing import say_at_end
 from stream_guard.cli.findings import (
     FailOnSeverity,
     ReportedFormat,
@@ -19,7 +20,7 @@ from stream_guard.cli.findings import (
     worst_of,
 )
 from stream_guard.cli.progress import Watch, extent_of_all, show_progress
-from stream_guard.cli.run import say_counts, say_never_saw
+from stream_guard.cli.run import say_counts
 from stream_guard.commands import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat, require_extra
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.model import Finding
@@ -67,7 +68,7 @@ def check(
     say_counts(counts, letters)
     if form is ReportedFormat.TABLE:
         print_rules(report)
-    say_never_saw(rules, counts, as_json=form is not ReportedFormat.TABLE)
+    say_at_end(rules, counts, recorded=True, as_json=form is not ReportedFormat.TABLE)
     leave(worst_of(report.alerts), fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from stream_guard.cli.names import LEAST, find_name
+from stream_guard.errors import SettingsError
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
 from stream_guard.settings import Settings, load_settings
@@ -23,9 +24,15 @@ NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answ
 
 
 @contextmanager
-def open_history(history: str | None, settings_file: Path | None) -> Iterator[tuple[Database, Settings]]:
-    """Open the history of the options or the settings."""
+def open_history(
+    history: str | None, settings_file: Path | None, *, may_be_new: bool = False
+) -> Iterator[tuple[Database, Settings]]:
+    """Open the history of the options or the settings; SettingsError where there is none and it may not be new."""
     settings = load_settings(settings_file, history={"url": history})
+    url = settings.history.url
+    if not may_be_new and "://" not in url and not Path(url).exists():
+        # An empty history would read as one in which nothing ever happened.
+        raise SettingsError(f"there is no history at {url}; name it with --history, or history.url in the settings")
     database = open_database(settings.history.url, settings.history.read_key())
     try:
         yield database, settings

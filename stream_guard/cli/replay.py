@@ -17,9 +17,10 @@ import msgspec
 import typer
 
 from stream_guard.cli.backtest import backtest
+from stream_guard.cli.closing import say_at_end
 from stream_guard.cli.findings import FailOnSeverity, FindingFormat, FindingOutput, leave
 from stream_guard.cli.progress import extent_of, show_progress
-from stream_guard.cli.run import say_counts, say_never_saw, set_up, stop_on_signals
+from stream_guard.cli.run import say_counts, set_up, stop_on_signals
 from stream_guard.commands import (
     INCONCLUSIVE,
     AllowUnjudged,
@@ -140,7 +141,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
             typer.echo(str(warning), err=True)
         worst, summary, finished = _run(job, assembly, emit or (), form, (pace, speed), stopping)
         say_counts(summary.counts, summary.dead_letters)
-        say_never_saw(rules, summary.counts, as_json=form is not FindingFormat.TABLE)
+        say_at_end(rules, summary.counts, recorded=True, as_json=form is not FindingFormat.TABLE)
     _end(worst, summary, fail_on, finished=finished, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
-import msgspec
 import typer
 
+from stream_guard.cli.closing import say_at_end
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
         typer.echo(_watched(source, policy, options), err=True)
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
-        say_never_saw(opened.runner.policy, opened.counts, as_json=log_format is LogFormat.JSON)
+        say_at_end(opened.runner.policy, opened.counts, recorded=False, as_json=log_format is LogFormat.JSON)
 
 
 def _watched(source: str, policy: Path, options: RunOptions) -> str:
@@ -176,17 +176,6 @@ def say_lacking(counts: Counts) -> None:
         typer.echo(f"  {number} x {rule_id}: without {lacks}", err=True)
     if len(ordered) > _RULES_SHOWN:
         typer.echo(f"  and {len(ordered) - _RULES_SHOWN} more rules and reasons", err=True)
-
-
-def say_never_saw(policy: Policy, counts: Counts, *, as_json: bool = False) -> None:
-    """Say on standard error which rules never saw what they wait for; as one line of JSON for machines."""
-    from stream_guard.analysis.never_saw import in_words, never_saw
-
-    missing = never_saw(policy, counts)
-    if missing and as_json:
-        typer.echo(msgspec.json.encode({"never_saw": missing}).decode(), err=True)
-    for line in in_words(missing) if not as_json else ():
-        typer.echo(line, err=True)
 
 
 def say_counts(counts: Counts, dead_letters: DeadLetterSummary) -> None:
