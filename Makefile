@@ -21,7 +21,7 @@ TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka bench-detection broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -147,6 +147,9 @@ bench: setup-dev ## measure decoding, rules, session lengths and memory; prints 
 bench-kafka: setup-dev ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench.kafka
+
+bench-detection: setup-dev ## measure how well rules find what is wrong in recordings with labels; needs STREAM_GUARD_DATA
+	$(BIN)/python -m tests.bench.detection
 
 broker: setup-dev ## start an Apache Kafka broker on loopback, for development; prints its address
 	@$(BIN)/python -m tests.kafka.broker start

@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import islice
 from typing import Final
 from unicodedata import normalize
 from urllib.parse import unquote
 
 import re2
+from xxhash import xxh3_64_intdigest
 
 import stream_guard as sg
 
 MOST_TEXT: Final = 20_000
 """Characters of one text that are looked at."""
 
-_PIECE: Final = re2.compile(r"[^\s\"'<>(){}\[\],;`|]+")
-_NUMBER: Final = re2.compile(r"\b[0-9][0-9,]*(?:\.[0-9]+)?\b")
+_QUOTES: Final = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
+_PLAIN: Final = str.maketrans(
+    {chr(code): chr(code).lower() if chr(code).isalnum() else None for code in range(33, 128)}
+    | dict.fromkeys("\"'<>(){}[],;`|", " ")
+)
+_NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _BASE64: Final = re2.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _HEX: Final = re2.compile(r"(?:[0-9A-Fa-f]{2}){4,}")
 _MOST_DECODED: Final = 16
 
 
 def mark(text: str) -> int:
-    """Return the fingerprint of a text.
-
-    It is cryptographic: whoever writes a poisoned page must not find a value that passes for one of the user's.
-    """
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7).digest(), "big")
+    """Return the fingerprint of a text: 56 bits, so that two values hardly ever share one."""
+    return int(xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))) >> 8
 
 
 def compact(text: str) -> str:
     """Return the letters and digits of a text in lower case, with look-alike forms made plain."""
-    plain = text if text.isascii() else normalize("NFKC", text)
-    return "".join(char for char in plain.lower() if char.isalnum())
+    return "".join(pieces_of(text))
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return the letters and digits of each piece of a text; blanks, quotes, brackets and commas separate pieces."""
+    if text.isascii():
+        return text.translate(_PLAIN).split()
+    plain = "".join(char if char.isalnum() or char.isspace() else _mask(char) for char in normalize("NFKC", text))
+    return plain.lower().translate(_PLAIN).split()
+
+
+def _mask(char: str) -> str:
+    return char if char.isascii() else " " if char in _QUOTES else ""
 
 
 def number_in(piece: str) -> str:
@@ -56,16 +69,29 @@ def mark_value(text: str) -> list[int]:
     return [mark(number)] if number else [mark(short)] if (short := compact(text)) else []
 
 
-def marks_of(text: str, longest: int) -> Iterator[int]:
-    """Yield the fingerprint of each piece of a text, and of up to ``longest`` pieces in a row joined to one."""
-    plain = _plain(text)
-    yield from (mark(number) for match in _NUMBER.finditer(plain) if (number := number_in(match.group())))
-    pieces = [piece for match in _PIECE.finditer(plain) if (piece := compact(match.group()))]
-    for start in range(len(pieces)):
-        joined = ""
-        for piece in pieces[start : start + longest]:
+def marks_of(text: str, longest: int, *, dense: bool = False) -> set[int]:
+    """Return the fingerprints of the pieces and numbers of a text, and of up to ``longest`` pieces in a row.
+
+    Pieces in a row are joined where one of them has a digit, as people split account numbers; ``dense``: always.
+    """
+    plain = text[:MOST_TEXT]
+    pieces = pieces_of(plain)
+    found = set(pieces)
+    found.update(number for written in _NUMBER.findall(plain) if (number := number_in(written)))
+    for start in range(len(pieces)) if dense else _near_digits(pieces, longest):
+        joined = pieces[start]
+        for piece in pieces[start + 1 : start + longest]:
             joined += piece
-            yield mark(joined)
+            found.add(joined)
+    return set(map(mark, found))
+
+
+def _near_digits(pieces: list[str], longest: int) -> list[int]:
+    """Return the places from which ``longest`` pieces in a row reach one that is not only letters."""
+    if "".join(pieces).isalpha():
+        return []
+    spots = [place for place, piece in enumerate(pieces) if not piece.isalpha()]
+    return sorted({start for spot in spots for start in range(max(0, spot - longest + 1), spot + 1)})
 
 
 def readings(text: str) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 import re2
 from pydantic import Field
@@ -20,7 +22,7 @@ _MOST_STEMS: Final = 32
 _PIECES: Final = 6  # in a row that are joined where a value was split
 _LONG: Final = 64  # characters of an argument that is a text of its own rather than a value
 _STEM: Final = 4
-_WORD: Final = re2.compile(r"[a-z]{3,}")
+_WORD: Final = re.compile(r"[a-z]{3,}")
 _SENTENCE: Final = re2.compile(r"[^.!?\n]+")
 _VALUE_LIKE: Final = re2.compile(r"[0-9@/]|\w\.\w")
 
@@ -120,9 +122,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def on_user_message(self, message: sg.UserMessage, state: NoInjectedCallState) -> sg.Verdict:
         """Remember what the user gave."""
-        for text in readings(message.text):
-            state.given |= dict.fromkeys(marks_of(text, 3), 1)
-            state.asked |= dict.fromkeys(map(mark, _stems(text)), 1)
+        state.given |= dict.fromkeys(marks_of(message.text, 4), 1)
+        state.asked |= dict.fromkeys(map(_stem_mark, _stems(message.text)), 1)
         keep_newest(state.given, _MOST_GIVEN)
         keep_newest(state.asked, _MOST_GIVEN)
         return None if message.text else sg.Unsure("unevaluable", "the user's text")
@@ -159,9 +160,9 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def _taint(self, piece: str, state: NoInjectedCallState) -> None:
         for text in readings(piece):
-            state.tainted |= dict.fromkeys(marks_of(text, _PIECES), 1)
+            state.tainted |= dict.fromkeys(marks_of(text, _PIECES, dense=True), 1)
             for match in _SENTENCE.finditer(text):
-                stems = sorted(set(map(mark, _stems(match.group()))))[:_MOST_STEMS]
+                stems = sorted(map(_stem_mark, _stems(match.group())))[:_MOST_STEMS]
                 if len(stems) > 1 and stems not in state.sentences:
                     state.sentences = [*state.sentences[1 - _MOST_SENTENCES :], stems]
         keep_newest(state.tainted, _MOST_TAINTED)
@@ -186,14 +187,17 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def _is_foreign(self, tool: str, state: NoInjectedCallState) -> bool:
         """Whether two words of the tool's name stand in one sentence of the instructions, and the user lacks one."""
-        words = [mark(stem) for stem in _stems(tool)]
+        words = [_stem_mark(stem) for stem in _stems(tool)]
         return any(
             len(said) > 1 and any(word not in state.asked for word in said)
             for said in ([word for word in words if word in sentence] for sentence in state.sentences)
         )
 
 
-def _stems(text: str) -> list[str]:
+def _stems(text: str) -> set[str]:
     """Return the beginnings of the words: delete, deletes and deletion have the same."""
-    lower = text.lower().replace("_", " ").encode("utf-8", "replace").decode()
-    return [match.group()[:_STEM] for match in _WORD.finditer(lower)]
+    return {word[:_STEM] for word in _WORD.findall(text[:MOST_TEXT].lower().replace("_", " "))}
+
+
+def _stem_mark(stem: str) -> int:
+    return crc32(stem.encode())

@@ -43,10 +43,17 @@ _SIGNS: Final = (
     r"\b(?:first|immediately|right away|at once)\b[^.\n]{0,12}\b(?:do|perform|complete|execute|carry out)\b",
     r"\b(?:your|the) (?:\w+ )?(?:task|goal|instruction|job|mission|objective)s? (?:is|are)\b",
     (
-        r"\b(?:the )?(?:user|owner|customer|admin(?:istrator)?) (?:has |have )?"
+        r"\b(?:user|owner|customer|client|holder|boss|manager|admin(?:istrator)?)\b(?: \w+){0,4} "
         r"(?:wants?|asks?|asked|expects?|requires?|authori[sz]ed|approved|instructs?|instructed) (?:you|that you)\b"
     ),
     r"\byou (?:must|are required to|are instructed to|are to|have to) (?:now|first|immediately|also)\b",
+    # It must be done at once, and nobody is to be asked.
+    r"\b(?:important|urgent|mandatory|attention|warning|priority)\b ?[:!]",
+    (
+        r"\b(?:without|no need|do not|don't)(?: \w+){0,2} (?:ask|asking|question|questions|confirm|confirming"
+        r"|confirmation|approval|checking|verifying)\b"
+    ),
+    r"\b(?:with|top|highest|high) priority\b|\bas soon as possible\b[^.\n]{0,20}\byou\b",
     # A role or a mark that tool results do not have.
     r"(?m)^\W*(?:to-?do|task|action (?:required|item)|instructions?|system|assistant|admin|urgent|required)\s*:",
     r"<\s*/?\s*(?:information|important|system|instructions?|admin|inst|prompt|command|task|directive)\s*>|\[/?INST\]",

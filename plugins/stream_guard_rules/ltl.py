@@ -1,8 +1,9 @@
 """Formulas of linear temporal logic over finite traces, and their parser.
 
-From tight to loose: ``! G F X``, then ``U`` and ``W`` (which do not chain), ``&``, ``|``, ``->`` (which groups
-to the right). An atom is a word such as ``tool_call:refund``; a part in double quotes may have blanks in it:
-``text_contains:"thank you"``.
+From tight to loose: ``! G F X`` and, about the past, ``previous``, ``formerly``, ``historically``; then ``U``, ``W``
+and ``since`` (which do not chain), ``&``, ``|``, ``->`` (which groups to the right). ``within[3] a`` is a in this turn
+or one of the next three, ``always[3] a`` in all of them. An atom is a word such as ``tool_call:refund``; a part in
+double quotes may have blanks in it: ``text_contains:"thank you"``.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import Final, Literal, TypeAlias, cast
 MAX_CHARS: Final = 2000
 _MAX_OPERATORS: Final = 80
 
-UnaryOperator: TypeAlias = Literal["!", "G", "F", "X"]
-BinaryOperator: TypeAlias = Literal["U", "W", "&", "|", "->"]
+UnaryOperator: TypeAlias = Literal["!", "G", "F", "X", "Y", "O"]
+BinaryOperator: TypeAlias = Literal["U", "W", "S", "&", "|", "->"]
 
 _TOKEN: Final = re.compile(r'\s*(->|[()!&|]|(?:[^\s()!&|"-]|-(?!>)|"[^"]*")+)')
 _UNARY: Final = frozenset("!GFX")
-_NO_ATOM: Final = frozenset((")", "&", "|", "->", "U", "W"))
+_NO_ATOM: Final = frozenset((")", "&", "|", "->", "U", "W", "since"))
+_PAST: Final = {"previous": "Y", "formerly": "O"}
+_BOUNDED: Final = re.compile(r"(within|always)\[(\d{1,4})\]")
+_MOST_AHEAD: Final = 32
 
 
 class FormulaError(ValueError):
@@ -36,7 +40,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """Not, always, eventually, or next."""
+    """Not, always, eventually, next; previous (Y) and formerly (O)."""
 
     operator: UnaryOperator
     operand: Formula
@@ -44,7 +48,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Until, weak until, and, or, implies."""
+    """Until, weak until, since (S), and, or, implies."""
 
     operator: BinaryOperator
     left: Formula
@@ -83,7 +87,7 @@ class _FormulaReader:
         if self._place == len(self._tokens):
             return
         token, column = self._tokens[self._place]
-        if token in {"U", "W"}:
+        if token in {"U", "W", "since"}:
             raise FormulaError(f"column {column}: {token} does not chain; write parentheses around one of the two")
         raise FormulaError(f'column {column}: expected an operator or the end of the formula, found "{token}"')
 
@@ -105,6 +109,8 @@ class _FormulaReader:
             return Binary("U", left, self._unary())
         if self._take("W"):
             return Binary("W", left, self._unary())
+        if self._take("since"):
+            return Binary("S", left, self._unary())
         return left
 
     def _unary(self) -> Formula:
@@ -115,6 +121,14 @@ class _FormulaReader:
         if token in _UNARY:
             self._count()
             return Unary(cast("UnaryOperator", token), self._unary())
+        if token in _PAST:
+            self._count()
+            return Unary(cast("UnaryOperator", _PAST[token]), self._unary())
+        if token == "historically":  # noqa: S105  # not a password
+            self._count()
+            return _not(Unary("O", _not(self._unary())))
+        if (bounded := _BOUNDED.fullmatch(token)) is not None:
+            return self._bounded(bounded[1], int(bounded[2]), column)
         if token == "(":  # noqa: S105  # not a password
             self._count()
             formula = self.implication()
@@ -125,6 +139,18 @@ class _FormulaReader:
             raise FormulaError(f'column {column}: expected an atom, one of ! G F X, or "(", found "{token}"')
         return Atom(token.replace('"', ""))
 
+    def _bounded(self, word: str, turns: int, column: int) -> Formula:
+        """Read what must hold in one of the next turns, or in all of them."""
+        if turns > _MOST_AHEAD:
+            raise FormulaError(f"column {column}: {word}[{turns}] looks too far ahead; {_MOST_AHEAD} turns at most")
+        self._count(1 + turns)
+        operand = self._unary()
+        wanted = operand if word == "within" else _not(operand)
+        formula = wanted
+        for _ in range(turns):
+            formula = Binary("|", wanted, Unary("X", formula))
+        return formula if word == "within" else _not(formula)
+
     def _take(self, token: str) -> bool:
         found = self._place < len(self._tokens) and self._tokens[self._place][0] == token
         if found:
@@ -132,13 +158,17 @@ class _FormulaReader:
             self._count()
         return found
 
-    def _count(self) -> None:
+    def _count(self, number: int = 1) -> None:
         """Bound the number of operators, and with it the depth of the formula."""
-        self._operators += 1
+        self._operators += number
         if self._operators > _MAX_OPERATORS:
             raise FormulaError(
                 f"the formula has more than {_MAX_OPERATORS} operators and brackets; write several rules"
             )
+
+
+def _not(formula: Formula) -> Formula:
+    return Unary("!", formula)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:

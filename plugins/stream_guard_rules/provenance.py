@@ -13,7 +13,7 @@ from stream_guard_rules.evidence import as_evidence, cut
 from stream_guard_rules.fingerprints import keep_newest, mark_value, marks_of, texts_in
 
 _MOST_MARKS: Final = 3072
-_PIECES: Final = 3
+_PIECES: Final = 4
 _USER, _SYSTEM, _ALLOWED, _DENIED = 1, 2, 4, 8
 
 

@@ -13,18 +13,22 @@ from stream_guard_rules.announced_calls import awaits_calls
 from stream_guard_rules.evidence import cut
 from stream_guard_rules.ltl import MAX_CHARS, FormulaError, parse
 from stream_guard_rules.monitor import START, Monitor
+from stream_guard_rules.past import PAST, Past
 
 _KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 
 
 def _is_known(atom: str) -> bool:
+    if atom.startswith(PAST):
+        return True
     return atom.startswith(_KNOWN) and (not atom.startswith("extra:") or "=" in atom)
 
 
 @lru_cache(maxsize=64)
-def watch(formula: str) -> Monitor:
-    """Return the monitor of a formula; parameters and rule share it."""
-    return Monitor(parse(formula), _is_known)
+def watch(formula: str) -> tuple[Monitor, Past]:
+    """Return the monitor of a formula, and its part about the past; parameters and rule share them."""
+    past = Past(parse(formula))
+    return Monitor(past.rest, _is_known), past
 
 
 class LtlFormulaParams(sg.Params):
@@ -33,7 +37,7 @@ class LtlFormulaParams(sg.Params):
     formula: str = Field(
         max_length=MAX_CHARS,
         description="a formula over the turns; atoms tool_call:X, stop_reason:X, text_contains:X, extra:label=value, "
-        "true, false; operators ! G F X, U W, &, |, ->",
+        "true, false; operators ! G F X, U W, &, |, ->; previous, formerly, historically, since; within[n], always[n]",
     )
 
     @field_validator("formula")
@@ -55,19 +59,23 @@ class LtlFormulaState(sg.State):
     index: int = -1
     open: bool = False  # the turn announced calls that it did not list
     over: bool = False  # it has fired, or can never fire
+    past: int = 0  # what held before the latest turn, a bit for each operator about the past
+    past_after: int = 0
 
 
 class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     """The turns of a session must make a formula of linear temporal logic true.
 
     It fires once: at the turn that makes the formula false for good, or at the end if the formula is not true by
-    then. ``X`` is false in the last turn, and ``a U b`` needs its ``b``. An unknown atom is false. With a ``when``,
-    only the turns inside the gate count.
+    then. ``X`` is false in the last turn, and ``a U b`` needs its ``b``. ``formerly a`` is true from a turn with a on,
+    ``a since b`` as long as a has held since a turn with b, ``previous a`` in the turn after one with a. An unknown
+    atom is false. With a ``when``, only the turns inside the gate count.
     """
 
     kind = "ltl_formula"
     fires_once = True
-    state_limit = 64
+    state_version = 2
+    state_limit = 80
     examples = (
         sg.Example(
             claim="the turn that makes it false is a hit",
@@ -82,6 +90,15 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
             hits=["end"],
         ),
         sg.Example(
+            claim="the past is looked at where a turn asks for it",
+            params={"formula": "G (tool_call:refund -> formerly tool_call:confirm)"},
+            trace=[
+                {"turn": None, "calls": ["confirm"]},
+                {"turn": None, "calls": ["refund"]},
+            ],
+            hits=[],
+        ),
+        sg.Example(
             claim="a formula that holds is silent",
             params={"formula": "G (tool_call:quote -> F tool_call:confirm)"},
             trace=[{"turn": None, "calls": ["quote"]}, {"turn": None, "calls": ["confirm"]}, {"end": "closed"}],
@@ -91,9 +108,13 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
 
     def __init__(self, params: LtlFormulaParams) -> None:
         super().__init__(params)
-        self._monitor = monitor = watch(params.formula)
-        parts = [atom.partition(":") for atom in monitor.atoms]
-        self._facts = [(1 << number, what, value) for number, (what, _, value) in enumerate(parts)]
+        self._monitor, self._past = monitor, past = watch(params.formula)
+        # Atoms of the monitor first, then those that only the past reads; formulas about the past are no facts.
+        self._atoms = [*monitor.atoms, *(name for name in past.names if name not in monitor.atoms and _is_known(name))]
+        parts = [(1 << number, atom) for number, atom in enumerate(self._atoms) if not atom.startswith(PAST)]
+        self._facts = [(bit, *atom.partition(":")[::2]) for bit, atom in parts]
+        self._past_bits = [1 << monitor.atoms.index(atom) if atom in monitor.atoms else 0 for atom in past.atoms]
+        self._mask = (1 << len(monitor.atoms)) - 1
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
         self._unknown = sum(self._tool_bits.values())
         self._reads_stop = any(what == "stop_reason" for _, what, _ in self._facts)
@@ -125,6 +146,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         if self._reads_stop and turn.response.get("stop_reason") is None:
             return sg.Unsure("unevaluable", "a stop_reason")
         state.before, state.index, state.facts = state.after, turn.index, self._facts_of(turn)
+        state.past = state.past_after
         state.open = self._unknown != 0 and not turn.tools and awaits_calls(turn)
         return self._step(state)
 
@@ -166,14 +188,22 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def _step(self, state: LtlFormulaState) -> sg.Hit | None:
         """Move by the known facts of the turn; fire when no call that may still come can save the formula."""
         monitor = self._monitor
-        state.after = monitor.step(state.before, state.facts)
+        facts = self._with_past(state) if self._past_bits else state.facts
+        state.after = monitor.step(state.before, facts)
         if state.after not in monitor.lost:
             return None
         if state.open:
-            unknown = self._unknown & ~state.facts
-            if not all(after in monitor.lost for after in monitor.outcomes(state.before, state.facts, unknown)):
+            # What a call that may still come says about the past is open too.
+            unknown = (self._unknown & ~state.facts | sum(self._past_bits)) & self._mask
+            if not all(after in monitor.lost for after in monitor.outcomes(state.before, facts, unknown)):
                 return None
         return self._fire(state)
+
+    def _with_past(self, state: LtlFormulaState) -> int:
+        """Return the facts of the turn with those about the past, and remember what the next turn needs."""
+        facts = {atom: bool(state.facts >> number & 1) for number, atom in enumerate(self._atoms)}
+        state.past_after, holds = self._past.step(facts, state.past)
+        return (state.facts & self._mask) | sum(bit for bit, held in zip(self._past_bits, holds, strict=True) if held)
 
     def _fire(self, state: LtlFormulaState) -> sg.Hit:
         state.over = True

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from copy import copy
-from typing import TypeAlias
 
 import msgspec
 
 from stream_guard.alerting.alerts import make_alert
-from stream_guard.errors import SettingsError
+from stream_guard.analysis.labels import Labels, is_bad
 from stream_guard.model import Alert, Event, Finding
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.settings import SessionLimits
-
-Labels: TypeAlias = Mapping[str, bool | Sequence[str]]
-"""By session: whether it was bad, or the ids of the rules that it breaks."""
 
 
 class RuleScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,15 +66,6 @@ def compare_policies(
     )
 
 
-def read_labels(text: bytes, name: str) -> Labels:
-    """Return the labels of a JSON file: ``{"session": true}``, or ``{"session": ["rule-id"]}``; or SettingsError."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, bool | list[str]])
-    except msgspec.MsgspecError as error:
-        advice = 'write {"session-1": true, "session-2": false}, or the ids of the rules a session breaks'
-        raise SettingsError(f"{name}: {error}; {advice}") from None
-
-
 def _only(findings: Sequence[Finding], others: Sequence[Finding]) -> list[Finding]:
     left = Counter(map(_place, others))
     kept = []
@@ -104,7 +91,7 @@ def _scores(policy: Policy, findings: Iterable[Finding], labels: Labels | None) 
 
 
 def _score(rule_id: str, fired: Set[str], labels: Labels) -> RuleScore:
-    bad = {name for name, label in labels.items() if (label if isinstance(label, bool) else rule_id in label)}
+    bad = {name for name, label in labels.items() if is_bad(label, rule_id)}
     hit = fired & labels.keys()
     fine = labels.keys() - bad
     return RuleScore(

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies, read_labels
+from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies
+from stream_guard.analysis.labels import Labels, read_labels
 from stream_guard.cli.findings import FindingFormat
 from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.decoding.selection import TimeSpan
@@ -29,7 +30,7 @@ def backtest(
     limits: SessionLimits,
 ) -> int:
     """Judge a recording by the new and the old policy, print what differs, and return the exit code."""
-    known = None if labels is None else read_labels(_read(labels), str(labels))
+    known = None if labels is None else open_labels(labels)
     new, old = policies
     events = (event for event in recording if span.holds(event.time))
     result = compare_policies(events, new, old, labels=known, limits=limits)
@@ -44,9 +45,10 @@ def backtest(
     return CLEAN
 
 
-def _read(labels: Path) -> bytes:
+def open_labels(labels: Path) -> Labels:
+    """Return the labels of a file, or raise SettingsError."""
     try:
-        return labels.read_bytes()
+        return read_labels(labels.read_bytes(), str(labels))
     except OSError as error:
         raise SettingsError(f"{labels}: {error.strerror}; --labels takes a JSON file of sessions") from error
 

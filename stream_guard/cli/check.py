@@ -10,6 +10,8 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 
+from stream_guard.analysis.labels import score_rules, score_table
+from stream_guard.cli.backtest import open_labels
 from stream_guard.cli.closing import say_at_end
 from stream_guard.cli.findings import (
     FailOnSeverity,
@@ -45,6 +47,9 @@ def check(
     fail_on: Annotated[
         FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
     ] = FailOnSeverity.INFO,
+    labels: Annotated[
+        Path | None, typer.Option(help="A JSON file that says which sessions are bad: also print how right rules are.")
+    ] = None,
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "auto",
     settings_file: SettingsFile = None,
@@ -52,6 +57,7 @@ def check(
     """Find what recorded sessions do wrong; exit 1 for findings, 4 when something could not be judged."""
     if form.extra:
         require_extra("analysis", form.extra)
+    known = None if labels is None else open_labels(labels)
     counts = Counts()
     with Assembly(load_settings(settings_file)) as assembly:
         rules = assembly.load_policy(policy, source_format)
@@ -68,6 +74,9 @@ def check(
     say_counts(counts, letters)
     if form is ReportedFormat.TABLE:
         print_rules(report)
+    if known is not None:
+        scores = score_rules((rule.id for rule in rules.rules), found, known)
+        typer.echo("\n".join(score_table(scores)), err=form is not ReportedFormat.TABLE)
     say_at_end(rules, counts, recorded=True, as_json=form is not ReportedFormat.TABLE)
     leave(worst_of(report.alerts), fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
 

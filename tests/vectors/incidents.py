@@ -128,7 +128,7 @@ def _result(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
 
 
 def _turn(row: dict[str, Any], head: dict[str, Any]) -> Iterator[Event]:
-    response: dict[str, Any] = {"content": [{"type": "text", "text": row.get("text", "")}], "stop_reason": "end_turn"}
+    response: dict[str, Any] = {"content": [{"type": "text", "text": row.get("text", "")}]}  # a run says when it ends
     if "tokens" in row:
         response["usage"] = {"input_tokens": 0, "output_tokens": row["tokens"]}
     if "cost_usd" in row:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.analysis.backtest import compare_policies, read_labels
+from stream_guard.analysis.backtest import compare_policies
+from stream_guard.analysis.labels import read_labels
 from stream_guard.analysis.mining import draft_policy, mine_sequences
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event, ToolCall
