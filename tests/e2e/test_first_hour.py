@@ -43,7 +43,7 @@ def test_the_screens_of_the_demo_are_those_that_were_looked_at(name: str, played
     assert played[name].splitlines() == committed.splitlines(), "run `python -m tests.screens`, and look at the diff"
 
 
-@pytest.mark.parametrize("name", ["init", "explain", "template", "packs"])
+@pytest.mark.parametrize("name", ["init", "check", "explain", "template", "packs"])
 def test_the_screen_fits_the_terminal(name: str, played: dict[str, str]) -> None:
     assert [line for line in played[name].splitlines() if len(line) > COLUMNS] == []
 
