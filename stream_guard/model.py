@@ -146,6 +146,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     evidence: dict[str, Json] = {}
     index: int | None = None  # the turn it points at, when that is not the event's own
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
+    advice: str = ""  # what would satisfy the rule, for the agent that is refused: "amount at most 100"
 
 
 class Unsure(msgspec.Struct, frozen=True, gc=False):
@@ -227,6 +228,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     followup: tuple[Finding, ...] = ()  # found too, but nothing an inline gate may act on
     rule_ids: tuple[str, ...] = ()  # every rule that matched, failed or could not judge, acted on or not
     rules: RuleCoverage = RuleCoverage()
+    advice: str = ""  # what the strictest rule found, and what would satisfy it; short and without secrets
 
     @property
     def judged(self) -> bool:

@@ -67,7 +67,8 @@ class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
         """Fire unless the tool is allowed."""
         if self.params.tool.matches(call.tool):
             return None
-        return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool})
+        advice = f"call only {self.params.tool}"
+        return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool}, advice=advice)
 
 
 class MustCallParams(sg.Params):

@@ -154,7 +154,8 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
             state.left -= 1
             state.used = [*state.used[1 - _REMEMBERED :], call.attempt]
             return None
-        return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool})
+        advice = "say to the user what will be done, and wait for a yes"
+        return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool}, advice=advice)
 
     def on_tool_result(self, result: sg.ToolResult, state: MustConfirmBeforeState) -> sg.Unsure | None:
         """Restore the yes of a call that did not succeed; take a yes from a tool that asks the person."""

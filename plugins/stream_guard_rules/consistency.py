@@ -123,7 +123,8 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
             "now": as_evidence(value),
             "first_turn": anchor.index,
         }
-        return sg.Hit(f"{self.params.path.text} changed from {first} to {as_evidence(value)}", evidence)
+        detail = f"{self.params.path.text} changed from {first} to {as_evidence(value)}"
+        return sg.Hit(detail, evidence, advice=f"{self.params.path.text} as it was: {first}")
 
 
 def _remember(anchor: MustRemainConsistentState, value: sg.Json, index: int) -> None:

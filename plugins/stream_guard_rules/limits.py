@@ -162,7 +162,8 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
         if len(state.open) <= self.params.n:
             return None
         evidence = {"tool": call.tool, "open": len(state.open), "limit": self.params.n}
-        return sg.Hit(f"{call.tool} was called while {len(state.open) - 1} other calls had no result", evidence)
+        detail = f"{call.tool} was called while {len(state.open) - 1} other calls had no result"
+        return sg.Hit(detail, evidence, advice="wait for a result")
 
     def on_tool_result(self, result: sg.ToolResult, state: MaxParallelCallsState) -> None:
         """Close the call."""

@@ -227,7 +227,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if any(self._unlocks(first, value, call.time) for first in state.firsts):
             return None
         if not self._ignores_absence:
-            return sg.Hit(self._detail(call), self._evidence(call))
+            return sg.Hit(self._detail(call), self._evidence(call), advice=self._advice(call))
         if value is not None:
             del state.waiting[: 1 - _MOST_WAITING]
             state.waiting.append(Waiting(call.attempt, call.index, value))
@@ -241,6 +241,13 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if value is sg.MISSING or value is None:
             return f"{call.tool} was called without {self.params.same_arg}, and before {self._complaint}"
         return f"{call.tool} of {as_evidence(value)[:_SHOWN]} was called before {self._complaint}"
+
+    def _advice(self, call: sg.ToolCall) -> str:
+        """Return the call that has to come first."""
+        value = self._argument.find(call) if self._argument is not None else None
+        same = f" with {self.params.same_arg} {as_evidence(value)[:_SHOWN]}" if value not in (sg.MISSING, None) else ""
+        succeed = ", and have it succeed," if self.params.first_must_succeed else ""
+        return f"call {self.params.first}{same}{succeed} first"
 
     def _evidence(self, call: sg.ToolCall) -> dict[str, sg.Json]:
         evidence: dict[str, sg.Json] = {"tool": call.tool, "first": str(self.params.first)}

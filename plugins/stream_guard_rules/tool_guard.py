@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.digests import digest
 from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.predicate_words import PredicateWords
+from stream_guard_rules.predicate_words import PredicateWords, what_would_pass
 from stream_guard_rules.predicates import (
     MOST_IN_WINDOW,
     Count,
@@ -109,6 +109,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         # Where nothing but one count is asked for, the number is the answer.
         self._still_fine: int | None = alone.value if isinstance(alone, Count) else None
         self._sought = alone if isinstance(alone, Matching) else None
+        self._way = what_would_pass(params.when)
         if not self._counters:
             self.state_type = sg.NoState  # it looks at the attempt alone, as most rules do
 
@@ -221,12 +222,11 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         evidence: dict[str, Any] = {"tool": call.tool}
         if numbers:
             evidence["counts"] = list(numbers)
-        met = self._words(call, numbers).met(self.params.when)
-        if met:
+        detail = f"an attempt at {call.tool}"
+        if met := self._words(call, numbers).met(self.params.when):
             evidence["matched"] = met
-        return sg.Hit(
-            ": ".join([f"an attempt at {call.tool}", *(["; ".join(met)] if met else [])]), evidence, followup=followup
-        )
+            detail = f"{detail}: {'; '.join(met)}"
+        return sg.Hit(detail, evidence, followup=followup, advice=self._way)
 
     def shortfall(self, event: sg.Event, state: ToolGuardState) -> sg.Shortfall | None:
         """The predicates that did not hold."""

@@ -45,6 +45,7 @@ from stream_guard.model import (
 )
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
+from stream_guard.redaction import redact_text
 from stream_guard.rule import Mode, State, Verdict
 
 Findings: TypeAlias = list[Finding]
@@ -489,12 +490,12 @@ class Engine:
                 key_state.cooldowns[address] = (last, suppressed + 1)
                 self.counts.suppressed += 1
                 if not hit.followup:
-                    self._object(event, bound, HELD, hit.detail)
+                    self._object(event, bound, HELD, _objection(bound, hit))
                 return
             key_state.cooldowns[address] = (time, 0)
         self.counts.findings[bound.number] += 1
         if not hit.followup:
-            self._object(event, bound, HIT, hit.detail)
+            self._object(event, bound, HIT, _objection(bound, hit))
         out.append(make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed))
 
     def _fail(
@@ -509,6 +510,17 @@ class Engine:
         if bound.number not in self._failed:
             self._failed.add(bound.number)
             out.append(error_finding(bound, error, event, key_state))
+
+
+def _objection(bound: BoundRule, hit: Hit) -> str:
+    """Return what a hit has against a call: what was found, and what would satisfy the rule.
+
+    It may become the reason of a decision, which agents, reviewers and the audit get: no secret may be in it.
+    """
+    if not bound.spec.stops:
+        return hit.detail
+    found = redact_text(hit.detail)
+    return f"{found}; to pass: {redact_text(hit.advice)}" if hit.advice else found
 
 
 def _has_text(bound: BoundRule, event: Event) -> bool:

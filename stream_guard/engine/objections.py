@@ -17,7 +17,7 @@ UNEVALUABLE: Final = "unevaluable"
 CONTESTED: Final = "contested"  # of no rule: common readers differ on what the arguments are
 
 NO_RULE: Final = -1
-MOST_TEXT: Final = 200  # characters of the text that are kept
+MOST_TEXT: Final = 400  # characters of the text that are kept
 
 
 class Objection(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -19,6 +19,7 @@ _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session
     Action.TERMINATE_SESSION: "terminate_session",
 }
 _LIMIT: Final = "further findings of this rule wait for its cooldown"
+_WRITE_PLAINLY: Final = "to pass: arguments as one JSON object, each key once"
 _FAILED: Final = "the rule could not judge"
 
 
@@ -46,7 +47,7 @@ class Decider:
             found = self.in_order(found)
         acted_on = [finding for finding in found if _is_about(attempt, finding)]
         asked = [wanted for objection in objections if (wanted := self._wanted(objection)) is not None]
-        action, reason = max(asked, key=itemgetter(0), default=(Action.ALLOW, ""))
+        action, reason, advice = max(asked, key=itemgetter(0), default=(Action.ALLOW, "", ""))
         return Decision(
             action=action,
             findings=tuple(acted_on),
@@ -59,16 +60,18 @@ class Decider:
             else (),
             rule_ids=self._rule_ids(acted_on, objections),
             rules=self._rules(plain.rules, objections),
+            advice=advice,
         )
 
     def fails_open(self, objections: Sequence[Objection]) -> bool:
         """Whether a rule raised: an attempt that goes through all the same is counted."""
         return any(objection.cause == FAILED for objection in objections)
 
-    def _wanted(self, objection: Objection) -> tuple[Action, str] | None:
-        """Return the action that an objection asks for, and the reason; None when it asks for none."""
+    def _wanted(self, objection: Objection) -> tuple[Action, str, str] | None:
+        """Return the action that an objection asks for, the reason, and advice; None when it asks for none."""
         if objection.cause == CONTESTED:
-            return (Action.BLOCK, f"what it asks for is not certain: {objection.text}") if self._policy.stops else None
+            reason = f"what it asks for is not certain: {objection.text}"
+            return (Action.BLOCK, reason, _WRITE_PLAINLY) if self._policy.stops else None
         spec = self._policy.rules[objection.rule]
         if spec.shadow or spec.then is None:
             return None
@@ -76,9 +79,9 @@ class Decider:
             return _unevaluable(spec, objection.text)
         if objection.cause == FAILED:
             # A gate that cannot judge stays shut where the rule says so (ADR 0007).
-            return (spec.then, _FAILED) if spec.on_error == "closed" else None
+            return (spec.then, _FAILED, "") if spec.on_error == "closed" else None
         # A cooldown keeps alerts back, never the gate open.
-        return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else objection.text)
+        return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else objection.text), objection.text
 
     def _rule_ids(self, found: Iterable[Finding], objections: Iterable[Objection]) -> tuple[str, ...]:
         objecting = (self._policy.rules[one.rule].id for one in objections if one.cause != CONTESTED)
@@ -95,11 +98,11 @@ class Decider:
         )
 
 
-def _unevaluable(spec: RuleSpec, lacks: str) -> tuple[Action, str] | None:
+def _unevaluable(spec: RuleSpec, lacks: str) -> tuple[Action, str, str] | None:
     """Return what a rule asks for that could not judge: it stops the attempt, but never ends a session on a doubt."""
     if spec.then is None or spec.then is Action.ALLOW or spec.on_unevaluable == "allow":
         return None
-    return min(spec.then, Action.BLOCK), f"rule {spec.id} could not judge without {lacks}"
+    return min(spec.then, Action.BLOCK), f"rule {spec.id} could not judge without {lacks}", f"to pass: {lacks}"
 
 
 def _is_about(attempt: ToolCall, finding: Finding) -> bool:

@@ -49,6 +49,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     review: Review | None = None
     checked: bool = True  # False: the tool is not on its agent's list, or the policy does not know the agent
     rules: RuleCoverage = RuleCoverage()
+    advice: str = ""  # what the strictest rule found, and what would satisfy it
 
     @property
     def judged(self) -> bool:
@@ -68,6 +69,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     checked: bool = True
     rules: RuleCoverage = RuleCoverage()
     record: int = 0  # of an allow: the number of the audit record that seals this row
+    advice: str = ""
 
 
 class Gate:
@@ -185,6 +187,7 @@ class Gate:
             alerts=alerts,
             checked=decision.checked,
             rules=decision.rules,
+            advice=decision.advice,
         )
         return ruling, decision.rule_ids
 
@@ -192,7 +195,9 @@ class Gate:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
-            remembered = _Remembered(ruling.action, ruling.reason, rules, ruling.checked, ruling.rules)
+            remembered = _Remembered(
+                ruling.action, ruling.reason, rules, ruling.checked, ruling.rules, advice=ruling.advice
+            )
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)
             if ruling.action is Action.TERMINATE_SESSION:
@@ -219,6 +224,7 @@ class Gate:
             policy_version=self.policy.version,
             checked=known.checked,
             rules=known.rules,
+            advice=known.advice,
         )
         if known.action is not Action.PAUSE:
             if known.action is Action.ALLOW:

@@ -86,9 +86,16 @@ def refusal_text(ruling: Ruling) -> str:
     """Return the text that the model gets instead of a result."""
     if ruling.action is Action.PAUSE:
         name = f" {ruling.review.id}" if ruling.review is not None else ""
-        return f"Not run: a person has to approve this first (review{name}). {ruling.reason}".strip()
+        return f"Not run: a person has to approve this first (review{name}). {_why(ruling)}".strip()
     word = "the session is over" if ruling.action is Action.TERMINATE_SESSION else "this is not allowed"
-    return f"Not run: {word}. {ruling.reason}".strip()
+    return f"Not run: {word}. {_why(ruling)}".strip()
+
+
+def _why(ruling: Ruling) -> str:
+    """Return the reason, and what the rule found and would take, where the reason does not say it."""
+    if not ruling.advice or ruling.advice in ruling.reason:
+        return ruling.reason
+    return f"{ruling.reason} ({ruling.advice})" if ruling.reason else ruling.advice
 
 
 def _plain(output: Any) -> Json:

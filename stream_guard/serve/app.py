@@ -207,6 +207,7 @@ def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:
     return {
         "action": ruling.action.word,
         "reason": ruling.reason,
+        "advice": ruling.advice,
         "policy_version": ruling.policy_version,
         "judged": judged and ruling.judged,
         "checked": judged and ruling.checked,

@@ -99,6 +99,10 @@ def _schemas() -> JsonObject:
     schemas["Ruling"] = _object(
         action={"enum": ["allow", "pause", "block", "terminate_session"]},
         reason={"type": "string"},
+        advice={
+            "type": "string",
+            "description": "what the strictest rule found, and what would satisfy it; for the agent",
+        },
         policy_version={"type": "string"},
         judged={
             "type": "boolean",
