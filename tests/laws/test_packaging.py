@@ -139,10 +139,10 @@ def test_every_declared_dependency_is_locked(root: Path) -> None:
     assert names_of(declared) <= set(pins(root / LOCKS[0]))
 
 
-def test_a_run_is_set_up_with_what_it_needs_and_no_extra(root: Path) -> None:
+def test_a_run_is_set_up_with_what_it_and_its_page_need_and_no_other_extra(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = names_of([line for lines in project["optional-dependencies"].values() for line in lines])
-    needed = names_of(project["dependencies"])
+    needed = names_of([*project["dependencies"], *project["optional-dependencies"]["serve"]])
     locked = set(pins(root / "deploy/run.lock"))
     assert needed <= locked
     assert locked & (extras - needed) == {"hatchling"}  # installs the checkout itself
