@@ -163,7 +163,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
-	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
+	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
 	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 
 clean: ## remove everything that was made

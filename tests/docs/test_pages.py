@@ -26,6 +26,7 @@ PAGES = (
     "docs/diff.md",
     "docs/replay.md",
     "docs/langfuse.md",
+    "docs/claude-code.md",
     "docs/opentelemetry.md",
     "docs/ci.md",
 )

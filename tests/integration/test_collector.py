@@ -83,3 +83,11 @@ def test_one_call_through_a_collector_is_one_call_on_kafka_and_over_http(cluster
         calls = Counter(event.tool for event in events if isinstance(event, ToolCall))
         assert calls == {"lookup_order": 1, "send_mail": 1}
         assert len({event.session_id for event in events}) == 1
+
+
+def test_the_configuration_that_is_deployed_is_one_that_the_collector_takes() -> None:
+    config = ROOT / "deploy" / "collector" / "collector.yaml"
+    done = subprocess.run(
+        [str(collector()), "validate", "--config", f"file:{config}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -66,3 +66,15 @@ def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(server:
     with pytest.raises(StoreError, match="password authentication failed") as failure:
         open_database(server.address.replace("a-password", "another-password"))
     assert "another-password" not in str(failure.value)
+
+
+def test_a_history_of_the_version_before_is_brought_up_to_date(server: Server, world: World) -> None:
+    world.gate().check(call("drop", {"n": 1}))
+    with world.database.transaction() as statements:
+        statements.run("DELETE FROM sg_alerts")
+        statements.run("UPDATE sg_history SET version = 1")
+    opened = open_database(server.address)
+    assert opened.read("SELECT version FROM sg_history") == [(database.VERSION,)]
+    assert opened.read("SELECT count(*) FROM sg_alerts") == [(1,)]
+    assert audit.verify(opened).problems == ()
+    opened.close()

@@ -24,6 +24,7 @@ from jsonschema.validators import validator_for
 from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
+from deploy.grafana.dashboard import FILE, make_dashboard, text
 from stream_guard.cli.app import app
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
@@ -164,11 +165,18 @@ def test_every_option_of_a_command_exists(name: str, compose: Any) -> None:
     assert given - options == set()
 
 
-def test_the_dashboard_names_only_metrics_that_are_served_and_shows_each_where_there_is_room(root: Path) -> None:
-    dashboard = json.loads((root / "deploy/grafana/dashboards/stream_guard.json").read_text())
+def test_the_dashboard_is_what_its_code_writes() -> None:
+    assert FILE.read_text() == text(), "run: python deploy/grafana/dashboard.py"
+
+
+def test_the_dashboard_names_only_metrics_that_exist_and_shows_each_where_there_is_room(
+    records: list[dict[str, Any]],
+) -> None:
+    dashboard = make_dashboard()
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    named = {name for expression in expressions for name in re.findall(r"stream_guard_\w+", expression)}
-    assert named - served_metrics() - {"stream_guard"} == set()
+    named = {name for expression in expressions for name in re.findall(r"[a-z_:]*stream_guard_[\w:]+", expression)}
+    assert named - served_metrics() - {record["record"] for record in records} == set()
+    assert all(panel["title"] and panel["description"] for panel in dashboard["panels"])
     cells = [
         (x, y)
         for place in (panel["gridPos"] for panel in dashboard["panels"])
@@ -240,6 +248,25 @@ def test_image_is_made_from_files_that_exist_and_locks_with_hashes(root: Path) -
     assert all("--require-hashes" in line for line in text.splitlines() if "-r deploy/" in line)
 
 
+def test_image_is_compiled_and_its_bases_can_be_given_by_digest(root: Path) -> None:
+    stages = re.findall(r"^FROM (\S+)", (root / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert stages == ["${BUILD_IMAGE}", "${RUN_IMAGE}"]
+    build = (root / "deploy" / "Dockerfile").read_text()
+    assert "HATCH_BUILD_HOOK_ENABLE_CUSTOM=true" in build
+    needed = re.search(r"^dependencies = \[(.+)\]$", (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert needed is not None
+    locked = (root / "deploy" / "build.lock").read_text()
+    assert [pin for pin in re.findall(r'"([\w.-]+==[\w.]+)"', needed[1]) if f"{pin} " not in locked] == []
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile(root: Path) -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    require(hadolint.exists(), "hadolint is missing; `make setup-dev` installs it")
+    command = [str(hadolint), "--no-color", str(root / "deploy" / "Dockerfile")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_image_does_not_run_as_root(root: Path, compose: Any) -> None:
     users = re.findall(r"^USER (\S+)$", (root / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
     assert users == [compose["services"]["guard"]["user"]]
@@ -285,3 +312,13 @@ def test_command_of_the_compose_file_starts_serves_and_stops(guard: subprocess.P
         assert re.search(r"^stream_guard_rules_loaded [1-9]", answer.read().decode(), re.MULTILINE)
     guard.send_signal(signal.SIGTERM)
     assert guard.wait(30) == 0
+
+
+def test_the_collector_keys_records_by_trace_where_other_clients_would_put_them(root: Path) -> None:
+    config = read(root / "deploy" / "collector" / "collector.yaml")
+    kafka = config["exporters"]["kafka"]
+    assert kafka["partition_traces_by_id"] is True
+    assert kafka["record_partitioner"] == {"sticky_key": {"hasher": "murmur2"}}
+    for pipeline in config["service"]["pipelines"].values():
+        assert set(pipeline["receivers"]) <= set(config["receivers"])
+        assert set(pipeline["exporters"]) == set(config["exporters"])
