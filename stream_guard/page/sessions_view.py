@@ -38,7 +38,7 @@ _WORDS: Final = {
 _RANKS: Final = ("decision", "user", "call", "result", "turn", "end")
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ShownEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a timeline, as it is shown."""
 
     number: int
@@ -129,7 +129,7 @@ class SessionViews:
 
     def _steps(
         self, session: KeptSession, alerts: Sequence[NotedAlert], after: int, states: SessionStates
-    ) -> list[Step]:
+    ) -> list[ShownEvent]:
         kept = kept_events.events_of(self._database, session.id, after, _PAGE)
         by_event: dict[str | int, list[NotedAlert]] = {}
         for noted in alerts:
@@ -169,7 +169,7 @@ def step_of(
     session: KeptSession,
     findings: dict[str | int, list[NotedAlert]],
     changes: tuple[StateChange, ...] = (),
-) -> Step:
+) -> ShownEvent:
     """Return an event as it is shown."""
     event = kept.event
     time, kind = event.get("time"), str(event.get("kind", ""))
@@ -178,7 +178,7 @@ def step_of(
     if kind == "user_message":
         texts = (str(event.get("text", "")),)
     value = event.get("output") if kind == "tool_result" else event.get("args")
-    return Step(
+    return ShownEvent(
         number=kept.number,
         kind=kind,
         id=str(event.get("event_id", "")),
