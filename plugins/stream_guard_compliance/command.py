@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -18,6 +18,7 @@ from stream_guard.commands import (
     INCONCLUSIVE,
     USAGE,
     ListFormat,
+    RecordingReader,
     Reports,
     ReportTarget,
     SettingsFile,
@@ -32,6 +33,8 @@ from stream_guard_compliance.reading.catalogue import declarations
 if TYPE_CHECKING:
     from stream_guard_compliance import ComplianceResult, Extraction
 
+_PACKED: Final = (".gz", ".zst", ".parquet", ".avro", ".agentlog")
+
 Prompt = Annotated[Path, typer.Argument(help="A file with the system prompt.", show_default=False)]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="A tool the agent has; may be given many times.")]
 ToolsFile = Annotated[
@@ -42,7 +45,11 @@ ToolsFile = Annotated[
 def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     prompt: Prompt,
     traces: Annotated[
-        list[Path], typer.Argument(help="Files of events: a JSON list, or JSON lines.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Files of events, a JSON list or JSON lines; recordings in any format, packed, or folders of them.",
+            show_default=False,
+        ),
     ],
     form: Annotated[ListFormat, typer.Option("--format", help="How to print the results.")] = ListFormat.TABLE,
     tool: Tools = None,
@@ -52,6 +59,9 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
         bool, typer.Option("--allow-inconclusive", help="Exit 0 although not everything could be judged.")
     ] = False,  # a flag
     reports: Reports = None,
+    source_format: Annotated[
+        str | None, typer.Option("--from-format", help="The format of recordings, or auto; without it, as they look.")
+    ] = None,
     settings_file: SettingsFile = None,
 ) -> None:
     """Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open."""
@@ -65,11 +75,14 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     results = []
     judged = []
     seen: dict[str, None] = {}
-    for name, events in _traces(traces):
+    broken: Counter[str] = Counter()
+    reader = RecordingReader(source_format or "auto", registry, settings)
+    for name, events in _traces(traces, reader, always=source_format is not None):
         result = asyncio.run(
             check_compliance(text, events, timeout=timeout, tools=tools, settings=settings, registry=registry)
         )
         outcomes[result.verdict] += 1
+        broken.update({violation.rule_id for violation in result.violations})
         judged.append(result)
         seen.update(dict.fromkeys(read_trace(events).tools))
         if form is ListFormat.TABLE:
@@ -79,10 +92,14 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     elif len(results) > 1:
         typer.echo(f"{len(results)} sessions: {', '.join(f'{count} {word}' for word, count in outcomes.items())}")
+        for rule, count in broken.most_common():
+            typer.echo(f"  {rule} is violated in {count} of {len(results)} sessions")
+    for line in reader.summary():
+        typer.echo(f"not read: {line}", err=True)
     _write(targets, text, extract(text, tools, seen=seen), judged)
     if outcomes["violated"]:
         raise typer.Exit(FINDINGS)
-    if set(outcomes) != {"satisfied"} and not allow_inconclusive:
+    if (reader.unread or set(outcomes) != {"satisfied"}) and not allow_inconclusive:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)
 
@@ -160,15 +177,32 @@ def _print_result(name: str, result: Any) -> None:
         typer.echo(f"  judge: {result.tokens_used} tokens, ${result.cost_usd:.4f}")
 
 
-def _traces(files: list[Path]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each trace with its name; a file of native events holds one for each session."""
-    for file in files:
+def _traces(targets: list[str], reader: RecordingReader, *, always: bool) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each trace with its name; a recording holds one for each session.
+
+    A file is read as the events that ``check_compliance`` takes, unless nothing in it is one: then, or ``always``, and
+    where it is a folder, packed or a topic, as a recording.
+    """
+    for target in targets:
+        events = None if always or _is_recording(target) else _own_events(Path(target))
         sessions: dict[str, list[Any]] = {}
-        for event in _events(file):
-            session = event.get("session_id") if isinstance(event, dict) else None
+        for event in reader.read(target) if events is None else events:
+            session = event.get("session_id") if isinstance(event, dict) else getattr(event, "session_id", None)
             sessions.setdefault(session if isinstance(session, str) else "", []).append(event)
-        for session, events in (sessions or {"": []}).items():
-            yield (f"{file}: {session}" if session else str(file)), events
+        for session, listed in (sessions or {"": []}).items():
+            yield (f"{target}: {session}" if session else target), listed
+
+
+def _is_recording(target: str) -> bool:
+    return "://" in target or Path(target).is_dir() or target.endswith(_PACKED)
+
+
+def _own_events(file: Path) -> list[Any] | None:
+    """Return the events of a file, or None where it holds some and none of them can be read."""
+    from stream_guard_compliance.trace import read_trace
+
+    events = _events(file)
+    return None if events and not read_trace(events).events else events
 
 
 def _events(file: Path) -> list[Any]:

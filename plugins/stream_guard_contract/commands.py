@@ -45,7 +45,13 @@ class MatrixForm(StrEnum):
     HTML = "html"
 
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The contract: a flakestorm.yaml, version 2.0.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The contract: a flakestorm.yaml, version 2.0; the same as FILE.")
+]
+ContractFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help=f"The contract; default: {DEFAULT_FILE}.", show_default=False),
+]
 Traces = Annotated[
     list[str], typer.Option("--traces", "-t", help="Recorded sessions, labelled by scenario; may be repeated.")
 ]
@@ -56,18 +62,21 @@ AllowInconclusive = Annotated[
 
 
 def validate(
-    config: ConfigFile = DEFAULT_FILE,
+    file: ContractFile = None,
+    config: ConfigFile = None,
     settings_file: SettingsFile = None,
 ) -> None:
     """Say what is wrong with a contract, all of it, with line and column; exit 2 when it cannot be used."""
-    contract = load(config, load_plugins(settings_file)[1])
+    named = contract_file(file, config)
+    contract = load(named, load_plugins(settings_file)[1])
     cells = len(contract.invariants) * len(contract.scenarios)
-    typer.echo(f"{config}: {len(contract.invariants)} invariants in {len(contract.scenarios)} scenarios, {cells} cells")
+    typer.echo(f"{named}: {len(contract.invariants)} invariants in {len(contract.scenarios)} scenarios, {cells} cells")
 
 
-def score_command(
+def score_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     traces: Traces,
-    config: ConfigFile = DEFAULT_FILE,
+    file: ContractFile = None,
+    config: ConfigFile = None,
     form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = MatrixForm.NUMBER,
     reports: Reports = None,
     min_score: MinScore = 0.0,
@@ -77,15 +86,16 @@ def score_command(
 ) -> None:
     """Print the score of recorded sessions; exit 1 when the contract is broken, 4 when nothing could be judged."""
     settings, registry, targets = prepare(settings_file, reports)
-    contract = load(config, registry)
+    contract = load(contract_file(file, config), registry)
     matrix, unread = score_traces(contract, traces, source_format, registry, settings)
     publish(contract, matrix, form, targets)
     exit_for(matrix, min_score, unread, allow_inconclusive=allow_inconclusive)
 
 
-def ci_command(
+def ci_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     traces: Traces,
-    config: ConfigFile = DEFAULT_FILE,
+    file: ContractFile = None,
+    config: ConfigFile = None,
     part: Annotated[
         list[str] | None,
         typer.Option("--part", help="What another tool measured, from 0 to 1: mutation=0.8, chaos=..., replay=..."),
@@ -101,7 +111,7 @@ def ci_command(
 
     settings, registry, targets = prepare(settings_file, reports)
     scores = dict(read_part(text) for text in part or ())
-    contract = load(config, registry)
+    contract = load(contract_file(file, config), registry)
     matrix, unread = score_traces(contract, traces, source_format, registry, settings)
     publish(contract, matrix, None, targets)
     if matrix.score is not None:
@@ -117,6 +127,13 @@ def ci_command(
     if low:
         typer.echo(f"under {min_score:g} %: {', '.join(low)}", err=True)
     exit_for(matrix, min_score, unread, allow_inconclusive=allow_inconclusive, too_low=bool(low))
+
+
+def contract_file(file: Path | None, config: Path | None) -> Path:
+    """Return the contract that the argument or the option names; SettingsError where both do."""
+    if file is not None and config is not None:
+        raise SettingsError(f"the contract is named twice: {file} and --config {config}; leave one of them out")
+    return file or config or DEFAULT_FILE
 
 
 def prepare(settings_file: Path | None, reports: Sequence[str] | None) -> tuple[Settings, Registry, list[ReportTarget]]:

@@ -16,11 +16,12 @@ import typer
 from stream_guard import Decoder, Event, SettingsError
 from stream_guard.commands import Reports, SettingsFile
 from stream_guard_contract.commands import (
-    DEFAULT_FILE,
     AllowInconclusive,
     ConfigFile,
+    ContractFile,
     MatrixForm,
     MinScore,
+    contract_file,
     exit_for,
     load,
     prepare,
@@ -36,7 +37,8 @@ _PROGRESS_SECONDS: Final = 10.0  # between two progress lines that are no bar
 
 
 def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
-    config: ConfigFile = DEFAULT_FILE,
+    file: ContractFile = None,
+    config: ConfigFile = None,
     agents: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,7 +72,7 @@ def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard_contract.scoring.score import score
 
     _, registry, targets = prepare(settings_file, reports)
-    contract = only(load(config, registry), scenario or ())
+    contract = only(load(contract_file(file, config), registry), scenario or ())
     setups = make_setups(contract, agents or (), tool or (), llm, proxy_port, workers)
     decoder = registry.decoders["native"]()
     plan = plan_run(contract, seed, repeat)

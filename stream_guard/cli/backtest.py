@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import typer
@@ -19,6 +20,9 @@ from stream_guard.model import Alert
 from stream_guard.policy.spec import Policy
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.settings import SessionLimits
+
+_HALF: Final = 8
+_WIDTH: Final = 2 * _HALF + 1
 
 
 def backtest(
@@ -58,9 +62,8 @@ def _show(result: Backtest) -> None:
     for word, alerts in (("added", result.added), ("removed", result.removed)):
         for rule, number in sorted(Counter(alert.rule_id for alert in alerts).items()):
             typer.echo(f"  {word:8}{number:>6}  {rule}  for example {_example(alerts, rule)}")
-    for word, scores in (("old", result.old_scores), ("new", result.new_scores)):
-        for score in scores:
-            typer.echo(f"  {word:4}{score.rule_id}: {_score(score)}")
+    for line in _side_by_side(result):
+        typer.echo(line)
 
 
 def _example(alerts: Sequence[Alert], rule: str) -> str:
@@ -68,7 +71,26 @@ def _example(alerts: Sequence[Alert], rule: str) -> str:
     return f"{one.session_id!r} at {one.event_id!r}"
 
 
-def _score(score: RuleScore) -> str:
-    rates = {"precision": score.precision, "recall": score.recall, "benign alert rate": score.benign_alert_rate}
-    shown = ", ".join(f"{name} {'-' if rate is None else f'{rate:.2f}'}" for name, rate in rates.items())
-    return f"{shown}, fires in {score.sessions} labelled sessions"
+def _side_by_side(result: Backtest) -> Iterator[str]:
+    """Yield a table of how right each rule is under the old policy and under the new one."""
+    old = {score.rule_id: score for score in result.old_scores}
+    new = {score.rule_id: score for score in result.new_scores}
+    names = list(dict.fromkeys([*new, *old]))
+    if not names:
+        return
+    width = max(len("rule"), *map(len, names))
+    columns = ("precision", "recall", "benign alert rate", "sessions")
+    yield "  ".join(["rule".ljust(width), *(name.center(_WIDTH) for name in columns)]).rstrip()
+    yield "  ".join([" " * width, *["old".rjust(_HALF) + "new".rjust(_HALF) for _ in columns]])
+    for name in names:
+        sides = [_cells(old.get(name)), _cells(new.get(name))]
+        pairs = [before.rjust(_HALF) + after.rjust(_HALF) for before, after in zip(*sides, strict=True)]
+        yield "  ".join([name.ljust(width), *pairs])
+
+
+def _cells(score: RuleScore | None) -> list[str]:
+    """Return the figures of a rule; nothing for a policy that does not have it, a dash where nothing was counted."""
+    if score is None:
+        return [""] * 4
+    rates = (score.precision, score.recall, score.benign_alert_rate)
+    return [*("-" if rate is None else f"{rate:.2f}" for rate in rates), f"{score.sessions:,}"]

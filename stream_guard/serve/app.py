@@ -23,6 +23,7 @@ from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Alert, Event
+from stream_guard.policy.wording import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
 from stream_guard.serve.admission import Admission
@@ -129,6 +130,7 @@ class Routes:
     @requires("reviewer", "operator")
     async def review(self, request: Request) -> Response:
         """Show a review."""
+        _refuse_unknown(request, ())
         name, tenant = request.path_params["id"], identity_of(request).tenant
         found = await self._service.run(self._gate.reviews.get, name, tenant)
         return _json(_require(found, "review"))
@@ -162,6 +164,7 @@ class Routes:
     @requires("reviewer", "operator")
     async def incident(self, request: Request) -> Response:
         """Show an incident and its timeline."""
+        _refuse_unknown(request, ())
         name, tenant = request.path_params["id"], identity_of(request).tenant
         found = _require(await self._service.run(incidents.get, self._gate.database, name, tenant), "incident")
         timeline = await self._service.run(incidents.timeline, self._gate.database, name)
@@ -199,6 +202,7 @@ class Routes:
         return await _answered(self._service.run(known, request.path_params["id"]))
 
     async def _body(self, request: Request) -> Any:
+        _refuse_unknown(request, ())
         return await read_json(request, self._service.settings.max_body_bytes)
 
 
@@ -238,6 +242,7 @@ async def _answered(work: Awaitable[Any]) -> Response:
 
 
 def _query(request: Request, states: frozenset[str]) -> tuple[str | None, int]:
+    _refuse_unknown(request, ("status", "limit"))
     status, limit = request.query_params.get("status"), request.query_params.get("limit", "100")
     if status is not None and status not in states:
         raise RequestRefused(422, f"status is one of {', '.join(sorted(states))}")
@@ -273,3 +278,11 @@ def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
     except UnicodeEncodeError:  # half a surrogate pair: valid JSON when it is escaped
         body = json.dumps(msgspec.to_builtins(value)).encode()
     return Response(body, status, headers, "application/json")
+
+
+def _refuse_unknown(request: Request, known: Sequence[str]) -> None:
+    """Refuse a query that would be answered as if a part of it had not been asked."""
+    for name in request.query_params:
+        if name not in known:
+            advice = f"it takes {' and '.join(known)}" if known else "this address takes none"
+            raise RequestRefused(422, f"unknown query parameter {show(name)}{did_you_mean(name, known)}; {advice}")

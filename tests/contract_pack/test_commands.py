@@ -122,3 +122,12 @@ def test_reports_are_written_before_the_exit_code_is_given(tmp_path: Path) -> No
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path, report: str) -> None:
     done = run("score", "--traces", str(tmp_path / "none"), "--report", report)
     assert isinstance(done.exception, SettingsError)
+
+
+def test_the_contract_may_be_named_as_an_argument(tmp_path: Path) -> None:
+    _, traces, option, file = write(tmp_path, sessions(*GOOD))
+    assert run("validate", file).stdout == run("validate", option, file).stdout
+    assert run("score", file, "--traces", traces).stdout == "100\n"
+    twice = run("validate", file, option, file)
+    assert twice.exit_code != 0
+    assert "named twice" in str(twice.exception)

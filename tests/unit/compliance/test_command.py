@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -98,3 +99,31 @@ def test_file_without_tools_is_refused_with_its_name(tmp_path: Path, text: str) 
     done = run("extract", write(tmp_path, "p.txt", PROMPT), "--tools", write(tmp_path, "tools.json", text))
     assert done.exit_code != 0
     assert "tools.json" in str(done.exception)
+
+
+def test_archives_and_other_formats_are_read_session_by_session_with_totals(tmp_path: Path) -> None:
+    def chat(tool: str, said: str) -> str:
+        call = {"id": "c", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+        return json.dumps(
+            {"messages": [{"role": "user", "content": said}, {"role": "assistant", "tool_calls": [call]}]},
+        )
+
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(f"{chat('drop_table', 'one')}\n{chat('look', 'two')}\n".encode()))
+    (folder / "b.jsonl").write_text(f"{chat('drop_table', 'three')}\n")
+    prompt = write(tmp_path, "p.txt", "Never call drop_table.")
+    done = run("check", prompt, folder)
+    assert done.exit_code == 1
+    assert "3 sessions: 2 violated, 1 satisfied" in done.stdout
+    assert "  forbid-tool-drop-table is violated in 2 of 3 sessions" in done.stdout
+    packed = run("check", prompt, folder / "a.jsonl.gz", "--from-format", "openai-chat", "--format", "json")
+    assert sorted(result["verdict"] for result in json.loads(packed.stdout)) == ["satisfied", "violated"]
+
+
+def test_a_record_that_cannot_be_read_leaves_the_check_open(tmp_path: Path) -> None:
+    prompt = write(tmp_path, "p.txt", "Never call drop_table.")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"what": "is this"}\n'))
+    done = run("check", prompt, tmp_path / "a.jsonl.gz")
+    assert done.exit_code == 4
+    assert "no format is known by this shape" in done.stderr
