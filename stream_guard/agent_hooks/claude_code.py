@@ -146,7 +146,10 @@ def _refusal(ruling: dict[str, Any]) -> str:
     else:
         began = f"Not run: {'the session is over' if action == 'terminate_session' else 'this is not allowed'}."
     rules = [_worded(alert) for alert in (ruling.get("alerts") or [])[:_REASONS]]
-    return " ".join(_plain(part) for part in (began, reason, f"[{'; '.join(rules)}]" if rules else "") if part)
+    listed = f"[{'; '.join(rules)}]" if rules else ""
+    # What was found stands in the list; a reason without words of the policy's own has the way already.
+    way = str(ruling.get("advice") or "").partition("to pass: ")[2] if "to pass: " not in reason else ""
+    return " ".join(_plain(part) for part in (began, reason, listed, f"To pass: {way}." if way else "") if part)
 
 
 def _unsure(ruling: dict[str, Any]) -> list[str]:

@@ -88,7 +88,7 @@ def _watched(number: int, spec: RuleSpec, witness: Witness) -> RuleSpec:
     members: dict[str, Any] = {
         name: _telling(name, getattr(kind, name), number, witness, busy) for name in names if overrides(spec.rule, name)
     }
-    derived: RuleType = type(f"Watched{kind.__name__}", (kind,), members | {"__module__": __name__})
+    derived: RuleType = type(f"Watched{kind.__name__}", (kind,), members | {"__module__": kind.__module__})
     return replace(spec, rule=derived(spec.rule.params))
 
 

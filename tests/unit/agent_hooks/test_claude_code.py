@@ -84,6 +84,10 @@ def test_a_blocked_call_is_denied_with_the_rule_and_what_it_found(hook: Hook) ->
     assert "continue" not in answer
 
 
+def test_a_denial_says_what_would_pass(hook: Hook) -> None:
+    assert "to pass: call Read, and have it succeed, first" in denial(hook("PreToolUse", tool="Edit"))
+
+
 def test_a_paused_call_names_its_review_and_runs_once_after_the_approval(hook: Hook, gate: tuple[str, Gate]) -> None:
     reason = denial(hook("PreToolUse", tool="Pay"))
     [review] = gate[1].reviews.listing("open")
