@@ -47,8 +47,9 @@ class NoValueFlowState(sg.State):
 class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
     """What certain results say must not be sent away: ``min_chars`` characters in a row are enough.
 
-    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. 4096 fingerprints are
-    remembered. Of a result that needs more than 2048, only some are kept: then a few characters more must agree.
+    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of each text the first
+    20,000 characters are looked at. 4096 fingerprints are remembered. Of a result that needs more than 2048, only some
+    are kept: then a few characters more must agree.
     """
 
     kind = "no_value_flow"

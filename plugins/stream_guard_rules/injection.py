@@ -52,6 +52,7 @@ class NoInjectedCallState(sg.State):
     asked: dict[int, int] = {}
     sentences: list[list[int]] = []
     source: str = ""
+    flooded: bool = False  # there were more instructions than can be remembered
 
 
 class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
@@ -59,10 +60,12 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     A value counts when it stands in such instructions and in nothing that the user wrote: in any case, split, in
     base64, hexadecimal or URL encoding. Signs of instructions are English. What the user gave is remembered up to
-    1024 pieces, what instructions said up to 1536; the oldest are forgotten first.
+    1024 pieces, what instructions said up to 1536. Where they said more, any value that looks like one and is not
+    the user's is a hit: nobody can bury a value under others.
     """
 
     kind = "no_injected_call"
+    state_version = 2
     state_limit = 32768
     examples = (
         sg.Example(
@@ -133,7 +136,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         if not self.params.source.matches(result.tool):
             return
         for text in texts_in(result.output):
-            plain = text[:MOST_TEXT].encode("utf-8", "replace").decode()
+            plain = text.encode("utf-8", "replace").decode()  # all of it: instructions may stand at the end
             for piece in spans_of(self._pattern, plain, self.params.span):
                 self._taint(piece, state)
                 state.source = result.tool[:64]
@@ -165,6 +168,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
                 stems = sorted(map(_stem_mark, _stems(match.group())))[:_MOST_STEMS]
                 if len(stems) > 1 and stems not in state.sentences:
                     state.sentences = [*state.sentences[1 - _MOST_SENTENCES :], stems]
+        state.flooded = state.flooded or len(state.tainted) > _MOST_TAINTED
         keep_newest(state.tainted, _MOST_TAINTED)
 
     def _is_injected(self, text: str, state: NoInjectedCallState) -> bool:
@@ -177,6 +181,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             else:
                 marks = self._values_in(reading)
             if any(one in state.tainted and one not in state.given for one in marks):
+                return True
+            if state.flooded and any(one not in state.given for one in self._values_in(reading)):
                 return True
         return False
 

@@ -60,8 +60,8 @@ class ArgProvenanceState(sg.State):
 class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
     """The value of an argument must come from where it may come from: the user, the system prompt, a tool, a list.
 
-    Values are compared by their letters and digits, numbers as numbers. Up to 3072 pieces are remembered, and the
-    oldest are forgotten first; a value whose source was forgotten is a hit.
+    Values are compared by their letters and digits, numbers as numbers. Of each text the first 20,000 characters are
+    looked at. Up to 3072 pieces are remembered, and the oldest are forgotten first: then `allow` is a hit.
     """
 
     kind = "arg_provenance"

@@ -112,7 +112,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         # Atoms of the monitor first, then those that only the past reads; formulas about the past are no facts.
         self._atoms = [*monitor.atoms, *(name for name in past.names if name not in monitor.atoms and _is_known(name))]
         parts = [(1 << number, atom) for number, atom in enumerate(self._atoms) if not atom.startswith(PAST)]
-        self._facts = [(bit, *atom.partition(":")[::2]) for bit, atom in parts]
+        self._facts = [(bit, atom.partition(":")[0], atom.partition(":")[2]) for bit, atom in parts]
         self._past_bits = [1 << monitor.atoms.index(atom) if atom in monitor.atoms else 0 for atom in past.atoms]
         self._mask = (1 << len(monitor.atoms)) - 1
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
