@@ -170,3 +170,18 @@ def test_twenty_disturbances_and_a_broker_restart_during_a_long_load_lose_nothin
 
     found = run(fleet, rows, disturb_all, 20)
     compare(found, wanted, record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0.0, 0.5, 1.5])
+def test_a_worker_that_starts_while_its_only_broker_restarts_waits_for_it(
+    own_broker: Broker, fleet: Fleet, moment: float
+) -> None:
+    fleet.move_to(Cluster(own_broker.address()))
+    name = fleet.start()
+    fleet.wait_until(lambda: "a worker of group" in fleet.log_of(name))
+    time.sleep(moment)  # connecting, joining the group, or reading the changelog
+    own_broker.kill()
+    own_broker.start()
+    found = run(fleet, poisoned(20))
+    assert found.alerts

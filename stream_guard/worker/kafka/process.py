@@ -6,8 +6,8 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect,
 CHECK: Final = 0.2  # seconds between two checks of the worker
 LEAVE: Final = 20.0  # seconds to leave the group
 ABORT: Final = 2.0  # seconds to leave it after a failure: everything that counts is acknowledged
+PAUSE: Final = 1.0  # seconds before a worker that could not start tries again
 PING: Final = 2.0  # seconds between two requests to the cluster
 
 _logger = logging.getLogger(__name__)
@@ -38,22 +39,79 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
         loop.add_signal_handler(number, stop.set)
     servers = choose_servers(address.servers, parts.settings.kafka)
     _logger.info("a worker of group %s on %s", parts.settings.worker.group, ", ".join(address.topics))
+    patience = parts.settings.kafka.patience
     producer = await connect(servers, parts.settings)
-    try:
+
+    async def work() -> None:
         changelog = changelog_topic(parts.settings)
-        partitions = await count_partitions(producer, address.topics, changelog, patience=parts.settings.kafka.patience)
+        with _cannot_start():
+            partitions = await count_partitions(producer, address.topics, changelog, patience=patience)
         app = make_app(parts.settings, servers, partitions)
         app.client, app.sources, app.accept_gaps = producer.client, address.topics, accept_gaps
         app.rows, open_outbox = open_table(app, parts.settings, servers, producer), partial(KafkaOutbox, producer)
         app.stages = build_stages(parts, app.rows, open_outbox, address.topics, partitions)
         passing = set(app.stages.topics) - set(address.topics)
-        await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
+        with _cannot_start():
+            await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
         read_topics(app)
-        await _run(app, parts, stop, BrokerHealth(producer.client, patience=parts.settings.kafka.patience))
+        await _run(app, parts, stop, BrokerHealth(producer.client, patience=patience))
+
+    try:
+        await start_patiently(work, stop, parts.beat, patience=patience)
     finally:
         # Everything that must be kept is acknowledged. Without a limit this would wait for an absent broker for ever.
         with suppress(KafkaError, TimeoutError):
             await asyncio.wait_for(producer.stop(), LEAVE / 4)
+
+
+class CannotStartError(SourceError):
+    """The worker could not start; it has processed nothing."""
+
+
+@contextmanager
+def _cannot_start() -> Iterator[None]:
+    """Say of an error of the brokers that nothing was processed before it."""
+    try:
+        yield
+    except SourceError as error:
+        if isinstance(error.__cause__, KafkaError):
+            raise CannotStartError(str(error)) from error.__cause__
+        raise
+
+
+async def start_patiently(
+    work: Callable[[], Awaitable[None]],
+    stop: asyncio.Event,
+    beat: Callable[[], None],
+    *,
+    patience: float,
+    pause: float = PAUSE,
+) -> None:
+    """Do the work; begin it anew while it cannot start because a broker is away, for at most the patience.
+
+    A worker that could not start has processed nothing, so a new beginning repeats nothing.
+    """
+    end: float | None = None
+    while not stop.is_set():
+        try:
+            await work()
+        except CannotStartError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, KafkaError) and cause.retriable):
+                raise
+            now = time.monotonic()
+            end = now + patience if end is None else end
+            if now >= end:
+                raise SourceError(
+                    f"{error}; no broker was ready for {patience:.0f} s (kafka.patience); look at the brokers, and "
+                    "start the worker again when they are back"
+                ) from cause
+            _logger.warning("%s; the worker tries again", error)
+        else:
+            return
+        beat()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
 
 
 async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: BrokerHealth) -> None:
@@ -78,7 +136,7 @@ async def _watch(
         parts.beat()
         broker.check()
         if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
-            raise StreamGuardError(f"the worker could not start: {error!r}") from error
+            raise CannotStartError(f"the worker could not start: {error!r}") from error
         if (reason := app.crash_reason) is not None:
             raise StreamGuardError(f"the worker cannot go on: {reason!r}; start it again") from reason
         if not starting.done():
