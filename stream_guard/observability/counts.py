@@ -7,7 +7,9 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
-Eviction: TypeAlias = Literal["sessions", "states", "open_calls", "event_ids", "buffered_events", "ended_sessions"]
+Eviction: TypeAlias = Literal[
+    "sessions", "states", "open_calls", "event_ids", "buffered_events", "ended_sessions", "session_bytes"
+]
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from bisect import insort
 from collections.abc import Iterable
 from math import inf
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 from zlib import crc32
 
@@ -31,6 +33,8 @@ class Session(KeyState):
         "attempts",
         "before",
         "buffer",
+        "buffer_sizes",
+        "buffered",
         "ended",
         "explicit_part",
         "fresh_part",
@@ -65,11 +69,31 @@ class Session(KeyState):
         self.lag = 0.0  # how far this session's clock runs behind the stream's
         self.scheduled: float | None = None  # its earliest entry in the table's heap of deadlines
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
+        self.buffer_sizes: dict[int, int] = {}  # bytes of each of them, by arrival, in that order
+        self.buffered = 0  # bytes of all of them
         self.resting = False  # closed as idle by the shared clock; its own next event may show that it was not
         self.ended = False  # resting after an end by somebody who may not end it: its limits go on
         # A jump in its own time closed the session before this one. The next event may take the jump back.
         self.before: Session | None = None
         self.jump: Event | None = None
+
+    def hold_back(self, event: Event, time: float) -> None:
+        """Put an event behind the buffered ones of the same time."""
+        arrival = 1 + next(reversed(self.buffer_sizes), 0)
+        insort(self.buffer, (time, arrival, event), key=itemgetter(0, 1))
+        size = self.buffer_sizes[arrival] = size_of(event)
+        self.buffered += size
+
+    def let_go(self) -> Event:
+        """Return the earliest buffered event, which is not buffered any longer."""
+        _, arrival, event = self.buffer.pop(0)
+        self.buffered -= self.buffer_sizes.pop(arrival)
+        return event
+
+    def take_buffer(self, other: Session) -> None:
+        """Take over the buffered events of another session of the same id; this one has none."""
+        self.buffer, self.buffer_sizes, self.buffered = other.buffer, other.buffer_sizes, other.buffered
+        other.buffer, other.buffer_sizes, other.buffered = [], {}, 0
 
     def add_open(self, call: OpenCall) -> None:
         """Remember a call until its result comes."""
@@ -88,6 +112,14 @@ class Session(KeyState):
         else:
             known[:] = [other for other in known if other is not call]
         self.open_count -= 1
+
+    def drop_older_half(self) -> int:
+        """Forget the older half of the open calls, and return how many that are."""
+        calls = sorted((call for calls in self.open.values() for call in calls), key=attrgetter("attempt"))
+        dropped = calls[: (len(calls) + 1) // 2]
+        for call in dropped:
+            self.drop_open(call)
+        return len(dropped)
 
     def find_open(self, call_id: str, tool: str) -> OpenCall | None:
         """Return the latest open call of an id; without an id, the latest of a tool."""
@@ -130,6 +162,14 @@ class Session(KeyState):
         """Begin a new generation of event ids and forget the older of the two."""
         self.older, self.recent = self.recent, {}
         self.restored = max(0, self.restored - 1)
+
+
+def size_of(event: Event) -> int:
+    """Return the bytes that an event takes in a row, about."""
+    try:
+        return len(_encode(event))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # an in-process caller may pass anything
+        return len(repr(event))
 
 
 def id_digest(event_id: str) -> int:
@@ -292,7 +332,9 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.now = -inf if row.time is None else row.time
     session.turns, session.part = row.turns, row.part
     session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
-    session.explicit_part, session.buffer = row.explicit_part, row.buffer
+    session.explicit_part = row.explicit_part
+    for time, _, event in sorted(row.buffer, key=itemgetter(1)):
+        session.hold_back(event, time)
     for call in row.open:
         if row.policy_version != engine.policy.version:
             call.objections = None

@@ -9,10 +9,8 @@ events in order, both give the same findings (docs/adr/0005).
 from __future__ import annotations
 
 import heapq
-from bisect import insort
 from collections.abc import Iterator, Set
 from math import inf, nextafter
-from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import force_setattr
@@ -94,7 +92,7 @@ class SessionTable:
         Sessions are packed under the old policy, and unpacked under the new one when they are next needed.
         """
         for session_id, session in self._touched.items():
-            self.store.put(session_id, pack(session, self.engine), self._deadline(session))
+            self.store.put(session_id, self._packed(session), self._deadline(session))
         self._touched.clear()
         self._clean.clear()
         sooner = max(0.0, self._idle - engine.policy.idle)
@@ -178,7 +176,8 @@ class SessionTable:
     def _feed_untimed(self, event: Event, session: Session, out: Findings) -> None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
         if session.buffer and type(event) is not SessionEnd:
-            self._buffer(event, session.buffer[-1][0], session)
+            session.hold_back(event, session.buffer[-1][0])
+            self._release_surplus(session, out)
         else:
             self._apply(event, session, out)
 
@@ -278,7 +277,8 @@ class SessionTable:
         if before is None:
             return session
         self.counts.disbelieved_times += 1
-        before.lag, before.buffer, before.scheduled = session.lag, session.buffer, None
+        before.lag, before.scheduled = session.lag, None
+        before.take_buffer(session)
         before.take_ids(session)
         self._touched[session.id] = before
         if jump is not None and type(jump) is not SessionEnd:
@@ -301,10 +301,9 @@ class SessionTable:
 
     def _renew(self, session: Session, out: Findings) -> Session:
         """Close an idle session and open it again for the event that follows; the next one may take that back."""
-        waiting, session.buffer = session.buffer, []
         self._close(session, "idle", out, time=session.now + self._idle)
         renewed = self._open_again(session)
-        renewed.buffer = waiting
+        renewed.take_buffer(session)
         renewed.before, session.before, session.jump = session, None, None
         return renewed
 
@@ -425,21 +424,26 @@ class SessionTable:
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> None:
         """Buffer the event until no earlier one is expected."""
-        self._buffer(event, event.time or 0.0, session)
+        session.hold_back(event, event.time or 0.0)
         settled = session.buffer[-1][0] - self._lateness
         self._advance_session(session, max(settled, session.now), out)
+        current = self._touched.get(session.id)
+        if current is not None:
+            self._release_surplus(current, out)
 
-    def _buffer(self, event: Event, time: float, session: Session) -> None:
-        """Put the event behind those of the same time. A restored buffer has the arrival numbers of another process."""
-        arrival = 1 + max((number for _, number, _ in session.buffer), default=0)
-        insort(session.buffer, (time, arrival, event), key=itemgetter(0, 1))
+    def _release_surplus(self, session: Session, out: Findings) -> None:
+        """Judge the earliest buffered events at once when the session holds back more than it may."""
+        current: Session | None = session
+        while current is not None and current.buffered > self.limits.max_buffered_bytes:
+            self.counts.evictions["buffered_events"] += 1
+            self._apply(current.let_go(), current, out)
+            current = self._touched.get(session.id)
 
     def _release(self, session: Session, until: float, out: Findings) -> None:
         """Apply the buffered events up to a time. One of them may end or renew the session."""
         current: Session | None = session
         while current is not None and current.buffer and current.buffer[0][0] <= until:
-            _, _, event = current.buffer.pop(0)
-            self._apply(event, current, out)
+            self._apply(current.let_go(), current, out)
             current = self._touched.get(session.id)
 
     def _load(self, session_id: str) -> Session:
@@ -663,10 +667,20 @@ class SessionTable:
         if len(self._touched) > self.limits.in_memory:
             self.commit()
 
+    def _packed(self, session: Session) -> bytes:
+        """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
+        blob, most = pack(session, self.engine), self.limits.max_session_bytes
+        while len(blob) > most and session.open_count:
+            self.counts.evictions["open_calls"] += session.drop_older_half()
+            blob = pack(session, self.engine)
+        if len(blob) > most:
+            self.counts.evictions["session_bytes"] += 1  # nothing that rules count is given up: that would reset limits
+        return blob
+
     def commit(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
         for session_id, session in self._touched.items():
-            self.store.put(session_id, pack(session, self.engine), self._deadline(session))
+            self.store.put(session_id, self._packed(session), self._deadline(session))
         self.memory.flush()
         self._clean.update(self._touched)
         self._touched.clear()

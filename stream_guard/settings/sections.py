@@ -67,6 +67,14 @@ class SessionLimits(Section):
     max_live: int = Field(default=1_000_000, gt=0, description="sessions open at once; the longest idle is closed")
     max_states: int = Field(default=1000, gt=0, description="states one session may hold, keyed ones included")
     max_open_calls: int = Field(default=256, gt=0, description="unanswered tool calls remembered per session")
+    max_session_bytes: int = Field(
+        default=4 * 2**20, gt=0, description="bytes one stored session may have; its oldest unanswered calls go first"
+    )
+    max_buffered_bytes: int = Field(
+        default=2**20,
+        gt=0,
+        description="bytes of events that one session holds back for their order; beyond, the earliest are judged",
+    )
     duplicate_window: int = Field(default=1000, gt=0, description="event ids remembered per session")
     in_memory: int = Field(default=50_000, gt=0, description="sessions kept unpacked; the others are bytes")
     max_future_skew: Duration = Field(
