@@ -122,6 +122,16 @@ def test_log_records_have_the_fields_of_the_data_model(end: HttpEnd) -> None:
     assert attributes["stream_guard.label.tenant"] == "acme"
 
 
+def test_log_records_are_what_opentelemetry_s_own_reader_takes(end: HttpEnd) -> None:
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    open_sink("otlp", end.url).send([FOUND, REVIEW, *odd_alerts()])
+    read = ParseDict(end.requests[0].json, ExportLogsServiceRequest())  # an unknown field is an error
+    [record, *_] = read.resource_logs[0].scope_logs[0].log_records
+    assert (record.body.string_value, record.event_name) == (FOUND.detail, "stream_guard.alert")
+
+
 def test_a_collector_that_takes_only_some_records_has_not_taken_the_batch(end: HttpEnd) -> None:
     end.reply = Reply(body=b'{"partialSuccess": {"rejectedLogRecords": "1"}}')
     with pytest.raises(sg.SinkError, match="refused 1 log") as refused:
