@@ -147,6 +147,8 @@ def tool_use(call_id: Json, name: Json, arguments: Json, *, strict_keys: bool) -
 
 def identifier(value: Json) -> str:
     """Return the id of a call as text, or an empty text if the value is no id."""
+    if type(value) is str:
+        return value[:MAX_ID]
     return str(value)[:MAX_ID] if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
@@ -158,6 +160,8 @@ def text_of(content: Json) -> str:
         content = [content]
     if not isinstance(content, list):
         return ""
+    if len(content) == 1 and type(content[0]) is dict:
+        return _block_text(content[0])
     texts = (block if isinstance(block, str) else _block_text(block) for block in content)
     return "\n".join(text for text in texts if text)
 

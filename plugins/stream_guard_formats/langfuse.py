@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session, label
@@ -68,30 +68,29 @@ def _span(observation: dict[str, Json]) -> Span:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     sort = _SORTS.get(text_at(observation, "type"), "other")
-    span = Span(
-        span_id=text_at(observation, "id")[:200],
-        parent_id=text_at(observation, "parentObservationId")[:200],
-        sort=sort,
-        name=name,
-        start=seconds(observation.get("startTime")),
-        end=seconds(observation.get("endTime")),
-        inputs=observation.get("input"),
-        outputs=observation.get("output"),
-        failed=observation.get("level") == "ERROR",
-        error=text_at(observation, "statusMessage")[:1000],
-    )
+    found: dict[str, Any] = {
+        "span_id": text_at(observation, "id")[:200],
+        "parent_id": text_at(observation, "parentObservationId")[:200],
+        "sort": sort,
+        "name": name,
+        "start": seconds(observation.get("startTime")),
+        "end": seconds(observation.get("endTime")),
+        "inputs": observation.get("input"),
+        "outputs": observation.get("output"),
+        "failed": observation.get("level") == "ERROR",
+        "error": text_at(observation, "statusMessage")[:1000],
+    }
     if sort == "llm":
         usage, cost = object_at(observation, "usageDetails"), object_at(observation, "costDetails").get("total")
         cost = observation.get("calculatedTotalCost", observation.get("totalCost")) if cost is None else cost
-        return span._replace(model=text_at(observation, "model"), usage=read_usage(usage, cost=cost))
-    if sort == "agent":
-        return span._replace(agent=name[:200])
-    if sort == "retrieval":
-        found = unpack(span.outputs)
-        chunks = found if isinstance(found, list) or found is None else [found]
-        return span._replace(name="retrieval", inputs={"query": unpack(span.inputs)}, outputs=chunks)
-    if sort == "decision":
-        said = unpack(span.outputs)
-        fields = said if isinstance(said, dict) else {"decision": said}
-        return span._replace(decision=read_decision(fields, name))
-    return span
+        found["model"], found["usage"] = text_at(observation, "model"), read_usage(usage, cost=cost)
+    elif sort == "agent":
+        found["agent"] = name[:200]
+    elif sort == "retrieval":
+        chunks = unpack(found["outputs"])
+        found["name"], found["inputs"] = "retrieval", {"query": unpack(found["inputs"])}
+        found["outputs"] = chunks if isinstance(chunks, list) or chunks is None else [chunks]
+    elif sort == "decision":
+        said = unpack(found["outputs"])
+        found["decision"] = read_decision(said if isinstance(said, dict) else {"decision": said}, name)
+    return Span(**found)

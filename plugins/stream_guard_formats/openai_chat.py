@@ -19,6 +19,7 @@ from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
 from stream_guard_formats.transcripts import find_session, is_transcript, open_chat
 
 _SILENT: Final = ("system", "developer")
+_IDENTIFYING: Final = ("content", "function_call", "role", "tool_call_id", "tool_calls")  # sorted: ids depend on it
 
 
 class OpenAIChatDecoder(JsonDecoder):
@@ -109,5 +110,4 @@ def status_of(output: str) -> ResultStatus:
 
 def _identity(message: dict[str, Json]) -> Json:
     """Return the fields that identify a message. An answer that is sent again has fewer fields than at first."""
-    kept = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
-    return {name: value for name, value in sorted(message.items()) if name in kept and value}
+    return {name: value for name in _IDENTIFYING if (value := message.get(name))}

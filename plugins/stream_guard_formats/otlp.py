@@ -12,7 +12,7 @@ from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.log_records import AgentLog, is_about_agents, log_name, logged_spans, trace_of_log
 from stream_guard_formats.otlp_decoder import OtlpDecoder
 from stream_guard_formats.raw_spans import RawSpan, SpanKind
-from stream_guard_formats.reading import as_object, number_at, object_at, objects_in, text_at
+from stream_guard_formats.reading import as_object, number_in, object_at, objects_in, text_at
 
 _LATEST: Final = 253_402_300_800.0
 _KINDS: Final[dict[str, SpanKind]] = {
@@ -99,8 +99,10 @@ def value_of(wrapped: Json) -> Json:
     """Return the value inside a typed value. OTLP's JSON writes 64-bit numbers as texts."""
     if not isinstance(wrapped, dict):
         return wrapped
+    if len(wrapped) == 1 and (text := wrapped.get("stringValue")) is not None:  # most values are texts
+        return text
     if "intValue" in wrapped:
-        number = number_at(wrapped, "intValue")
+        number = number_in(wrapped["intValue"])
         return None if number is None else int(number)
     if isinstance(array := wrapped.get("arrayValue"), dict):
         values = array.get("values")
@@ -112,7 +114,7 @@ def value_of(wrapped: Json) -> Json:
 
 def nanoseconds(written: Json) -> float | None:
     """Return nanoseconds since 1970 as seconds, or None where the value is no time."""
-    number = number_at({"at": written}, "at")
+    number = number_in(written)
     return number / 1e9 if number and 0.0 < number / 1e9 < _LATEST else None
 
 

@@ -47,9 +47,9 @@ def objects_in(data: dict[str, Json], field: str, what: str) -> list[dict[str, J
 
 def objects_of(found: Sequence[Json], field: str, what: str) -> list[dict[str, Json]]:
     """Return the list, or raise DecodeError if an item is not an object."""
-    for number, item in enumerate(found):
+    for item in found:
         if not isinstance(item, dict):
-            raise DecodeError(f'"{field}[{number}]" must be an object ({what}), this is {name_of(item)}')
+            raise DecodeError(f'"{field}[{found.index(item)}]" must be an object ({what}), this is {name_of(item)}')
     return list(found)
 
 
@@ -72,7 +72,11 @@ def object_at(data: dict[str, Json], field: str) -> dict[str, Json]:
 
 def number_at(data: dict[str, Json], field: str) -> float | None:
     """Return the field's number, which may be written as a text, or None."""
-    found = data.get(field)
+    return number_in(data.get(field))
+
+
+def number_in(found: Json) -> float | None:
+    """Return a number, which may be written as a text, or None."""
     if isinstance(found, bool) or not isinstance(found, int | float | str):
         return None
     try:

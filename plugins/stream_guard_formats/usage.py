@@ -50,7 +50,7 @@ def read_usage(found: Json, *, cost: Json = None, cache_beside: bool | None = No
     """
     known = found if isinstance(found, dict) else {}
     for name, value in known.items():
-        if name not in _OURS or type(value) is not int or value < 0:
+        if name not in _OURS or not (type(value) is int or (type(value) is float and name == COST)) or value < 0:
             break
     else:
         if known and cost is None:
