@@ -82,11 +82,14 @@ def args_digest(args: Json) -> str:
 def _index(tools: Sequence[Span]) -> dict[str, list[Span]]:
     """Return the tools' spans by what they may share with another view: an identity, a call's id, the arguments."""
     index: dict[str, list[Span]] = {}
+    by_arguments = any(tool.protocol for tool in tools)  # only a protocol's span is found by them
     for tool in tools if len(tools) > 1 else ():
-        names = (f"i{tool.identity}" if tool.identity else "", f"c{tool.call_id}" if tool.call_id else "")
-        for name in (*names, "" if tool.protocol else f"a{_digest_of(tool)}"):
-            if name:
-                index.setdefault(name, []).append(tool)
+        if tool.identity:
+            index.setdefault(f"i{tool.identity}", []).append(tool)
+        if tool.call_id:
+            index.setdefault(f"c{tool.call_id}", []).append(tool)
+        if by_arguments and not tool.protocol:
+            index.setdefault(f"a{_digest_of(tool)}", []).append(tool)
     return index
 
 

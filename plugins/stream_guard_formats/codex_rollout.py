@@ -108,7 +108,11 @@ class CodexRolloutDecoder(JsonDecoder):
             _tell(conversation, rollout, payload, time)
         if self._memory is None:
             _end_answer(conversation, rollout)
-        self._keep(name, rollout)
+        try:
+            self._keep(name, rollout)
+        except OverflowError:  # an answer with a number that no row can hold does not wait
+            _end_answer(conversation, rollout)
+            self._keep(name, rollout)
         return [*self._forget_oldest(), *conversation.events]
 
     def _forget_oldest(self) -> Sequence[Event]:

@@ -154,6 +154,7 @@ _VALUES: Final[dict[str, tuple[str, ...]]] = {
 _PREFIXES_OF_USAGE: Final = ("gen_ai.usage.", "llm.token_count.", "llm.usage.", "ai.usage.")
 _PLAIN_USAGE: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "cost_usd")
 _REQUEST: Final = "gen_ai.request."
+_PREFIXES_OF_NUMBERS: Final = (*_PREFIXES_OF_USAGE, _REQUEST)
 _TOOL_LISTS: Final = ("llm.tools.", "llm.request.functions.")
 # Requests of MCP that an agent makes for something of its own; the others keep the connection.
 _MCP_REQUESTS: Final = ("resources/read", "prompts/get")
@@ -285,9 +286,11 @@ def _numbers_of(attributes: dict[str, Json], fields: dict[str, Json]) -> tuple[J
     used: dict[str, Json] = {}
     params: dict[str, Json] = {}
     for name, value in attributes.items():
-        if name.startswith(_PREFIXES_OF_USAGE):
+        if not name.startswith(_PREFIXES_OF_NUMBERS):
+            continue
+        if not name.startswith(_REQUEST):
             used[name[next(len(prefix) for prefix in _PREFIXES_OF_USAGE if name.startswith(prefix)) :]] = value
-        elif name.startswith(_REQUEST) and name != "gen_ai.request.model":
+        elif name != "gen_ai.request.model":
             params[name[len(_REQUEST) :]] = value
     cost = fields.get("cost")
     return read_usage(used, cost=cost, cache_beside=False) if used or cost is not None else None, params

@@ -106,14 +106,10 @@ def _read_item(item: dict[str, Json]) -> Message | None:
 
 
 def _read_message(message: dict[str, Json], default_role: str) -> list[Message]:
-    word = message.get("role", message.get("type"))
-    word = word.removesuffix("Chunk").removesuffix("Message").lower() if isinstance(word, str) else ""
-    # Some exports write a tool's name in the place of its role.
-    role = _ROLES.get(word, "tool" if word and "role" in message else default_role)
-    tool_in_role = "" if word in _ROLES else text_at(message, "role")
-    content = message.get("content", message.get("parts", message.get("text")))
+    role, tool_in_role = _read_role(message, default_role)
+    content = message["content"] if "content" in message else message.get("parts", message.get("text"))
     parts = content if isinstance(content, list) else message.get("parts")
-    calls, results, texts = _read_parts(parts if isinstance(parts, list) else [])
+    calls, results, texts = _read_parts(parts) if isinstance(parts, list) else ([], [], [])
     text = "\n".join(texts) if isinstance(content, list) else text_of(content)
     if not calls:  # the same calls stand in several places; one is enough
         calls = _read_calls(message)
@@ -131,8 +127,22 @@ def _read_message(message: dict[str, Json], default_role: str) -> list[Message]:
     return [Message(role, text, tuple(calls), tuple(results))]
 
 
+def _read_role(message: dict[str, Json], default_role: str) -> tuple[str, str]:
+    """Return the role, and the name of a tool that some exports write in its place."""
+    word = message.get("role", message.get("type"))
+    if not isinstance(word, str):
+        return default_role, text_at(message, "role")
+    if word not in _ROLES:
+        word = word.removesuffix("Chunk").removesuffix("Message").lower()
+    if word in _ROLES:
+        return _ROLES[word], ""
+    return "tool" if word and "role" in message else default_role, text_at(message, "role")
+
+
 def _read_calls(message: dict[str, Json]) -> list[dict[str, Json]]:
-    found = message.get("tool_calls") or object_at(message, "additional_kwargs").get("tool_calls")
+    found = message.get("tool_calls")
+    if not found and "additional_kwargs" in message:
+        found = object_at(message, "additional_kwargs").get("tool_calls")
     calls: list[dict[str, Json]] = []
     for call in found if isinstance(found, list) else []:
         if isinstance(call, dict):

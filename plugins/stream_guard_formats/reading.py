@@ -50,7 +50,7 @@ def objects_of(found: Sequence[Json], field: str, what: str) -> list[dict[str, J
     for item in found:
         if not isinstance(item, dict):
             raise DecodeError(f'"{field}[{found.index(item)}]" must be an object ({what}), this is {name_of(item)}')
-    return list(found)
+    return found if isinstance(found, list) else list(found)
 
 
 def text_at(data: dict[str, Json], *fields: str) -> str:

@@ -32,6 +32,8 @@ _FINISH_REASONS: Final = (
     "llm.finish_reason",
     "stop_reason",
 )
+_NUMBERS: Final = tuple(map(str, range(64)))
+_MAX_STEPS: Final = 12  # of a flattened name; what is deeper stays flat
 # Events of a span that hold the whole input or output of a call, in the first generation of names and in the current.
 _CONTENT_EVENTS: Final = ("gen_ai.content.prompt", "gen_ai.content.completion", DETAILS)
 
@@ -154,14 +156,22 @@ def result_in_messages(raw: RawSpan) -> Json:
 def unflatten(attributes: Mapping[str, Json], prefix: str) -> list[Json]:
     """Return the list of messages that was flattened into ``prefix0.a.b``, ``prefix1.a.b`` and so on."""
     root: dict[str, Json] = {}
+    holders: dict[str, dict[str, Json]] = {}  # attributes of one message have the same way to them
     for name, value in attributes.items():
         if name.startswith(prefix):
-            *path, last = name[len(prefix) :].split(".", 12)
-            inner = root
-            for step in path:
-                below = inner.setdefault(step, {})
-                inner = below if isinstance(below, dict) else {}
-            inner[last] = value
+            above, _, last = name.rpartition(".")
+            holder = holders.get(above)
+            if holder is None:
+                *path, last = name[len(prefix) :].split(".", _MAX_STEPS)
+                holder = root
+                for step in path:
+                    below = holder.setdefault(step, {})
+                    holder = below if isinstance(below, dict) else {}
+                if len(path) < _MAX_STEPS:
+                    holders[above] = holder
+            if last in holder:  # what stood there may be a holder itself
+                holders.clear()
+            holder[last] = value
     return [_unwrap_message(item) for item in _items(root)]
 
 
@@ -196,6 +206,8 @@ def _unwrap_part(part: dict[str, Json]) -> Json:
 
 def _items(numbered: dict[str, Json]) -> list[Json]:
     """Return the values whose keys are numbers, in their order."""
+    if len(numbered) <= len(_NUMBERS) and all(map(numbered.__contains__, _NUMBERS[: len(numbered)])):
+        return [numbered[number] for number in _NUMBERS[: len(numbered)]]
     numbers = sorted(int(name) for name in numbered if name.isascii() and name.isdigit() and len(name) < 10)
     return [numbered[str(number)] for number in numbers if str(number) in numbered]
 

@@ -362,6 +362,8 @@ class SpanReader:
         """Return the time and the agent of a span's events. An agent inside another has a run of its own."""
         agents = self._tree.agents_around(span)
         header: dict[str, Any] = {"time": time}
+        if not agents and not span.agent and not span.run_id:
+            return header
         if agents or span.agent:
             header["agent"] = agents[0].agent[:200] if agents else span.agent
         if len(agents) > 1:

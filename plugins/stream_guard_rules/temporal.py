@@ -74,7 +74,6 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
 
     kind = "ltl_formula"
     fires_once = True
-    state_version = 2
     state_limit = 80
     examples = (
         sg.Example(

@@ -44,8 +44,12 @@ def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
     Two parsers run, because neither checks everything: one finds duplicate keys and limits the depth, the other refuses
     numbers that no double holds. Where keys may come twice, few brackets are proof enough of the depth.
     """
-    if strict_keys or value.count(b"[") + value.count(b"{") > MAX_NESTING:
-        jiter.from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False, cache_mode="keys")
+    if not strict_keys and value.count(b"[") + value.count(b"{") <= MAX_NESTING:
+        try:
+            return _decode(value)
+        except ValueError:
+            pass  # the other parser says better what is wrong
+    jiter.from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False, cache_mode="keys")
     return _decode(value)
 
 

@@ -25,6 +25,29 @@ REGISTRY = build_registry(PluginSettings(allow=("rules",)))
 POLICY = load_policy(STORED / "policy.yaml", REGISTRY)
 
 
+# Kinds that came after that version: it stored nothing of theirs.
+LATER = {
+    "arg_provenance",
+    "max_aggregate",
+    "max_cost",
+    "max_delegation",
+    "max_failed_retries",
+    "must_call_after",
+    "must_match_lookup",
+    "must_not_stall",
+    "no_change_after_approval",
+    "no_denial_evasion",
+    "no_false_claim",
+    "no_handoff_loop",
+    "no_injected_call",
+    "no_repeated_calls",
+    "no_repeated_results",
+    "no_sequence",
+    "no_tool_change",
+    "no_value_flow",
+}
+
+
 def judge(store: CheckpointStore, events: str) -> tuple[Guard, list[list[Json]]]:
     guard = Guard(POLICY, store=store)
     lines = (STORED / events).read_bytes().splitlines()
@@ -37,8 +60,8 @@ def told(finding: Finding) -> list[Json]:
     return [*row, finding.evidence]
 
 
-def test_every_kind_has_a_rule() -> None:
-    assert {rule.kind for rule in POLICY.rules} >= set(REGISTRY.kinds)
+def test_every_kind_of_that_version_has_a_rule() -> None:
+    assert {rule.kind for rule in POLICY.rules} == set(REGISTRY.kinds) - LATER
 
 
 def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:

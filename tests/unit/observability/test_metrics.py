@@ -139,8 +139,9 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         "policy_reloads": "ok",
         "outbox": ("pager", "waiting"),
     }
-    # Sums and reasons of what is shown by rule, and a moment, which is shown as an age.
-    for name in set(Counts.__slots__) - {"earlier", "lacking", "outbox_oldest"}:
+    # Sums and reasons of what is shown by rule, a moment, which is shown as an age, and names for the summary of a run.
+    elsewhere = {"earlier", "lacking", "outbox_oldest", "tools", "paths", "fields", "texts"}
+    for name in set(Counts.__slots__) - elsewhere:
         before = total()
         value = getattr(scraped.counts, name)
         if isinstance(value, int):
