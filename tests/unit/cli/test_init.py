@@ -67,7 +67,7 @@ def coding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
 def test_it_says_what_it_found(coding: tuple[Result, Path]) -> None:
     said = coding[0].stdout
     assert coding[0].exit_code == 0
-    assert "native (confidence 1.00)" in said
+    assert "native (confidence 1.00)" in " ".join(said.split())  # wherever the line is wrapped
     assert "10 sessions, 50 events" in said
     assert "agents: [bold]agent (50 events)" in said
     assert "coding_agent: Bash, Edit, Read, run_in_sandbox" in said
