@@ -29,6 +29,7 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
     telemetry: Annotated[
         str, typer.Option(help="Take in telemetry too, at otlp://HOST:PORT, and judge it as recorded events.")
     ] = "",
+    reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     page: Annotated[bool, typer.Option(help="Show the web page, for reviewers and operators.")] = True,  # a flag
     settings_file: SettingsFile = None,
 ) -> None:
@@ -42,10 +43,19 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
         ) from None
     settings = load_settings(settings_file, api={"host": host, "port": port}, history={"url": history})
     with Assembly(settings) as assembly:
-        loaded = assembly.load_policy(policy)
+        following = assembly.follow_policy(policy, settle=True)
+        loaded = following.current
         for warning in loaded.warnings:
             typer.echo(str(warning), err=True)
-        ready = open_server(loaded, assembly, alerts or (), checkpoint=checkpoint, telemetry=telemetry, page=page)
+        ready = open_server(
+            loaded,
+            assembly,
+            alerts or (),
+            checkpoint=checkpoint,
+            telemetry=telemetry,
+            page=page,
+            following=following if reload else None,
+        )
         if page:
             ready = mount(ready, assembly, policy)
         lines = [

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.engine import Engine
 from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard
@@ -131,6 +132,15 @@ class Gate:
             if self._ended(session_id) is not None:
                 return []
             return alerts_of(self.guard.open_obligations(session_id), self.policy.version)
+
+    def use(self, engine: Engine) -> None:
+        """Decide by another policy, which the guard has compiled, from the next attempt on.
+
+        Answers and approvals are bound to the policy under which they were given. Ended sessions stay ended.
+        """
+        with self._lock:
+            self.guard.use(engine)
+            self.policy = engine.policy
 
     def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""

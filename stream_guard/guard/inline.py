@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr, replace
 
+from stream_guard.engine import Engine
 from stream_guard.guard.decisions import Decider, decision_event
 from stream_guard.guard.obligations import EndPreview
 from stream_guard.language.arguments import read_attempt
@@ -94,6 +95,22 @@ class Guard:
         if is_new_end and self._is_kept:
             await asyncio.to_thread(self._write)
         return decision
+
+    def engine_for(self, policy: Policy) -> Engine:
+        """Return what ``use`` takes: another policy, compiled while this guard goes on judging."""
+        return Engine(policy, self.counts, mode="inline", max_states=self._engine.max_states)
+
+    def use(self, engine: Engine) -> None:
+        """Judge by another policy from the next event on. Rules that did not change keep their states.
+
+        What was decided on open calls counts no longer: asked about again, they are judged anew.
+        """
+        decider = Decider(engine.policy, engine)
+        with self._lock:
+            self._table.use(engine)
+            self._engine, self._decider, self._policy = engine, decider, engine.policy
+            self._preview = None
+            self._listed.clear()
 
     def commit(self) -> None:
         """Write every session to the store."""

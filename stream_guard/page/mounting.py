@@ -43,7 +43,7 @@ class PageBesideApi:
 
 def mount(ready: Ready, assembly: Assembly, policy_file: Path) -> Ready:
     """Return the server with the page beside its API."""
-    parts = _parts(assembly, ready.door, lambda: ready.policy, ready.counts, policy_file)
+    parts = _parts(assembly, ready.door, ready.policy, ready.counts, policy_file)
     page, _ = make_page(parts)
     return dataclasses.replace(ready, app=PageBesideApi(page, ready.app))
 

@@ -60,14 +60,8 @@ class PolicyViews:
         return await run_in_threadpool(self._judge, request, text, span)
 
     def _judge(self, request: Request, text: str, hours: int) -> Response:
-        file = self._parts.policy_file
         try:
-            new = load_policy(
-                text.encode("utf-8", "replace"),
-                self._parts.registry,
-                file=file.name if file is not None else "edit.yaml",
-                folder=file.parent if file is not None else None,
-            )
+            new = self._load(text)
         except PolicyError as error:
             return self._page(request, text, problems=error.problems, hours=hours, edited=True)
         began = time.monotonic()
@@ -98,10 +92,22 @@ class PolicyViews:
         file = self._parts.policy_file
         if file is not None:
             try:
-                return file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                pass  # replaced or gone since it was loaded: what is in force is shown
+                text = file.read_text(encoding="utf-8")
+                if self._load(text).version == self._parts.policy().version:
+                    return text
+            except (OSError, UnicodeDecodeError, PolicyError):
+                pass  # replaced, broken or gone since it was loaded: what is in force is shown
         return to_yaml(self._parts.policy())
+
+    def _load(self, text: str) -> Policy:
+        """Return the policy that the file would be with this text."""
+        file = self._parts.policy_file
+        return load_policy(
+            text.encode("utf-8", "replace"),
+            self._parts.registry,
+            file=file.name if file is not None else "edit.yaml",
+            folder=file.parent if file is not None else None,
+        )
 
 
 def recent_events(database: Database, hours: int) -> tuple[list[Event], int, bool]:

@@ -65,10 +65,10 @@ class Assembly:
         """Return the policy of a file, for records of a format; PolicyError lists everything that is wrong."""
         return self.fit(load_policy(file, self.registry), form)
 
-    def follow_policy(self, file: Path, form: str = "native") -> ReloadingPolicy:
+    def follow_policy(self, file: Path, form: str = "native", *, settle: bool = False) -> ReloadingPolicy:
         """Return the policy of a file that may change while it is in force."""
-        by_tenant = bool(self.settings.sessions.tenant_label)
-        return ReloadingPolicy(file, self.registry, lateness=self.lateness(form), by_tenant=by_tenant)
+        by_tenant, lateness = bool(self.settings.sessions.tenant_label), self.lateness(form)
+        return ReloadingPolicy(file, self.registry, lateness=lateness, by_tenant=by_tenant, settle=settle)
 
     def fit(self, policy: Policy, form: str) -> Policy:
         """Return the policy for records of a format: where it is silent, events may be as late as the format's are.

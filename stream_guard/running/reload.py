@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
-from stream_guard.errors import PolicyError, Problem, SettingsError
+from stream_guard.errors import PolicyError, Problem, SettingsError, StoreError
 from stream_guard.observability.counts import ReloadResult
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
@@ -16,22 +17,34 @@ from stream_guard.registry import Registry
 
 _logger = logging.getLogger(__name__)
 
+_NO_FILE: Final = (0, 0, 0)  # what no file is like
+
 
 class ReloadingPolicy:
     """The last valid policy of a file.
 
     Raises PolicyError when the file cannot be used at the start; from then on ``problems`` says what is wrong
-    with it now, and is empty when nothing is.
+    with it now, and is empty when nothing is. With ``settle`` a change counts when two polls have seen the same: half a
+    file that somebody is writing may be a valid policy with fewer rules.
     """
 
-    def __init__(self, path: Path, registry: Registry, *, lateness: float = 0.0, by_tenant: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        registry: Registry,
+        *,
+        lateness: float = 0.0,
+        by_tenant: bool = False,
+        settle: bool = False,
+    ) -> None:
         self._path = path
+        self._settle = settle
         self._by_tenant = by_tenant
         self._lateness = lateness
         self._registry = registry
-        self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made now
+        self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made
         self.results: defaultdict[ReloadResult, int] = defaultdict(int)  # of the changes that were seen
-        self._seen = self._stat()
+        self._seen = self._noticed = self._stat()
         self.current = self._load()
         self.problems: tuple[Problem, ...] = ()
 
@@ -39,10 +52,12 @@ class ReloadingPolicy:
         """Return the new policy when the file has changed to another valid one; None otherwise.
 
         An unchanged file costs one ``stat``. An invalid file is reported once, not at every poll. Files that rules
-        name beside the policy are read with it: touch the policy when one of them changes.
+        name beside the policy are read with it: touch the policy when one of them changes. A StoreError of ``accept``
+        is passed on, and the change tried again at the next poll.
         """
         seen = self._stat()
-        if seen == self._seen:
+        noticed, self._noticed = self._noticed, seen
+        if seen == self._seen or (self._settle and seen != noticed):
             return None
         self._seen = seen
         try:
@@ -50,6 +65,8 @@ class ReloadingPolicy:
         except PolicyError as error:
             self._report(error.problems)
             return None
+        if self._stat() != seen:
+            return None  # it was written while it was read; the next poll sees that
         self.problems = ()
         if loaded.version == self.current.version:
             self.results["unchanged"] += 1
@@ -60,6 +77,9 @@ class ReloadingPolicy:
             self.results["failed"] += 1
             _logger.error("%s: policy %s stays in force: %s", self._path, self.current.version, error)  # noqa: TRY400  # nothing broke
             return None
+        except StoreError:
+            self._seen = _NO_FILE
+            raise
         _logger.warning(
             "%s: policy %s replaces %s; %d rules", self._path, loaded.version, self.current.version, len(loaded.rules)
         )

@@ -117,8 +117,7 @@ class Routes:
         """Say what rules would find if the session ended now."""
         read = to_ending(await self._body(request), self._decoder)
         ending = stamp(read, identity_of(request), self._gate.policy.agents)
-        found = await self._service.run(self._gate.open_obligations, ending.session_id)
-        return _json({"obligations": found, "policy_version": self._gate.policy.version})
+        return _json(await self._service.run(self._obligations, ending.session_id))
 
     @requires("reviewer", "operator")
     async def reviews(self, request: Request) -> Response:
@@ -194,6 +193,10 @@ class Routes:
 
     def _observe(self, events: Sequence[Event]) -> list[Alert]:
         return [alert for event in events for alert in self._gate.observe(event)]
+
+    def _obligations(self, session_id: str) -> dict[str, Any]:
+        found = self._gate.open_obligations(session_id)
+        return {"obligations": found, "policy_version": self._gate.policy.version}
 
     async def _answer(self, request: Request, work: Callable[..., Any], body: AnswerBody) -> Response:
         """Answer a review or an incident as who the caller is."""

@@ -29,8 +29,10 @@ from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
+from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
+from stream_guard.serve.following import PolicyFollower
 from stream_guard.serve.protocol import bounded_protocol
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.serve.telemetry import TelemetryFeed
@@ -52,7 +54,7 @@ class Ready:
     settings: ApiSettings
     warning: str  # about who may ask; empty when there is nothing to say
     door: Door
-    policy: Policy
+    policy: Callable[[], Policy]  # the one in force
     counts: Counts
     keeper: EventKeeper | None  # keeps events for the page
 
@@ -69,8 +71,12 @@ def open_server(
     checkpoint: Path | None = None,
     telemetry: str = "",
     page: bool = False,
+    following: ReloadingPolicy | None = None,
 ) -> Ready:
-    """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it."""
+    """Open everything a server needs, in an order that fails before a client can connect; ``assembly`` closes it.
+
+    ``following`` is the file that the policy came from, where changes of it are to come into force.
+    """
     settings, opened = assembly.settings, assembly.opened
     door = open_door(settings.api)
     if settings.api.tokens_file is not None:
@@ -88,17 +94,24 @@ def open_server(
     reviews = Reviews(database, settings.reviews)
     emit = None if keeper is None else keeper.keep_one
     gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit)
-    Metrics(counts, registry).use_rules(policy.rules)
+    metrics = Metrics(counts, registry)
+    metrics.use_rules(policy.rules)
     service = Service(gate, settings.api, registry=registry, delivery=delivery)
+    service.adopted = lambda changed: metrics.use_rules(changed.rules)
     GateMetrics(service)
     opened.callback(service.close)
+    if following is not None:
+        counts.policy_reloads = following.results
+        # Over a connection of its own: the gate does not wait while a new policy is noted.
+        follower = PolicyFollower(following, service, lambda changed: assembly.note_policy(changed, ("history",)))
+        opened.callback(follower.close)
     if telemetry:
         _open_telemetry(telemetry, assembly, service, counts)
     listening, url = listen(settings.api)
     opened.callback(listening.close)
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
     app = make_app(service, decoder, door)
-    return Ready(app, listening, url, settings.api, door.warning, door, policy, counts, keeper)
+    return Ready(app, listening, url, settings.api, door.warning, door, lambda: gate.policy, counts, keeper)
 
 
 def _open_keeper(assembly: Assembly) -> EventKeeper:

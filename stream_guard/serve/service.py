@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
@@ -16,11 +17,13 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.engine.names import ToolNames
+from stream_guard.engine import Engine
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
+from stream_guard.policy.spec import Policy
 from stream_guard.serve.admission import REFUSALS
+from stream_guard.serve.stopping import StoppingRules
 from stream_guard.serve.unjudged import UnjudgedAllows
 from stream_guard.settings import ApiSettings
 
@@ -50,7 +53,8 @@ class Service:
         self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
         gate.outgoing = self.alert
-        self._names = ToolNames(gate.policy)
+        self._stopping: tuple[StoppingRules, ...] = (StoppingRules(gate.policy),)
+        self.adopted: Callable[[Policy], None] = _nothing  # called with a policy before it judges its first attempt
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
@@ -89,6 +93,22 @@ class Service:
         """Run a function in the thread that judges, for a caller outside the loop."""
         return self._worker.submit(work, *values)
 
+    def use_policy(self, policy: Policy) -> None:
+        """Judge by another policy, from the next attempt on. Tenants stay as far apart as they are.
+
+        It is compiled in the thread of the caller. The thread that judges only changes over, between two attempts.
+        """
+        policy = dataclasses.replace(policy, by_tenant=self.gate.policy.by_tenant)
+        engine, stopping = self.gate.guard.engine_for(policy), StoppingRules(policy)
+        # Attempts may wait for this. One that waits for too long stays shut if either policy might stop it.
+        self._stopping = (self._stopping[0], stopping)
+        self.submit(self._change_over, engine).result()
+        self._stopping = (stopping,)
+
+    def _change_over(self, engine: Engine) -> None:
+        self.gate.use(engine)
+        self.adopted(engine.policy)
+
     def alert(self, alerts: Sequence[Alert]) -> None:
         """Have alerts on disk for the sinks outside, and deliver them without waiting for any sink."""
         if alerts and self._delivery is not None:
@@ -123,13 +143,7 @@ class Service:
 
     def _stops(self, tool: str) -> bool:
         """Whether a rule might stop attempts at this tool, and stays shut when it cannot judge."""
-        seen = self._names[tool]
-        tool = tool if seen is None else seen.tool
-        return any(
-            rule.then not in (None, Action.ALLOW) and rule.on_error == "closed" and not rule.shadow
-            for rule in self.gate.policy.rules
-            if (tools := rule.rule.tools()) is None or tools.matches(tool)
-        )
+        return any(rules.may_stop(tool) for rules in self._stopping)
 
     def _unjudged(self, attempt: ToolCall, why: str) -> Ruling:
         # Overload is closed for rules that stop, whatever the operator chose for the others: a flood opens nothing.
@@ -157,6 +171,10 @@ class Service:
         )
         self._alert_of_failure([alert])
         return replace(allow, alerts=(alert,))
+
+
+def _nothing(policy: Policy) -> None:
+    """Do nothing: nobody counts by rule."""
 
 
 class GateMetrics(Collector):

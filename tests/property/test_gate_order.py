@@ -208,6 +208,13 @@ class GateOrder(RuleBasedStateMachine):
         self.version = version
         self._open()
 
+    @rule(version=st.sampled_from([0, 1]))
+    def change_policy(self, version: int) -> None:
+        """Go on under another policy, without a restart."""
+        self.version = version
+        self.gate.use(self.guard.engine_for(POLICIES[version]))
+        self.alone.use(self.alone.engine_for(POLICIES[version]))
+
     @rule()
     def save(self) -> None:
         self.guard.commit()

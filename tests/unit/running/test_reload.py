@@ -97,6 +97,19 @@ def test_a_bad_file_keeps_the_old_policy_and_is_reported_once(file: Path, caplog
     assert reloading.problems == ()
 
 
+def test_a_file_that_is_being_written_is_not_read_before_it_stays_the_same(file: Path) -> None:
+    reloading = ReloadingPolicy(file, REGISTRY, settle=True)
+    first, second = rules(ORDER.replace("refund", "payout")), "  - {id: x, kind: no_call, params: {tool: a}}\n"
+    write(file, first)  # valid, and one rule short
+    assert reloading.poll() is None
+    write(file, first + second)
+    assert reloading.poll() is None
+    changed = reloading.poll()
+    assert changed is not None
+    assert [rule.id for rule in changed.rules] == ["order", "x"]
+    assert reloading.results == {"ok": 1}
+
+
 def test_a_file_that_is_gone_keeps_the_old_policy(file: Path) -> None:
     reloading = ReloadingPolicy(file, REGISTRY)
     file.unlink()
