@@ -68,10 +68,12 @@ class ClaudeCodeDecoder(JsonDecoder):
     def _answer(
         self, conversation: Conversation, message: dict[str, Json], record: Record, header: dict[str, Any]
     ) -> None:
-        content = answer_blocks(message.get("content"), strict_keys=self.strict_keys)
+        written = message.get("content")
+        content = answer_blocks(written, strict_keys=self.strict_keys)
         if content:
             self._add_content(conversation, content, message, record, header)
-        add_answer_results(conversation, message.get("content"), **header)
+        if isinstance(written, list) and len(written) > len(content):
+            add_answer_results(conversation, written, **header)
 
     def _add_content(
         self,

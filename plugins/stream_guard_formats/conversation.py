@@ -58,10 +58,9 @@ class Conversation:
     ) -> None:
         """Add an answer of the model. ``extra`` may hold stop_reason, usage and latency_ms."""
         response: dict[str, Json] = {"content": content}
-        if extra:
-            if extra.get("usage") is not None:
-                extra = {**extra, "usage": read_usage(extra["usage"])}
-            response.update({name: value for name, value in extra.items() if value is not None})
+        for name, value in extra.items() if extra else ():
+            if value is not None and (told := read_usage(value) if name == "usage" else value) is not None:
+                response[name] = told
         self.events.append(Turn(**self._header("t", made_from, header), response=response))
 
     def call(self, made_from: Json, block: dict[str, Json], **header: Any) -> None:

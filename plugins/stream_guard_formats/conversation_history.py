@@ -37,16 +37,16 @@ class ConversationHistory(msgspec.Struct, array_like=True):
 
     def add_message(self, key: str) -> None:
         """Count a message that becomes an event."""
-        name = _digest(key)
+        name = digest_of(key)
         self.messages[name] = self.messages.get(name, 0) + 1
 
     def count_of(self, key: str) -> int:
         """Return how often a message became an event."""
-        return self.messages.get(_digest(key), 0)
+        return self.messages.get(digest_of(key), 0)
 
     def take(self, key: str) -> bool:
         """Whether a message was counted; it is counted once less from now on."""
-        name = _digest(key)
+        name = digest_of(key)
         left = self.messages.get(name, 0) - 1
         if left < 0:
             return False
@@ -80,5 +80,6 @@ class ConversationHistory(msgspec.Struct, array_like=True):
                 del table[name]
 
 
-def _digest(key: str) -> str:
+def digest_of(key: str) -> str:
+    """Return the digest by which a message is counted."""
     return digest(key.encode("utf-8", "surrogatepass"))

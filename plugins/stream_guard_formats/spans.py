@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from stream_guard import Event, Json
 from stream_guard_formats.call_views import MergedCall, args_digest, lacks_ancestor, merge_views, same_tool
 from stream_guard_formats.conversation import Conversation, ResultStatus, label, text_block, text_of
-from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory
+from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory, digest_of
 from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
 from stream_guard_formats.raw_spans import Span
 from stream_guard_formats.reading import object_at
@@ -25,6 +25,14 @@ _WAIT_FOR_SPANS: Final = 15.0
 _RANKS: Final = {"llm": 0, "tool": 1}
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _NamedMessage(NamedTuple):
+    """A message and what it is known by. It holds the message, whose address is the key of a table."""
+
+    message: Message
+    key: str
+    digest: str
 
 
 class SpanReader:
@@ -49,6 +57,7 @@ class SpanReader:
         self._messages: dict[str, tuple[list[Message], list[Message]]] = {}  # by model span: inputs and outputs
         self._outputs: dict[str, str] = {}  # results that were sent to a model, by call id
         self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
+        self._names: dict[int, _NamedMessage] = {}
 
     def missing_views(self, spans: Sequence[Span]) -> float:
         """Return how many seconds to wait for a record that probably tells more of what the spans are about.
@@ -202,22 +211,28 @@ class SpanReader:
                     self._add_result(result, key, header)
             if results_only or message.role not in ("user", "assistant") or not (message.text or message.calls):
                 continue
-            content: list[Json] = [text_block(message.text)] if message.text else []
-            content += message.calls
-            key = f"u{message.text}" if message.role == "user" else _turn_key(content)
-            met[key] += 1
+            named = self._names.get(id(message)) or self._name(message)
+            met[named.digest] += 1
             turns += message.role == "assistant"
             # Some exports cut messages that they send again: an answer is then recognised by its place.
             placed = message.role == "assistant" and turns <= self._history.turns.get(header.get("run_id", ""), 0)
-            if met[key] <= self._history.count_of(key) or placed or (message.calls and self._announced_all(message)):
+            before = self._history.messages.get(named.digest, 0)
+            if met[named.digest] <= before or placed or (message.calls and self._announced_all(message)):
                 continue
+            key = named.key
             if message.role == "user":
                 self._history.add_message(key)
                 if not header.get("run_id"):  # a sub-agent's parent writes in the user's role: no person spoke
                     self._history.begin_question()
                     self._conversation.user(key, message.text, **header)
             else:
-                self._add_turn(key, content, {}, dict(header))
+                self._add_turn(key, _blocks_of(message), {}, dict(header))
+
+    def _name(self, message: Message) -> _NamedMessage:
+        """Return the key of a message. It is made once, although every later request sends the message again."""
+        key = f"u{message.text}" if message.role == "user" else _turn_key(_blocks_of(message))
+        named = self._names[id(message)] = _NamedMessage(message, key, digest_of(key))
+        return named
 
     def _announced_all(self, message: Message) -> bool:
         return all(call["id"] and call["id"] in self._history.calls for call in message.calls)
@@ -372,6 +387,10 @@ class SpanReader:
         if span.run_id:
             header |= {"run_id": span.run_id, "agent": header.get("agent") or "sub-agent"}
         return header
+
+
+def _blocks_of(message: Message) -> list[Json]:
+    return [*([text_block(message.text)] if message.text else []), *message.calls]
 
 
 def _place(span: Span) -> tuple[float, int, float, str]:

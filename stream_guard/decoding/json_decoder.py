@@ -70,7 +70,8 @@ _encode = msgspec.json.Encoder().encode
 
 def read_json(record: Record, *, strict_keys: bool) -> Json:
     """Return the record's value, None for an empty line, or raise DecodeError with the reason."""
-    record.check_whole()
+    if record.truncated:
+        record.check_whole()
     value = record.value.removeprefix(_BYTE_ORDER_MARK)
     if not value.strip():
         return None

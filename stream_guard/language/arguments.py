@@ -126,7 +126,9 @@ def _read_plain(text: str) -> dict[str, Json] | None:
     if not text.isascii():
         return None
     written = text.encode()
-    if b"\\u" in written or _NINETEEN_DIGITS in written.translate(_DIGITS_AS_ZERO):
+    if b"\\u" in written:
+        return None
+    if len(written) > len(_NINETEEN_DIGITS) and _NINETEEN_DIGITS in written.translate(_DIGITS_AS_ZERO):
         return None
     try:
         value = parse_json(written)
