@@ -38,12 +38,15 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
         return []
     index = _index(tools)
     outer = {tool.span_id: found for tool in tools if (found := _find_outer(tool, spans, index)) is not None}
+    outcomes = {span.parent_id: span for span in spans.values() if span.sort == "outcome"}
+    wanted = {span.span_id for span in new if span.sort == "tool"}
+    if not outer:  # nearly always: each span is a call
+        found = [tool for tool in tools if tool.span_id in wanted]
+        return [MergedCall(_complete([tool], outcomes, repeated=False), told=tool.told) for tool in found]
     repeated = _detach_repeated(outer, spans)
     groups: dict[str, list[Span]] = {}
     for tool in sorted(tools, key=lambda one: (one.start or 0.0, -(one.end or 0.0), one.span_id)):
         groups.setdefault(_head(tool.span_id, outer), []).append(tool)
-    outcomes = {span.parent_id: span for span in spans.values() if span.sort == "outcome"}
-    wanted = {span.span_id for span in new if span.sort == "tool"}
     merged: list[MergedCall] = []
     for head, views in groups.items():
         if any(view.span_id in wanted for view in views):
@@ -76,7 +79,9 @@ def same_tool(one: str, other: str) -> bool:
 
 def args_digest(args: Json) -> str:
     """Return a digest that is the same for equal arguments, in any order of keys; empty where there are none."""
-    return "" if args is None else digest(msgspec.json.encode(unpack(args), order="sorted"))
+    if args is None:
+        return ""
+    return digest(msgspec.json.encode(unpack(args) if isinstance(args, str) else args, order="sorted"))
 
 
 def _index(tools: Sequence[Span]) -> dict[str, list[Span]]:
@@ -176,11 +181,11 @@ def _head(span_id: str, outer: Mapping[str, str]) -> str:
 
 def _complete(views: Sequence[Span], outcomes: Mapping[str, Span], *, repeated: bool) -> Span:
     """Return the outermost view, with what only the others have. Around several tries, it tells the last outcome."""
+    head = views[0]
+    if len(views) == 1 and head.span_id not in outcomes:
+        return head
     telling = views[1:] if repeated and len(views) > 1 else views
     ends = [outcomes[view.span_id] for view in views if view.span_id in outcomes]
-    head = views[0]
-    if len(views) == 1 and not ends:
-        return head
     return head._replace(
         inputs=next((view.inputs for view in views if view.inputs is not None), None),
         outputs=next((view.outputs for view in telling if view.outputs is not None), None),

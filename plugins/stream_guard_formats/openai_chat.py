@@ -92,13 +92,16 @@ def add_message(
 
 def blocks_of(message: dict[str, Json], *, strict_keys: bool) -> list[Json]:
     """Return the text and the calls of an assistant's message as blocks."""
-    text = text_of(message.get("content")) or text_of(message.get("refusal"))
+    content = message.get("content")
+    text = content if isinstance(content, str) else text_of(content)
+    if not text and "refusal" in message:
+        text = text_of(message["refusal"])
     blocks: list[Json] = [text_block(text)] if text else []
-    for call in objects_in(message, "tool_calls", "tool calls"):
+    for call in objects_in(message, "tool_calls", "tool calls") if "tool_calls" in message else ():
         function = object_at(call, "function") or object_at(call, "custom")
         arguments = function.get("arguments", function.get("input"))
         blocks.append(tool_use(call.get("id"), function.get("name"), arguments, strict_keys=strict_keys))
-    if legacy := object_at(message, "function_call"):
+    if "function_call" in message and (legacy := object_at(message, "function_call")):
         blocks.append(tool_use("", legacy.get("name"), legacy.get("arguments"), strict_keys=strict_keys))
     return blocks
 

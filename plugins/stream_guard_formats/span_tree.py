@@ -41,6 +41,8 @@ class SpanTree:
             return False
         if span.span_id in self._around_model_calls:
             return False
+        if not self._told:
+            return True
         around = self.model_call_around(span)
         return around is None or around.span_id not in self._told
 

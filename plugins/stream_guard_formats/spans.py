@@ -151,7 +151,6 @@ class SpanReader:
             extra["error"] = span.error
         if span.start is not None and span.end is not None:
             extra["latency_ms"] = (span.end - span.start) * 1000
-        header = self._header(span, span.start)
         if span.model:
             header["labels"] = {**self._conversation.labels, "model": label(span.model)}
         # A span without any messages comes from a source that is configured not to capture them.

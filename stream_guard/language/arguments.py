@@ -123,10 +123,12 @@ def _read_plain(text: str) -> dict[str, Json] | None:
 
     Keys that look alike are not ASCII, and numbers that do not fit have many digits.
     """
-    if not text.isascii():
+    try:
+        written = text.encode()
+    except UnicodeEncodeError:
         return None
-    written = text.encode()
-    if b"\\u" in written:
+    beyond_ascii = b"\\u" in written or not text.isascii()
+    if beyond_ascii and (b"\\ud" in written or b"\\uD" in written):  # perhaps half of a surrogate pair
         return None
     if len(written) > len(_NINETEEN_DIGITS) and _NINETEEN_DIGITS in written.translate(_DIGITS_AS_ZERO):
         return None
@@ -134,7 +136,14 @@ def _read_plain(text: str) -> dict[str, Json] | None:
         value = parse_json(written)
     except ValueError:
         return None
-    return value if type(value) is dict else None
+    if type(value) is not dict or (beyond_ascii and not _has_plain_keys(value)):
+        return None
+    return value
+
+
+def _has_plain_keys(value: dict[str, Json]) -> bool:
+    """Whether all keys are ASCII, which this can only tell where nothing is nested."""
+    return all(key.isascii() and type(inner) is not dict and type(inner) is not list for key, inner in value.items())
 
 
 def _read(text: str) -> tuple[Json, str]:
