@@ -41,8 +41,8 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
     outcomes = {span.parent_id: span for span in spans.values() if span.sort == "outcome"}
     wanted = {span.span_id for span in new if span.sort == "tool"}
     if not outer:  # nearly always: each span is a call
-        found = [tool for tool in tools if tool.span_id in wanted]
-        return [MergedCall(_complete([tool], outcomes, repeated=False), told=tool.told) for tool in found]
+        alone = [tool for tool in tools if tool.span_id in wanted]
+        return [MergedCall(_complete([tool], outcomes, repeated=False), told=tool.told) for tool in alone]
     repeated = _detach_repeated(outer, spans)
     groups: dict[str, list[Span]] = {}
     for tool in sorted(tools, key=lambda one: (one.start or 0.0, -(one.end or 0.0), one.span_id)):
