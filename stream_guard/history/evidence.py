@@ -78,7 +78,7 @@ class EvidenceWriter:
     def _end(self) -> bytes:
         body: dict[str, Json] = {"lines": dict(self.counts), "missing_policies": sorted(self.missing)}
         if key := self._database.key:
-            body["signature"] = sign_head(key, self.head)
+            body["signature"] = sign_end(key, self.head, body)
         return self._line("end", body)
 
     def _audit(self) -> Iterator[dict[str, Json]]:
@@ -140,6 +140,7 @@ class _TenantRecords:
         return bool(name) and incidents.get(self._database, name, self._tenant) is not None
 
 
-def sign_head(key: bytes, head: str) -> str:
-    """Return the signature of the digest of the line before the last."""
-    return hmac.new(key, f"{FORMAT}\n{head}".encode(), sha256).hexdigest()
+def sign_end(key: bytes, head: str, body: dict[str, Json]) -> str:
+    """Return the signature in the last line: over the digest of the line before it, and what else it says."""
+    said = canonical({name: value for name, value in body.items() if name != "signature"})
+    return hmac.new(key, f"{FORMAT}\n{head}\n".encode() + said, sha256).hexdigest()

@@ -13,7 +13,7 @@ import msgspec
 
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import START, is_intact, record_of
-from stream_guard.history.evidence import FORMAT, sign_head
+from stream_guard.history.evidence import FORMAT, sign_end
 
 _SHOWN: Final = 20  # problems that are listed
 
@@ -50,7 +50,8 @@ class _Check:
         self.remarks: list[str] = []
         self._key = key
         self._before = START  # digest of the line before the last
-        self._number = 0
+        self._lines = 0
+        self._number = 0  # that the next line should have
         self._ended = False
         self._audit: tuple[int, str] | None = None  # number and digest of the last record
         self._unchecked = 0
@@ -58,8 +59,8 @@ class _Check:
 
     def take(self, raw: bytes) -> None:
         """Take in the next line."""
-        number, self._number = self._number, self._number + 1
-        where = f"line {number + 1}"
+        self._lines += 1
+        where = f"line {self._lines}"
         if not raw.endswith(b"\n"):
             self.problems.append(f"{where} is cut off")
         line = raw.removesuffix(b"\n")
@@ -67,15 +68,20 @@ class _Check:
         self.digest = sha256(line).hexdigest()
         try:
             told = json.loads(line.removeprefix(b"~"))
-            sort, body = told["sort"], told["body"]
-            links = (told["number"], told["previous"])
+            number, sort, body, names = told["number"], told["sort"], told["body"], told["previous"]
         except (ValueError, KeyError, TypeError, RecursionError):
             self.problems.append(f"{where} is no line of evidence")
+            self._number += 1
             return
         if self._ended:
             self.problems.append(f"{where} stands behind the end")
-        if links != (number, previous):
-            self.problems.append(f"{where} does not follow the one before: a line was changed, moved or taken out")
+        if type(number) is not int or number != self._number:
+            shown = f"{where} is number {number!r:.20} of the export, where {self._number} should stand"
+            self.problems.append(f"{shown}: lines were taken out, added or moved")
+        elif names != previous:
+            self.problems.append(f"{where} does not follow line {self._lines - 1}: one of the two was changed")
+        # From the number that stands there: a line that is missing is one problem, not one for every line behind it.
+        self._number = (number if type(number) is int else self._number) + 1
         try:
             self.problems.extend(f"{where}: {problem}" for problem in self._body(number, sort, body))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
@@ -132,7 +138,7 @@ class _Check:
         if Counter(body["lines"]) != self.counts:
             yield f"the file has {dict(self.counts)}, and was exported with {body['lines']}"
         signature = body.get("signature", "")
-        if self._key and not hmac.compare_digest(str(signature), sign_head(self._key, self._before)):
+        if self._key and not hmac.compare_digest(str(signature), sign_end(self._key, self._before, body)):
             yield "the signature was not made with this key"
         if not self._key:
             told = "the file is signed; give --key-file to check that" if signature else "the file is not signed"
