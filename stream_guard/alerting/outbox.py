@@ -17,9 +17,14 @@ from stream_guard.alerting.alerts import decode_alert, encode_alert
 from stream_guard.errors import StoreError
 from stream_guard.model import Alert
 from stream_guard.storage.private_files import PRIVATE, create_private
+from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 
-VERSION: Final = 1  # of the file's layout
-_APPLICATION: Final = 0x53_47_4F_42  # "SGOB": marks our files among other databases
+MARK: Final = SqliteMark(
+    "an outbox",
+    application=0x53_47_4F_42,  # "SGOB"
+    version=1,
+    other_version="let the stream_guard that wrote it send what is in it, then move the file away",
+)
 
 State: TypeAlias = Literal["waiting", "held", "active", "sent", "summed", "dead"]
 """waiting: to be sent. held: to be summed up. active: the receiver shows it, and is reminded of it. sent: only the id
@@ -282,20 +287,10 @@ class AlertOutbox:
         return lock
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        [(application,)] = db.execute("PRAGMA application_id")
-        [(version,)] = db.execute("PRAGMA user_version")
-        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
-        if tables and application != _APPLICATION:
-            raise StoreError(f"{self.path}: a database, but not an outbox of stream_guard; choose another path")
-        if tables and version != VERSION:
-            raise StoreError(
-                f"{self.path}: an outbox of version {version}, this is version {VERSION}; "
-                "let the stream_guard that wrote it send what is in it, then move the file away"
-            )
+        refuse_other_files(db, self.path, MARK)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {VERSION}")
+        write_mark(db, MARK)
         db.execute(_TABLE)
         db.execute(_INDEX)
         db.execute("COMMIT")
@@ -306,9 +301,7 @@ class AlertOutbox:
         return self._db
 
     def _explain(self, error: Exception) -> StoreError:
-        message = str(error)
-        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
-        return StoreError(f"{self.path}: {advice}")
+        return explain_failure(self.path, error, _ADVICE)
 
 
 _ADVICE: Final = (

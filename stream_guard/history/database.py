@@ -13,12 +13,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from stream_guard.errors import StoreError
 from stream_guard.storage.private_files import create_private
+from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
 
 _logger = logging.getLogger(__name__)
-_APPLICATION: Final = 0x53_47_48_49  # "SGHI": marks our files among other databases
+_MARK: Final = SqliteMark("a history", application=0x53_47_48_49)  # "SGHI"
 _PATIENCE: Final = 10.0  # seconds to wait for another process that writes
 
 VERSION: Final = 2  # of the tables below, in the SQL that SQLite and Postgres share
@@ -137,11 +138,11 @@ class SqliteDatabase:
         try:
             create_private(path)  # SQLite gives its log the mode of the file
             self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            self._refuse_other_files(self._db)
+            refuse_other_files(self._db, path, _MARK)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             with self.transaction() as statements:
-                statements.run(f"PRAGMA application_id = {_APPLICATION}")
+                write_mark(self._db, _MARK)
                 prepare(statements, str(path), steps)
         except (sqlite3.Error, StoreError) as error:
             self.close()
@@ -183,16 +184,8 @@ class SqliteDatabase:
                 self._db.close()
                 self._db = None
 
-    def _refuse_other_files(self, db: sqlite3.Connection) -> None:
-        [(application,)] = db.execute("PRAGMA application_id")
-        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
-        if tables and application != _APPLICATION:
-            raise StoreError(f"{self.path}: a database, but not a history of stream_guard; choose another path")
-
     def _explain(self, error: sqlite3.Error) -> StoreError:
-        message = str(error)
-        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
-        return StoreError(f"{self.path}: {advice}")
+        return explain_failure(self.path, error, _ADVICE)
 
 
 _ADVICE: Final = (

@@ -12,9 +12,15 @@ from typing import Any, Final
 
 from stream_guard.errors import StoreError
 from stream_guard.storage.private_files import create_private
+from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 
-VERSION: Final = 1  # of the file's layout; the blobs have versions of their own
-_APPLICATION: Final = 0x53_47_43_50  # "SGCP": marks our files among other databases
+MARK: Final = SqliteMark(
+    "a checkpoint",
+    application=0x53_47_43_50,  # "SGCP"
+    version=1,  # the blobs have versions of their own
+    other_version="finish the run with the stream_guard that wrote it, or move the file away and start from the "
+    "beginning of the input",
+)
 
 _DEADLINE: Final = struct.Struct("<d")
 
@@ -149,30 +155,17 @@ class CheckpointStore:
     def _prepare(self, db: sqlite3.Connection) -> None:
         # Before the first read: from here on the file is locked until the process ends.
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._refuse_other_files(db)
+        refuse_other_files(db, self.path, MARK)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("BEGIN IMMEDIATE")
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {VERSION}")
+        write_mark(db, MARK)
         # With rowids: blobs in the leaves of the primary key made commits four times slower (measured).
         db.execute(
             "CREATE TABLE IF NOT EXISTS sessions (id BLOB PRIMARY KEY NOT NULL, blob BLOB NOT NULL, deadline REAL)"
         )
         db.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL)")
         db.execute("COMMIT")
-
-    def _refuse_other_files(self, db: sqlite3.Connection) -> None:
-        [(application,)] = db.execute("PRAGMA application_id")
-        [(version,)] = db.execute("PRAGMA user_version")
-        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
-        if tables and application != _APPLICATION:
-            raise StoreError(f"{self.path}: a database, but not a checkpoint of stream_guard; choose another path")
-        if tables and version != VERSION:
-            raise StoreError(
-                f"{self.path}: a checkpoint of version {version}, this is version {VERSION}; finish the run with the "
-                "stream_guard that wrote it, or move the file away and start from the beginning of the input"
-            )
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
@@ -186,9 +179,7 @@ class CheckpointStore:
             raise self._explain(error) from error
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
-        message = str(error)
-        advice = next((text for part, text in _ADVICE if part in message), f"{message}; see that the disk is in order")
-        return StoreError(f"{self.path}: {advice}")
+        return explain_failure(self.path, error, _ADVICE)
 
 
 _ADVICE: Final = (

@@ -1,0 +1,46 @@
+"""SQLite files of ours: which of them a file is, of which version, and what a failure means to whoever runs it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_guard.errors import StoreError
+
+
+class SqliteMark(NamedTuple):
+    """What is written into a file, so that no other database is taken for it."""
+
+    name: str  # as messages call the file
+    application: int
+    version: int = 0  # of the layout; 0 where a table of the file says it
+    other_version: str = ""  # what to do about a file of another version
+
+
+def refuse_other_files(db: sqlite3.Connection, path: Path, mark: SqliteMark) -> None:
+    """Raise StoreError unless the file is empty or has the mark."""
+    [(application,)] = db.execute("PRAGMA application_id")
+    [(version,)] = db.execute("PRAGMA user_version")
+    [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+    if tables and application != mark.application:
+        raise StoreError(f"{path}: a database, but not {mark.name} of stream_guard; choose another path")
+    if tables and mark.version and version != mark.version:
+        raise StoreError(
+            f"{path}: {mark.name} of version {version}, this is version {mark.version}; {mark.other_version}"
+        )
+
+
+def write_mark(db: sqlite3.Connection, mark: SqliteMark) -> None:
+    """Mark the file, inside the transaction that makes its tables."""
+    db.execute(f"PRAGMA application_id = {mark.application}")
+    if mark.version:
+        db.execute(f"PRAGMA user_version = {mark.version}")
+
+
+def explain_failure(path: Path, error: Exception, advice: Sequence[tuple[str, str]]) -> StoreError:
+    """Return the error with what to do: the first advice whose key is part of the database's own message."""
+    message = str(error)
+    told = next((text for part, text in advice if part in message), f"{message}; see that the disk is in order")
+    return StoreError(f"{path}: {told}")
