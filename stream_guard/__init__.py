@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from stream_guard.alerting.alerts import encode_alert, make_alert
+    from stream_guard.chat_endpoint import ask_chat, chat_cost
     from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
     from stream_guard.errors import (
         DecodeError,
@@ -190,7 +191,9 @@ __all__ = [
     "Unsure",
     "UserMessage",
     "Verdict",
+    "ask_chat",
     "build_registry",
+    "chat_cost",
     "encode_alert",
     "evaluate",
     "hookimpl",
@@ -214,6 +217,7 @@ __all__ = [
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
 _MODULES: Final = {
     "stream_guard.alerting.alerts": ("encode_alert", "make_alert"),
+    "stream_guard.chat_endpoint": ("ask_chat", "chat_cost"),
     "stream_guard.decoding.json_decoder": ("JsonDecoder", "parts_of", "read_json"),
     "stream_guard.errors": (
         "DecodeError",

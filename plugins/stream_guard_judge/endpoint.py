@@ -7,11 +7,10 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import stream_guard as sg
 
-MAX_ANSWER: Final = 1_000_000  # bytes of a reply that are read; an endpoint must not fill the memory
 _DEFAULT_SECONDS: Final = 60.0
 
 INSTRUCTIONS: Final = (
@@ -21,17 +20,6 @@ INSTRUCTIONS: Final = (
     "If the session does not show whether the rule was kept, answer "
     '{"violated": null, "confidence": 0, "explanation": "why"}.'
 )
-
-
-class EndpointSettings(Protocol):
-    """The fields of the section ``judge`` of the settings that are used here."""
-
-    url: str
-    model: str
-    api_key_file: Path | None
-    cache: Path | None
-    input_price: float
-    output_price: float
 
 
 class AnswerCache:
@@ -75,7 +63,7 @@ def question_digest(url: str, body: dict[str, sg.Json]) -> str:
 
 def ask(question: sg.Question) -> sg.Answer:
     """Return the endpoint's answer. Without a clear one ``violated`` is None, and ``explanation`` gives the reason."""
-    settings: EndpointSettings = question.settings
+    settings: sg.JudgeSettings = question.settings
     body = _request(question, settings)
     cache = AnswerCache(settings.cache) if settings.cache is not None else None
     digest = question_digest(settings.url, body)
@@ -89,7 +77,7 @@ def ask(question: sg.Question) -> sg.Answer:
         return _unanswered("the judge needs the HTTP client: install stream-guard[judge]")
     try:
         # The time is for all of it: connecting, waiting and every byte of the reply.
-        status, reply = asyncio.run(asyncio.wait_for(_post(body, settings), seconds))
+        status, reply = asyncio.run(asyncio.wait_for(sg.ask_chat(body, settings), seconds))
     except TimeoutError:
         return _unanswered("the judge did not answer in time")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
@@ -106,7 +94,7 @@ def _unanswered(reason: str, tokens: int = 0, cost_usd: float = 0.0) -> sg.Answe
     return sg.Answer(violated=None, confidence=0.0, explanation=reason, tokens=tokens, cost_usd=cost_usd)
 
 
-def _request(question: sg.Question, settings: EndpointSettings) -> dict[str, sg.Json]:
+def _request(question: sg.Question, settings: sg.JudgeSettings) -> dict[str, sg.Json]:
     prompt = f"Rule:\n{question.rule}\n\nSession (JSON lines):\n{question.text}"
     return {
         "model": settings.model,
@@ -116,32 +104,14 @@ def _request(question: sg.Question, settings: EndpointSettings) -> dict[str, sg.
     }
 
 
-async def _post(body: dict[str, sg.Json], settings: EndpointSettings) -> tuple[int, bytes]:
-    import httpx  # noqa: PLC0415
-
-    headers = {}
-    if settings.api_key_file is not None:
-        headers["Authorization"] = f"Bearer {settings.api_key_file.read_text(encoding='utf-8').strip()}"
-    url = f"{settings.url.rstrip('/')}/chat/completions"
-    # No time-out of its own: the caller's is total.
-    client = httpx.AsyncClient(timeout=None, headers=headers, trust_env=False)  # noqa: S113
-    async with client, client.stream("POST", url, json=body) as response:
-        received = bytearray()
-        async for chunk in response.aiter_bytes():
-            received += chunk
-            if len(received) > MAX_ANSWER:
-                raise ValueError(f"the reply is longer than {MAX_ANSWER} bytes")
-        return response.status_code, bytes(received)
-
-
-def read_reply(reply: bytes, settings: EndpointSettings) -> sg.Answer:
+def read_reply(reply: bytes, settings: sg.JudgeSettings) -> sg.Answer:
     """Return the answer in a chat completion. Tokens are counted also if it has no clear answer."""
     try:
         data = sg.parse_json(reply, strict_keys=False)
     except (ValueError, RecursionError):
         return _unanswered("the judge's reply is not JSON")
     data = data if isinstance(data, dict) else {}
-    tokens, cost = _spent(data.get("usage"), settings)
+    tokens, cost = sg.chat_cost(data.get("usage"), settings)
     message = _message(data)
     if message.get("refusal"):
         return _unanswered("the judge refused to answer", tokens, cost)
@@ -174,17 +144,6 @@ def _message(data: dict[str, Any]) -> dict[str, Any]:
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
     return message if isinstance(message, dict) else {}
-
-
-def _spent(usage: Any, settings: EndpointSettings) -> tuple[int, float]:
-    numbers = usage if isinstance(usage, dict) else {}
-    asked, answered = (_count(numbers.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    cost = (asked * settings.input_price + answered * settings.output_price) / 1e6
-    return asked + answered, cost
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else 0
 
 
 def _without_fence(content: str) -> str:
