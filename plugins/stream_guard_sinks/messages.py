@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from stream_guard import Alert, Json, encode_alert, redact
 from stream_guard_sinks.console import make_visible
 
 REVIEW: Final = "stream_guard_review"  # the kind of an alert that asks for a person's answer
+DIGEST: Final = "stream_guard_digest"
+_SUMMARIES: Final = ("stream_guard_summary", DIGEST)  # the kinds of alerts that are about others
 _LONGEST: Final = 1000  # characters of evidence in a message for people
 
 
@@ -46,13 +48,21 @@ def tenant_of(alert: Alert) -> str:
 
 
 def link_of(alert: Alert, settings: Any) -> str:
-    """Return where the page shows the alert, or the review that it asks for; empty without a page."""
-    page = getattr(settings, "page_url", "") or ""
+    """Return where the page shows the alert, the review that it asks for, or what it sums up; empty without a page."""
+    page = (getattr(settings, "page_url", "") or "").rstrip("/")
     if not page:
         return ""
+    if alert.kind in _SUMMARIES:  # it is in no history: what it sums up is
+        named = {"rule": "" if alert.kind == DIGEST else alert.rule_id, "tenant": tenant_of(alert)}
+        query = urlencode({name: value for name, value in named.items() if value}, errors="replace")
+        return f"{page}/?{query}" if query else f"{page}/"
     if alert.kind == REVIEW:
-        return f"{page.rstrip('/')}/reviews/{quote(alert.alert_id.removeprefix('review-'), safe='', errors='replace')}"
-    return f"{page.rstrip('/')}/alerts/{quote(alert.alert_id, safe='', errors='replace')}"
+        return f"{page}/reviews/{_step(alert.alert_id.removeprefix('review-'))}"
+    return f"{page}/alerts/{_step(alert.alert_id)}"
+
+
+def _step(name: str) -> str:
+    return quote(name, safe="", errors="replace")
 
 
 def plain_alert(alert: Alert) -> dict[str, Json]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import httpx
 import msgspec
 import pytest
 from pydantic import SecretStr
+from ruamel.yaml import YAML
 
 import stream_guard as sg
 from stream_guard.alerting.delivery import Delivery
@@ -23,6 +27,7 @@ from stream_guard.history import incidents
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import DeliverySettings, RouteSettings, Settings
 from stream_guard.testing import alert
+from tests import processes
 from tests.http_end import HttpEnd
 from tests.parts import require
 
@@ -35,10 +40,10 @@ receivers: [{name: end, webhook_configs: [{url: "%s", send_resolved: true}]}]
 class RealAlertmanager:
     """Debian's package, on loopback, with a folder of its own; it can be stopped and started again."""
 
-    def __init__(self, program: str, folder: Path, end: HttpEnd) -> None:
+    def __init__(self, program: str, folder: Path, config: str) -> None:
         self._program, self._folder = program, folder
         self._config = folder / "alertmanager.yml"
-        self._config.write_text(CONFIG % end.url)
+        self._config.write_text(config)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -92,16 +97,22 @@ def end() -> Iterator[HttpEnd]:
         yield made
 
 
-@pytest.fixture
-def manager(tmp_path: Path, end: HttpEnd) -> Iterator[RealAlertmanager]:
+@contextmanager
+def running(folder: Path, config: str) -> Iterator[RealAlertmanager]:
     program = shutil.which("prometheus-alertmanager")
     require(program, "Alertmanager is missing (Debian: apt-get install prometheus-alertmanager)")
-    made = RealAlertmanager(str(program), tmp_path, end)
+    made = RealAlertmanager(str(program), folder, config)
     try:
         made.start()
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, end: HttpEnd) -> Iterator[RealAlertmanager]:
+    with running(tmp_path, CONFIG % end.url) as made:
+        yield made
 
 
 @pytest.fixture
@@ -169,6 +180,35 @@ def test_while_it_is_away_alerts_wait_and_afterwards_all_of_them_arrive(
     manager.start()
     wanted = {f"away-{number}" for number in range(300)} | {"before"}  # what it forgot, too
     eventually(lambda: {one["labels"]["session"] for one in manager.alerts()} == wanted, seconds=90)
+
+
+def test_what_a_run_finds_reaches_whoever_is_on_call_in_the_compose_file(tmp_path: Path, root: Path) -> None:
+    folder = root / "deploy" / "alertmanager"
+    command = [sys.executable, str(folder / "on_call.py"), "127.0.0.1:0"]
+    on_call = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert on_call.stdout is not None
+        url = on_call.stdout.readline().split()[-1]
+        config = (folder / "alertmanager.yml").read_text().replace("http://on-call:8080", url)
+        config = re.sub(r"(group_wait): \d+s", r"\1: 100ms", config)  # nobody here waits for others to join
+        with running(tmp_path, config) as manager:
+            (tmp_path / "policy.yaml").write_text(
+                "rules: [{id: no-wipe, kind: no_call, params: {tool: wipe}, severity: critical}]"
+            )
+            call = {"kind": "tool_call", "session_id": "s\n1", "event_id": "e", "tool": "wipe", "time": time.time()}
+            compose = YAML(typ="safe", pure=True).load(root / "docker-compose.yml")["x-alert-settings"]
+            done = processes.run(
+                *("run", "-", "--policy", "policy.yaml", "--no-serve"),
+                stdin=json.dumps(call).encode(),
+                cwd=tmp_path,
+                env={name: value.replace("http://alertmanager:9093", manager.url) for name, value in compose.items()},
+            )
+            assert done.returncode == 0, done.stderr.decode()
+            said = on_call.stdout.readline()
+        assert said == "firing critical no-wipe s\\n1: wipe was called\n"
+    finally:
+        on_call.kill()
+        on_call.communicate()
 
 
 def notified(end: HttpEnd, status: str = "firing") -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,13 +27,14 @@ from ruamel.yaml import YAML
 
 from deploy.grafana.dashboard import FILE, make_dashboard, text
 from stream_guard.cli.app import app
+from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.spec import Policy
 from stream_guard.serve.service import GateMetrics, Service
-from stream_guard.settings import Settings
+from tests.laws.deployed import load_deployed, open_routes
 from tests.parts import find_promtool, require
 
 SAMPLES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum"), "info": ("_info",)}
@@ -90,7 +92,7 @@ def test_compose_file_is_valid_by_the_compose_schema(root: Path) -> None:
     assert not validator.is_valid({"services": {"guard": {"imagge": "x"}}})
 
 
-@pytest.mark.parametrize("name", ["worker", "demo", "guard", "prometheus", "alertmanager", "grafana"])
+@pytest.mark.parametrize("name", ["worker", "demo", "guard", "prometheus", "alertmanager", "on-call", "grafana"])
 def test_container_has_no_rights_it_does_not_need(name: str, compose: Any) -> None:
     service = compose["services"][name]
     assert service["read_only"] is True
@@ -107,9 +109,23 @@ def test_every_folder_that_compose_mounts_from_the_repository_exists(root: Path,
 
 @pytest.mark.parametrize("name", ["worker", "demo", "guard"])
 def test_every_variable_of_the_guard_is_a_setting(name: str, compose: Any) -> None:
-    for variable in variables(compose["services"][name]):
-        section, setting = variable.removeprefix("STREAM_GUARD_").lower().split("__")
-        assert setting in type(getattr(Settings(), section)).model_fields, variable
+    load_deployed(variables(compose["services"][name]))
+
+
+@pytest.mark.parametrize("variable", ["SERVE__PORTT", "SERFE__PORT", "DELIVERY__ROUTES__PAGER__TOO"])
+def test_a_misspelt_variable_would_be_found(variable: str) -> None:
+    with pytest.raises(SettingsError, match="unknown"):
+        load_deployed({f"STREAM_GUARD_{variable}": "1"})
+
+
+@pytest.mark.parametrize("name", ["worker", "guard"])
+def test_somebody_is_told_of_what_a_container_finds(name: str, root: Path, compose: Any, tmp_path: Path) -> None:
+    settings = load_deployed(variables(compose["services"][name]))
+    assert list(open_routes(settings, tmp_path)) == ["alertmanager:http://alertmanager:9093"]
+    [receiver] = read(root / "deploy" / "alertmanager" / "alertmanager.yml")["receivers"]
+    [hook] = receiver["webhook_configs"]
+    host, port = re.fullmatch(r"http://([a-z-]+):(\d+)/", hook["url"]).groups()  # type: ignore[union-attr]  # it fits
+    assert compose["services"][host]["command"] == [f"0.0.0.0:{port}"]
 
 
 def test_prometheus_asks_where_the_guard_serves_and_tells_the_alertmanager(root: Path, compose: Any) -> None:
@@ -143,7 +159,7 @@ def test_topics_that_are_used_are_the_topics_that_are_made(compose: Any) -> None
     assert made == used == {"agent-events", "stream-guard.alerts", "stream-guard.dead-letters"}
 
 
-@pytest.mark.parametrize("name", ["kafka", "worker", "guard", "prometheus", "alertmanager", "grafana"])
+@pytest.mark.parametrize("name", ["kafka", "worker", "guard", "prometheus", "alertmanager", "on-call", "grafana"])
 def test_whatever_runs_on_has_a_health_check(name: str, compose: Any) -> None:
     service = compose["services"][name]
     assert service["restart"] == "unless-stopped"
@@ -228,6 +244,17 @@ def test_who_does_not_answer_silences_alarms_that_exist(root: Path, alarms: list
             assert len(matching) == (3 if sign == "=~" else 1)
 
 
+def test_alertmanager_takes_its_configuration_and_keeps_findings_and_alarms_apart(root: Path) -> None:
+    amtool = shutil.which("amtool")
+    require(amtool, "amtool is missing (Debian: apt-get install prometheus-alertmanager)")
+    config = root / "deploy" / "alertmanager" / "alertmanager.yml"
+    done = subprocess.run([str(amtool), "check-config", str(config)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    routes = [str(amtool), "config", "routes", f"--config.file={config}"]
+    shown = subprocess.run(routes, capture_output=True, text=True, check=True).stdout
+    assert re.search(r'\{source="stream_guard"\}\s+receiver: on-call', shown)
+
+
 def test_every_alarm_says_what_happened_and_what_to_do(alarms: list[dict[str, Any]]) -> None:
     for alarm in alarms:
         assert alarm["annotations"].keys() == {"summary", "action"}, alarm["alert"]
@@ -246,6 +273,14 @@ def test_image_is_made_from_files_that_exist_and_locks_with_hashes(root: Path) -
     let_in = re.findall(r"^!(.+)$", (root / "deploy" / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
     assert sorted(copied) == sorted(let_in)
     assert all("--require-hashes" in line for line in text.splitlines() if "-r deploy/" in line)
+
+
+def test_every_image_is_named_by_an_exact_version(root: Path, compose: Any) -> None:
+    named = [service["image"] for service in compose["services"].values() if "image" in service]
+    named += re.findall(r"^ARG \w+_IMAGE=(.+)$", (root / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    exact = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[a-z-]+)?(@sha256:[0-9a-f]{64})?")
+    assert len(named) == 7
+    assert [image for image in named if not exact.fullmatch(image)] == []
 
 
 def test_image_is_compiled_and_its_bases_can_be_given_by_digest(root: Path) -> None:

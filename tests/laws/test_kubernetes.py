@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import textwrap
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +22,7 @@ from ruamel.yaml import YAML
 from stream_guard.cli.app import app
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.settings import Settings
+from tests.laws.deployed import load_deployed, open_routes
 from tests.parts import require
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -107,11 +110,31 @@ def test_options_and_variables_are_those_of_the_program(name: str) -> None:
     known = getattr(typer.main.get_command(app), "commands", {})
     options = {option for parameter in known[command].load().params for option in parameter.opts}
     assert {word.split("=")[0] for word in words if word.startswith("--")} - options == set()
-    given = {entry["name"] for entry in container["env"]}
-    given |= {pair.partition("=")[0] for pair in GENERATED["stream-guard-settings"]["literals"]}
-    for variable in given - {"POD_NAME"}:
-        section, setting = variable.removeprefix("STREAM_GUARD_").lower().split("__")
-        assert setting in type(getattr(Settings(), section)).model_fields, variable
+    load_deployed(variables(container))
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    """Return the settings that a container gets, its own and those of config maps, by their variables."""
+    given = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+    for source in container.get("envFrom", ()):
+        given |= dict(pair.split("=", 1) for pair in GENERATED[source["configMapRef"]["name"]]["literals"])
+    return given
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_somebody_is_told_of_what_a_pod_finds_and_the_network_lets_it(name: str, tmp_path: Path) -> None:
+    [container] = containers(WORKLOADS[name])
+    [target] = open_routes(load_deployed(variables(container)), tmp_path)
+    found = re.fullmatch(r"alertmanager:http://\w+\.(?P<namespace>\w+):(?P<port>\d+)", target)
+    assert found is not None
+    [policy] = [one for one in RESOURCES if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == name]
+    ways = [
+        (to["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], str(port["port"]))
+        for rule in policy["spec"]["egress"]
+        for to in rule.get("to", ())
+        for port in rule["ports"]
+    ]
+    assert ways == [(found["namespace"], found["port"])]
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -177,6 +200,29 @@ def test_nothing_comes_in_or_goes_out_but_what_a_policy_names() -> None:
         allowed = {port["port"] for rule in policies[name]["ingress"] for port in rule["ports"]}
         assert allowed == {port["containerPort"] for port in container["ports"]}
         assert all(rule["from"] for rule in policies[name]["ingress"])
+
+
+def test_the_overlay_of_the_page_is_built_with_what_it_adds(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed: the overlay is not built")  # no package of Debian's has one that can
+    page = (FOLDER.parents[1] / "docs" / "kubernetes.md").read_text()
+    [overlay] = re.findall(r"(?m)^    resources: \[.+\n(?:    .+\n)+", page)
+    [more] = re.findall(r"(?m)^      (- \{name: stream-guard-alerts.+)$", page)
+    written = overlay.replace("sha256:...", f"sha256:{'0' * 64}") + f"      {more}\n"
+    shutil.copytree(FOLDER, tmp_path / "deploy" / "kubernetes")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kustomization.yaml").write_text(textwrap.dedent(written))
+    shutil.copy(FOLDER / "policy.yaml", tmp_path / "mine")
+    command = [kubectl, "kustomize", str(tmp_path / "mine")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = list(YAML_FILES.load_all(done.stdout))
+    assert [flaw for resource in built for flaw in flaws(resource)] == []
+    [alerts] = [one["data"] for one in built if one["metadata"]["name"].startswith("stream-guard-alerts")]
+    assert sorted(load_deployed(alerts).delivery.routes) == ["chat", "pager"]
+    images = {container["image"] for one in built if one["kind"] == "StatefulSet" for container in containers(one)}
+    assert images == {f"registry.example.com/stream-guard@sha256:{'0' * 64}"}
 
 
 def test_the_policy_that_comes_with_it_loads() -> None:
