@@ -81,7 +81,7 @@ def _as_written(spec: RuleSpec) -> str:
     except Exception:  # noqa: BLE001 - a plugin's type may not support this; then take what was written
         params = dict(spec.params)
     gates = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
-    meaning = [spec.kind, params, gates, spec.scope.value, list(spec.key), spec.agent, spec.hold]
+    meaning = [spec.kind, params, gates, spec.scope.value, list(spec.key), spec.agent, spec.hold, dict(spec.set_labels)]
     return json.dumps(meaning, sort_keys=True, default=str)
 
 
@@ -122,7 +122,7 @@ def _covered(judge: TraceJudge, one: RuleSpec, two: RuleSpec, covers: dict[str, 
     """Return that one of two rules fires only in traces in which the other does too."""
     if two.slot not in covers[one.slot] and one.slot not in covers[two.slot]:
         return None
-    if not _speak_of_the_same(one, two):
+    if not _speak_of_the_same(one, two) or one.set_labels != two.set_labels:
         return None
     traces = _tried(alphabet([one, two]))
     fired = judge.fired(traces)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Set
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, lacks_key, remembered_leaves
 from stream_guard.engine.cross_session import CrossSessionRules
+from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
 from stream_guard.engine.gaps import (
     NO_CLOCK,
@@ -73,6 +75,7 @@ class Engine:
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self.names = ToolNames(policy)
+        self.derived = DerivedLabels(policy.rules)
         self._failed: set[int] = set()
         self._agents = frozenset(name for name, _ in policy.agents.items())
         # What rules have against the tool call they were shown last; the tracker clears it before each call.
@@ -481,6 +484,8 @@ class Engine:
             self._count_unsure(bound, hit, key_state, event)
             return
         self.counts.hits[bound.number] += 1
+        if bound.spec.set_labels:
+            self.derived.set(bound.spec.set_labels, key_state.memory)
         time = event.time if event is not None else time
         suppressed = 0
         if bound.spec.cooldown is not None and time is not None:
@@ -496,7 +501,10 @@ class Engine:
         self.counts.findings[bound.number] += 1
         if not hit.followup:
             self._object(event, bound, HIT, _objection(bound, hit))
-        out.append(make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed))
+        finding = make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed)
+        if event is None and self.derived and "session" in bound.spec.key:
+            finding = replace(finding, labels=self.derived.beside(finding.labels, key_state.memory))
+        out.append(finding)
 
     def _fail(
         self, bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState, out: Findings

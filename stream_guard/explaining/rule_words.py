@@ -110,6 +110,9 @@ def _consequence(spec: RuleSpec) -> list[str]:
     if spec.cooldown is not None:
         said.append(f"further hits within {spec.cooldown:g} s are held back")
     sentences = [f"{'; '.join(said)}."]
+    if spec.set_labels:
+        labels = ", ".join(f"{name} to {_plain(value)}" for name, value in spec.set_labels.items())
+        sentences.append(f"From then on the session has labels: {labels}.")
     if spec.shadow:
         sentences.append("It is in shadow mode: what it finds is recorded and never sent.")
     if spec.reason:

@@ -193,6 +193,7 @@ class RuleBuilder:
             on_unevaluable=form.on_unevaluable or "stop",
             cooldown=form.cooldown,
             hold=form.hold,
+            set_labels=form.set_labels,
             tags=tuple(form.tags),
             tests=tuple(form.tests),
             test_places=tuple(

@@ -58,6 +58,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
         "on_unevaluable": "" if rule.on_unevaluable == "stop" else rule.on_unevaluable,
         "cooldown": rule.cooldown,
         "for": rule.hold,
+        "set_labels": dict(rule.set_labels),
         "tags": list(rule.tags),
         "tests": list(rule.tests),
     }

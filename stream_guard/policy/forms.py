@@ -19,6 +19,8 @@ from stream_guard.policy.wording import did_you_mean, show
 
 MAX_ID: Final = 200
 MAX_REASON: Final = 2000
+MAX_LABEL: Final = 64
+MAX_LABELS: Final = 8
 KEY_WORDS: Final = ("session", "agent", "run", "tool", "args.", "labels.")
 
 SEVERITIES: Final = {
@@ -55,6 +57,16 @@ def check_key_part(value: str) -> str:
     raise PydanticCustomError("state_key", message, {"shown": show(value), "advice": advice})
 
 
+def check_label(name: str) -> str:
+    """Return the name of a label that a rule sets; refuse one that no path can lead to, and that of tenants."""
+    if not name.replace("-", "_").isidentifier() or len(name) > MAX_LABEL:
+        message = "{shown} is not a usable label; write up to {most} letters, digits, hyphens and underscores"
+        raise PydanticCustomError("label", message, {"shown": show(name), "most": MAX_LABEL})
+    if name == "tenant":
+        raise PydanticCustomError("label", "whose sessions they are is the source's to say: no rule sets the tenant")
+    return name
+
+
 def _dead_end(path: str) -> bool:
     try:
         return dead_end(Path(path)) != ""
@@ -86,6 +98,10 @@ Key: TypeAlias = Annotated[
     Field(min_length=1),
     WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
 ]
+LabelName: TypeAlias = Annotated[
+    str, AfterValidator(check_label), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_LABEL})
+]
+LabelValue: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 ToolNames: TypeAlias = Annotated[
     list[Text], BeforeValidator(_in_list), Field(min_length=1), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
 ]
@@ -190,6 +206,11 @@ class RuleForm(FormBase):
     )
     hold: Duration | SkipJsonSchema[None] = Field(
         default=None, alias="for", description="the rule must keep firing this long before it counts"
+    )
+    set_labels: dict[LabelName, LabelValue] = Field(
+        default={},
+        max_length=MAX_LABELS,
+        description="labels that a hit sets on the session: rules read them at later events, as labels.NAME",
     )
     tags: list[Text] = Field(default=[], description="words for searching and routing")
     tests: list[dict[str, Json]] = Field(default=[], description="events and the findings expected of them")

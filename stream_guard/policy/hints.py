@@ -38,6 +38,7 @@ _RULE_KEYS: Final = _table(
     key="group_by by partition_by per keyed_by",
     cooldown="throttle debounce silence mute repeat_interval rate_limit",
     tags="labels categories category tag",
+    set_labels="sets set_label sets_labels add_labels derived_labels then_label",
     tests="test examples cases test_cases",
     on_error="fail_mode on_failure fail_open fail_closed failure_policy",
 ) | {"duration": "for", "hold": "for", "pending": "for"}

@@ -22,6 +22,7 @@ from stream_guard.policy.dialects import to_native
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.gates import Flaw
+from stream_guard.policy.label_checks import check_labels
 from stream_guard.policy.packs import with_packs
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import Policy, RuleSpec, version_of
@@ -62,7 +63,10 @@ def load_policy(
         SIMILARITIES: registry.similarities,
     }
     builder = RuleBuilder(registry, report, context, native.slots, check_tests)
-    specs = [spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None]
+    built = {number: spec for number, raw in enumerate(rules) if (spec := builder.build(number, raw)) is not None}
+    specs = list(built.values())
+    if len(built) == len(rules):  # otherwise labels may seem to lack rules that are only misspelt
+        check_labels(built, report)
     _check_ids(rules, native.slots, report)
     agents = check_agents(form.agents, rules, report)
     if report.failed:

@@ -44,6 +44,7 @@ class RuleSpec:
     on_unevaluable: OnUnevaluable = "stop"
     cooldown: float | None = None
     hold: float | None = None  # written `for`: it must hit without a break for this long
+    set_labels: Mapping[str, str] = field(default_factory=dict)  # on the session, when it fires, from the next event on
     tags: tuple[str, ...] = ()
     tests: Sequence[Mapping[str, Json]] = ()
     test_places: Sequence[Place] = ()
@@ -127,6 +128,7 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         "for": rule.hold,
         "tags": list(rule.tags),
         **({"agent": rule.agent} if rule.agent else {}),
+        **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
         **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
     }
 

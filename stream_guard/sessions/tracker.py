@@ -50,6 +50,7 @@ class Tracker:
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
         self._names = engine.names
+        self._derived = engine.derived or None
         self._tools = counts.tools
         self.small: Event | None = None  # an event that is known to be small: it need not be measured
         self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
@@ -228,10 +229,11 @@ class Tracker:
         objections = self._engine.objections
         if objections:
             objections.clear()
+        shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
-            self._run(plan, call, session, session.memory, out)
+            self._run(plan, shown, session, session.memory, out)
         if self._show_across is not None:
-            self._show_across(call, session, out)
+            self._show_across(shown, session, out)
         if call.contested:
             self._counts.contested_calls += 1
             out.append(contested_finding(call, session, Action.BLOCK if self._engine.policy.stops else None))
@@ -272,6 +274,8 @@ class Tracker:
             self._show(plan, result, session, out)
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
+        if self._derived is not None:
+            event = self._derived.onto(event, session.memory)
         if plan is not None:
             self._run(plan, event, session, session.memory, out)
         if self._show_across is not None:

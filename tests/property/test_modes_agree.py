@@ -29,7 +29,12 @@ CONDITIONS: list[Any] = [
     {"path": "tool.name", "op": "!=", "value": "other_tool"},
     {"any_of": [{"path": "user.text", "op": "contains", "value": "go on"}, {"path": "labels.env", "op": "exists"}]},
     {"not": {"path": "response.content", "op": "contains", "value": "look"}},
+    {"path": "labels.fired", "op": "exists"},
+    {"not": {"path": "labels.fired", "op": "==", "value": "twice"}},
 ]
+
+
+LABELS: list[dict[str, str]] = [{}, {}, {"fired": "once"}, {"fired": "twice", "other": "yes"}]
 
 
 @st.composite
@@ -61,6 +66,7 @@ def policies(draw: st.DrawFn) -> Policy:
                 key=key,
                 cooldown=draw(st.sampled_from([None, None, 60.0])),
                 hold=draw(st.sampled_from([None, None, None, 30.0])),
+                set_labels=draw(st.sampled_from(LABELS)) if "session" in key else {},
             )
         )
     return Policy(rules=tuple(specs), version="drawn", max_out_of_orderness=draw(st.sampled_from([0.0, 0.0, 5.0])))
