@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.outside_gate import remember_ungated
 
 _REMEMBERED = 8  # calls that used an agreement and have no result yet
 
@@ -170,12 +171,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
 
     def on_ungated(self, event: sg.Event, state: MustConfirmBeforeState) -> None:
         """Read messages and turns outside the gate too; only calls inside the gate need a yes."""
-        if isinstance(event, sg.UserMessage):
-            self.on_user_message(event, state)
-        elif isinstance(event, sg.Turn):
-            self.on_turn(event, state)
-        elif isinstance(event, sg.ToolResult):
-            self.on_tool_result(event, state)
+        remember_ungated(self, event, state)
 
     def _take_answer(self, text: str, state: MustConfirmBeforeState) -> None:
         state.left = self.params.covers if state.spoke and agrees(text) else 0

@@ -10,6 +10,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.fingerprints import MOST_TEXT, compact, readings, texts_in
+from stream_guard_rules.outside_gate import remember_ungated
 
 _MOST_MARKS: Final = 4096
 _MOST_SOURCES: Final = 32
@@ -118,8 +119,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
 
     def on_ungated(self, event: sg.Event, state: NoValueFlowState) -> None:
         """Remember results outside the gate too."""
-        if isinstance(event, sg.ToolResult):
-            self.on_tool_result(event, state)
+        remember_ungated(self, event, state)
 
     def _counts(self, source: GuardedResult, call: sg.ToolCall) -> bool:
         span = self.params.within_seconds

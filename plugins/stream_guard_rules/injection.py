@@ -14,6 +14,7 @@ import stream_guard as sg
 from stream_guard_rules.evidence import cut
 from stream_guard_rules.fingerprints import MOST_TEXT, compact, keep_newest, mark, marks_of, readings, texts_in
 from stream_guard_rules.instructions import INSTRUCTIONS, spans_of
+from stream_guard_rules.outside_gate import remember_ungated
 
 _MOST_GIVEN: Final = 1024
 _MOST_TAINTED: Final = 1536
@@ -156,10 +157,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def on_ungated(self, event: sg.Event, state: NoInjectedCallState) -> None:
         """Remember messages and results outside the gate too."""
-        if isinstance(event, sg.UserMessage):
-            self.on_user_message(event, state)
-        elif isinstance(event, sg.ToolResult):
-            self.on_tool_result(event, state)
+        remember_ungated(self, event, state)
 
     def _taint(self, piece: str, state: NoInjectedCallState) -> None:
         for text in readings(piece):

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.evidence import as_evidence, cut
 from stream_guard_rules.fingerprints import keep_newest, mark_value, marks_of, texts_in
+from stream_guard_rules.outside_gate import remember_ungated
 
 _MOST_MARKS: Final = 3072
 _PIECES: Final = 4
@@ -168,12 +169,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
 
     def on_ungated(self, event: sg.Event, state: ArgProvenanceState) -> None:
         """Remember sources outside the gate too."""
-        if isinstance(event, sg.UserMessage):
-            self.on_user_message(event, state)
-        elif isinstance(event, sg.Turn):
-            self.on_turn(event, state)
-        elif isinstance(event, sg.ToolResult):
-            self.on_tool_result(event, state)
+        remember_ungated(self, event, state)
 
     def _objection(self, text: str, state: ArgProvenanceState) -> str:
         known, own = _origins(text, state), set(mark_value(text))
