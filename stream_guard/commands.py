@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,10 +89,16 @@ FORMATS: Final = (
 
 
 def complete_format(begun: str) -> list[str]:
-    """Return the formats whose names begin so, those of plugins too, for the shell."""
-    from stream_guard.registry import build_registry
+    """Return the formats whose names begin so, for the shell; other packages are asked only where there are some."""
+    from importlib.metadata import distribution, entry_points
 
-    return [name for name in build_registry().decoders if name.startswith(begun)]
+    names: Iterable[str] = FORMATS
+    ours = {point.name for point in distribution("stream-guard").entry_points.select(group="stream_guard")}
+    if any(point.name not in ours for point in entry_points(group="stream_guard")):
+        from stream_guard.registry import build_registry
+
+        names = build_registry().decoders
+    return [name for name in names if name.startswith(begun)]
 
 
 SourceFormat = Annotated[

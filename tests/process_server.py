@@ -20,13 +20,15 @@ ROOT = Path(__file__).parent.parent
 COMMAND = "stream_guard.cli.__main__"
 # What every process imports, and what those of one command import once they run.
 MODULES = ("stream_guard.cli.app", "stream_guard.running.assembly", "stream_guard.running.embedded", "typer.rich_utils")
+CLOSING = ("stream_guard.cli.closing", "stream_guard.cli.findings")
 MODULES_OF = {
-    "check": ("stream_guard.cli.check",),
-    "replay": ("stream_guard.cli.replay", "stream_guard.running.replay_process"),
-    "run": ("stream_guard.cli.run",),
+    "check": ("stream_guard.cli.check", "stream_guard.cli.judging", "stream_guard.cli.backtest", *CLOSING),
+    "replay": ("stream_guard.cli.replay", "stream_guard.cli.replaying", "stream_guard.cli.backtest", *CLOSING),
+    "run": ("stream_guard.cli.run", *CLOSING),
     "serve": ("stream_guard.cli.serve", "stream_guard.serve.assembly", "uvicorn.protocols.http.h11_impl"),
     "worker": (
         "stream_guard.cli.worker",
+        "stream_guard.observability.status",
         "stream_guard.worker.assembly",
         "stream_guard.worker.kafka.app",
         "aiokafka.admin",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -65,6 +64,8 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Say which rules of a prompt the traces break; exit 1 for violations, 4 when something stayed open."""
+    import asyncio
+
     from stream_guard_compliance import check_compliance, extract
     from stream_guard_compliance.trace import read_trace
 

@@ -19,7 +19,6 @@ from stream_guard.commands import (
     load_plugins,
     print_text,
 )
-from stream_guard.documents import printable
 
 if TYPE_CHECKING:
     from stream_guard_compliance.live import PromptWatch
@@ -82,6 +81,8 @@ def _say_what_was_read(prompts: PromptWatch, reader: RecordingReader) -> None:
 
 
 def _print(violation: LiveViolation, form: ListFormat) -> None:
+    from stream_guard.documents import printable
+
     if form is ListFormat.JSON:
         print_text(json.dumps(msgspec.to_builtins(violation), ensure_ascii=False))
     else:

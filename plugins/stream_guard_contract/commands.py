@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_guard import Registry, Settings, SettingsError
+from stream_guard import SettingsError
 from stream_guard.commands import (
     FINDINGS,
     INCONCLUSIVE,
@@ -26,6 +26,7 @@ from stream_guard.commands import (
 )
 
 if TYPE_CHECKING:
+    from stream_guard import Registry, Settings
     from stream_guard_contract.document.loading import Contract
     from stream_guard_contract.scoring.matrix import Matrix
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from stream_guard import Policy, SettingsError, load_policy
+from stream_guard import SettingsError
 from stream_guard.commands import (
     FINDINGS,
     INCONCLUSIVE,
@@ -25,6 +25,9 @@ from stream_guard.commands import (
 from stream_guard.reports import ReportForm
 from stream_guard_diff.gate import FailOn, GateOn, PairBy
 from stream_guard_diff.measured import MEASURED
+
+if TYPE_CHECKING:
+    from stream_guard import Policy
 
 Prices = Mapping[str, Mapping[str, float]]
 
@@ -71,6 +74,7 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Say what changed between two recordings; exit 1 when it is too much to merge, 4 when it cannot be told."""
     settings, registry = load_plugins(settings_file)
     require_extra("analysis", "numpy", "rapidfuzz", "rfc8785", "jinja2")
+    from stream_guard import load_policy
     from stream_guard_diff.comparison import DiffOptions, diff
     from stream_guard_diff.deciding import decide
     from stream_guard_diff.judging import Thresholds

@@ -7,14 +7,13 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from typing import Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from stream_guard.cli.commands import COMMANDS
 from stream_guard.commands import INFRASTRUCTURE, USAGE
@@ -68,16 +67,20 @@ class RootGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands.update(make_commands(COMMANDS))
         self._with_plugins = False
+        if _is_completing():
+            _complete_quickly()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name; plugins are asked where the core has none."""
+        if cmd_name not in self.commands and _is_completing():
+            self.commands.update(make_commands(own_commands()))
         if cmd_name not in self.commands:
             self._add_plugins()
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names. A plugin that cannot be loaded is reported and does not hide the commands of the core."""
-        if _COMPLETING in os.environ:
+        if _is_completing():
             self.commands.update(make_commands(own_commands()))
             return super().list_commands(ctx)
         try:
@@ -100,11 +103,35 @@ class RootGroup(TyperGroup):
         self._with_plugins = True
 
 
+def _is_completing() -> bool:
+    """Whether the shell asks how a line could go on."""
+    return _COMPLETING in os.environ
+
+
+def _complete_quickly() -> None:
+    """Keep typer from what only a command that runs needs.
+
+    It loads pydantic to check values, which nobody uses, and rich to find markup in help texts, which have none.
+    """
+    import typer._completion_classes as shells
+
+    for kind in (TyperArgument, TyperOption):
+        setattr(kind, "process_value", _as_written)  # noqa: B010  # of all that are made; the process ends with the answer
+    if hasattr(shells, "_sanitize_help_text"):  # its own affair; without it, completion is only slower
+        shells._sanitize_help_text = lambda text: text  # noqa: SLF001
+
+
+def _as_written(_param: Any, _context: Any, value: Any) -> Any:
+    return value
+
+
 def own_commands() -> list[Command]:
     """Return the commands that the plugins of this distribution bring, without what takes long to import.
 
     For completion, which must not load other plugins either: whether they are allowed is only known from settings.
     """
+    from importlib.metadata import distribution
+
     hook = "stream_guard_commands"
     found: list[Command] = []
     for point in distribution("stream-guard").entry_points.select(group="stream_guard"):
@@ -125,6 +152,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # typer hands the flag's value over like this
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(version("stream-guard"))
         raise typer.Exit
 

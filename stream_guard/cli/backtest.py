@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.analysis.backtest import Backtest, RuleScore, compare_policies
 from stream_guard.analysis.labels import Labels, read_labels
-from stream_guard.cli.findings import FindingFormat
+from stream_guard.cli.forms import FindingFormat
 from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.decoding.selection import TimeSpan
 from stream_guard.errors import SettingsError

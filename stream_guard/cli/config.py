@@ -9,11 +9,9 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from ruamel.yaml import YAML
 
 from stream_guard.commands import SettingsFile
 from stream_guard.model import Json
-from stream_guard.settings import load_settings
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s@]*@")
 
@@ -30,11 +28,15 @@ def show(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the settings in force: defaults, then the file, then the environment; secrets are masked."""
+    from stream_guard.settings import load_settings
+
     # As JSON, because that is where pydantic masks secrets.
     shown = _mask_addresses(load_settings(settings_file).model_dump(mode="json"))
     if form is ConfigFormat.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
         return
+    from ruamel.yaml import YAML
+
     yaml = YAML()
     yaml.representer.add_representer(
         type(None), lambda made, _: made.represent_scalar("tag:yaml.org,2002:null", "null")

@@ -13,8 +13,6 @@ import typer
 from stream_guard.commands import INCONCLUSIVE, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
-from stream_guard.running.assembly import Assembly
-from stream_guard.settings import load_settings
 
 
 def convert(
@@ -31,6 +29,9 @@ def convert(
     settings_file: SettingsFile = None,
 ) -> None:
     """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
     count = 0
     with Assembly(load_settings(settings_file)) as assembly:
         recording = assembly.read_events(traces, source_format, dead_letters=dead_letters, tenants=False)

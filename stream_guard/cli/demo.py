@@ -5,30 +5,22 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from importlib.resources import as_file, files
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.request import urlopen
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from stream_guard import demo as samples
 from stream_guard.cli.run import open_page, say_counts, stop_on_signals
-from stream_guard.demo.going_on import MoreSessions, spread
-from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError
-from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
-from stream_guard.running.assembly import Assembly
-from stream_guard.running.embedded import RunOptions, open_run
-from stream_guard.settings import KafkaSettings, Settings, load_settings
 
 if TYPE_CHECKING:
+    from stream_guard.observability.counts import Counts
     from stream_guard.page.mounting import PageServer
+    from stream_guard.policy.spec import Policy
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import KafkaSettings, Settings
 
 _TOGETHER: Final = 500  # events that are acknowledged together
 
@@ -44,6 +36,12 @@ def demo(
     ] = False,
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
+    from stream_guard.demo.going_on import MoreSessions
+    from stream_guard.observability.counts import Counts
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.running.embedded import RunOptions, open_run
+    from stream_guard.settings import load_settings
+
     settings = load_settings()
     if produce is not None:
         written = produce_samples(produce, sessions, settings.kafka)
@@ -107,6 +105,11 @@ def _page(assembly: Assembly, policy: Policy, counts: Counts, policy_file: Path,
 
 def write_samples(folder: Path, sessions: int, *, recent: bool = False) -> tuple[Path, Path]:
     """Write the sample events and the policy into a folder, and return the two files; ``recent``: of the last hours."""
+    from importlib.resources import as_file, files
+
+    from stream_guard.demo.going_on import spread
+    from stream_guard.demo.sessions import sample_events
+
     folder.mkdir(parents=True, exist_ok=True)
     events, policy_file = folder / "events.jsonl", folder / "policy.yaml"
     samples_of_day = sample_events(sessions)
@@ -120,6 +123,9 @@ def write_samples(folder: Path, sessions: int, *, recent: bool = False) -> tuple
 
 def produce_samples(target: str, sessions: int, kafka: KafkaSettings) -> int:
     """Write the sample events to a topic, keyed by session; return how many."""
+    from stream_guard.demo.sessions import sample_events
+    from stream_guard.kafka.writer import Outgoing, TopicWriter
+
     writer = TopicWriter.open(target, kafka)
     try:
         events = list(sample_events(sessions))
@@ -136,6 +142,9 @@ def produce_samples(target: str, sessions: int, kafka: KafkaSettings) -> int:
 
 
 def _show_rules(policy: Policy, counts: Counts) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, title="Rules", title_justify="left")
     for heading in ("rule", "kind", "severity", "findings"):
         table.add_column(heading, justify="right" if heading == "findings" else "left")
@@ -148,6 +157,8 @@ def _show_rules(policy: Policy, counts: Counts) -> None:
 
 def _show_metrics(url: str) -> None:
     """Ask our own server, as Prometheus would."""
+    from urllib.request import urlopen
+
     with urlopen(f"{url}/metrics") as answer:  # noqa: S310  # our own server on loopback
         lines = answer.read().decode().splitlines()
     shown = [line for line in lines if line.startswith(("stream_guard_events_total", "stream_guard_sessions"))]

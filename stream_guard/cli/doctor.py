@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile, SourceFormat
-from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.errors import SettingsError
-from stream_guard.kafka.address import Address, parse_address
-from stream_guard.kafka.client import BrokerError, choose_servers, open_consumer, partition_of_key
-from stream_guard.ports import Decoder
-from stream_guard.running.assembly import Assembly
-from stream_guard.settings import KafkaSettings, Settings, load_settings
-from stream_guard.sources.kafka import open_kafka
+from stream_guard.kafka.address import parse_address
 
-PATIENCE: Final = 5.0  # seconds; the caller waits for the answer
-_STYLES: Final = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
-_LOOPBACK: Final = ("127.", "localhost", "[::1]")
+if TYPE_CHECKING:
+    from stream_guard.doctor.topics import Check
+    from stream_guard.settings import Settings
+
+_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 class CheckFormat(StrEnum):
@@ -52,6 +44,11 @@ def doctor(
     settings_file: SettingsFile = None,
 ) -> None:
     """Look at a broker and its topics, or at a gate; exit 1 when something must be mended, 3 when the broker is out."""
+    from stream_guard.doctor.broker import examine
+    from stream_guard.doctor.topics import Status
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
     if kafka is None and gate is None:
         raise SettingsError("doctor has nothing to look at; give --kafka, --probe, or both")
     settings = load_settings(settings_file)
@@ -63,7 +60,7 @@ def doctor(
         except ValueError as error:
             raise SettingsError(f"--kafka {error}") from None
         companions = [topic for topic in (table, rekey) if topic is not None]
-        checks += _examine(address, companions, settings, decoder, size)
+        checks += examine(address, companions, settings, decoder, size)
     _show(checks, form)
     if any(check.about in ("broker", "login") and check.status is Status.FAIL for check in checks):
         raise typer.Exit(INFRASTRUCTURE)
@@ -74,6 +71,7 @@ def doctor(
 def _probe(target: str, settings: Settings) -> Check:
     """Whether a gate blocks what must be blocked."""
     from stream_guard.doctor.probe import probe
+    from stream_guard.doctor.topics import Check, Status
 
     problem = probe(target, settings.api.read_token())
     if problem:
@@ -81,86 +79,11 @@ def _probe(target: str, settings: Settings) -> Check:
     return Check("gate", Status.OK, f"{target} blocked the probe")
 
 
-def _examine(
-    address: Address, companions: list[str], settings: Settings, decoder: Decoder, size: int
-) -> Iterator[Check]:
-    kafka = settings.kafka.model_copy(update={"patience": min(PATIENCE, settings.kafka.patience)})
-    servers = choose_servers(address.servers, kafka)
-    try:
-        connection = open_consumer(servers, kafka)
-    except BrokerError as error:
-        yield from _say_refusal(error, servers)
-        return
-    try:
-        yield Check("broker", Status.OK, f"{','.join(servers)} answers")
-        yield _check_security(servers, kafka)
-        counted = {
-            topic: len(connection.client.partitions_for_topic(topic)) for topic in (*address.topics, *companions)
-        }
-    finally:
-        connection.close(autocommit=False)
-    yield _check_topics(counted)
-    present = {topic: counted[topic] for topic in address.topics if counted[topic]}
-    beside = {topic: counted[topic] for topic in companions if counted[topic]}
-    if not present:
-        return
-    yield check_partitions(present, beside)
-    yield from check_sample(_take_sample(address, present, kafka, settings, decoder, size), partition_of_key)
-
-
-def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check]:
-    found, _, advice = str(error).rpartition("; ")
-    if error.stage != "login":
-        yield Check("broker", Status.FAIL, found, advice)
-        return
-    yield Check("broker", Status.OK, f"{','.join(servers)} answers")
-    yield Check("login", Status.FAIL, found, advice)
-
-
-def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
-    protocol = kafka.security_protocol
-    asked = protocol.startswith("SASL")
-    who = f"logged in as {kafka.sasl_username!r} by {kafka.sasl_mechanism}" if asked else "no login by password"
-    if protocol.endswith("SSL"):
-        return Check("login", Status.OK, f"{who}; encrypted")
-    if all(server.startswith(_LOOPBACK) for server in servers):
-        return Check("login", Status.OK, f"{who}; not encrypted, on this machine")
-    advice = "set kafka.security_protocol to SASL_SSL, or SSL with a certificate of our own"
-    return Check("login", Status.WARN, f"{who}; whoever is on the way can read and change everything", advice)
-
-
-def _check_topics(counted: Mapping[str, int]) -> Check:
-    missing = [topic for topic, count in counted.items() if not count]
-    if missing:
-        advice = "create them, or ask for the right to read them"
-        return Check("topics", Status.FAIL, f"not there, or not for us: {', '.join(missing)}", advice)
-    return Check("topics", Status.OK, f"{', '.join(counted)} can be read")
-
-
-def _take_sample(
-    address: Address,
-    partitions: Mapping[str, int],
-    kafka: KafkaSettings,
-    settings: Settings,
-    decoder: Decoder,
-    size: int,
-) -> Sample:
-    sample = Sample(partitions)
-    share = max(1, size // sum(partitions.values()))
-    newest = Address(address.servers, tuple(partitions))
-    source = open_kafka(
-        f"{newest}?from=-{share}", kafka, follow=False, limit=settings.decode.max_record_bytes, positions={}
-    )
-    try:
-        for record in source:
-            if record is not None:
-                sample.add(record, decoder)
-    finally:
-        source.close()
-    return sample
-
-
 def _show(checks: list[Check], form: CheckFormat) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     if form is CheckFormat.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode([_row(check) for check in checks]), indent=2).decode())
         return
@@ -169,7 +92,7 @@ def _show(checks: list[Check], form: CheckFormat) -> None:
         printed.add_column(heading, overflow="fold")
     for check in checks:
         # Text, not str: what records say may look like markup.
-        status = Text(check.status.value, style=_STYLES[check.status])
+        status = Text(check.status.value, style=_STYLES[check.status.value])
         printed.add_row(check.about, status, Text(check.found), Text(check.advice))
     Console().print(printed)
 

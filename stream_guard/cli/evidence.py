@@ -13,9 +13,6 @@ import typer
 from stream_guard.cli.history import HistoryOption, open_history
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError, StoreError
-from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
-from stream_guard.history.evidence_check import check_evidence
-from stream_guard.settings import HistorySettings
 from stream_guard.storage.private_files import PRIVATE
 
 
@@ -28,6 +25,8 @@ def export(
     settings_file: SettingsFile = None,
 ) -> None:
     """Write audit, decisions, policies and findings of a period to a file of chained lines. Prints its head."""
+    from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
+
     now = time.time()
     period = EvidencePeriod(since=_moment(since, "--since"), until=_moment(until, "--until", now), tenant=tenant)
     if period.since >= period.until:
@@ -57,6 +56,9 @@ def verify(
     key_file: Annotated[Path | None, typer.Option(help="The key of the history, where the file is signed.")] = None,
 ) -> None:
     """Check a file of evidence, without a history: every line, the chain, the audit; exit 1 when it was changed."""
+    from stream_guard.history.evidence_check import check_evidence
+    from stream_guard.settings import HistorySettings
+
     key = HistorySettings(key_file=key_file).read_key()
     try:
         with file.open("rb") as lines:

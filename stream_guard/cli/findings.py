@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.cli.forms import FailOnSeverity, FindingFormat, ReportedFormat
 from stream_guard.cli.listing import print_table
 from stream_guard.cli.names import shorten
 from stream_guard.cli.timeline import STYLES, TimelinePrinter
@@ -22,47 +22,6 @@ from stream_guard.reports.safe import visible
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import sink_positions
 from stream_guard.storage.stores import CheckpointStore
-
-
-class FindingFormat(StrEnum):
-    """How findings are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-
-
-class ReportedFormat(StrEnum):
-    """How a check is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    MARKDOWN = "markdown"
-    SARIF = "sarif"
-    JUNIT = "junit"
-    GITHUB = "github"
-    HTML = "html"
-
-    @property
-    def extra(self) -> str:
-        """The module of an optional dependency that it needs, or nothing."""
-        needed = {
-            ReportedFormat.SARIF: "sarif_pydantic",
-            ReportedFormat.JUNIT: "junitparser",
-            ReportedFormat.HTML: "jinja2",
-        }
-        return needed.get(self, "")
-
-
-class FailOnSeverity(StrEnum):
-    """The severity from which on findings fail a check."""
-
-    NONE = "none"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
 
 
 class FindingOutput:

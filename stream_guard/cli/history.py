@@ -6,15 +6,16 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from stream_guard.cli.names import LEAST, find_name
 from stream_guard.errors import SettingsError
-from stream_guard.history.database import Database
-from stream_guard.history.opening import open_database
-from stream_guard.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from stream_guard.history.database import Database
+    from stream_guard.settings import Settings
 
 HistoryOption = Annotated[
     str | None, typer.Option("--history", help="The history: a file or postgresql://...; default: the settings'.")
@@ -28,6 +29,9 @@ def open_history(
     history: str | None, settings_file: Path | None, *, may_be_new: bool = False
 ) -> Iterator[tuple[Database, Settings]]:
     """Open the history of the options or the settings; SettingsError where there is none and it may not be new."""
+    from stream_guard.history.opening import open_database
+    from stream_guard.settings import load_settings
+
     settings = load_settings(settings_file, history={"url": history})
     url = settings.history.url
     if not may_be_new and "://" not in url and not Path(url).exists():

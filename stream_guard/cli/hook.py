@@ -8,7 +8,6 @@ import typer
 
 from stream_guard.agent_hooks.command import run_hook
 from stream_guard.commands import SettingsFile
-from stream_guard.settings import load_settings
 
 
 def claude_code(
@@ -22,6 +21,8 @@ def claude_code(
     settings_file: SettingsFile = None,
 ) -> None:
     """Answer a hook of Claude Code: PreToolUse, PostToolUse, Stop and others, from standard input."""
+    from stream_guard.settings import load_settings
+
     flags = {"gate": gate, "token_file": token_file, "on_error": on_error, "timeout": timeout, "agent": agent}
     settings = load_settings(settings_file, hook=flags).hook
     options = {name: str(value or "") for name, value in settings.model_dump().items()}

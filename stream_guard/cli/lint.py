@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from stream_guard.analysis.breaking import in_words
-from stream_guard.analysis.policy_review import TraceReview, breaking_traces, odd_rules, too_many_to_compare
-from stream_guard.cli.policy import expand_files
+from stream_guard.cli.forms import ProblemFormat
 from stream_guard.commands import USAGE, SettingsFile, SourceFormat
-from stream_guard.errors import Place, PolicyError, Problem
-from stream_guard.policy.codes import Code
-from stream_guard.policy.load import SUFFIXES, load_policy
-from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.policy.wording import printable, show
-from stream_guard.registry import Registry
-from stream_guard.reports import Level, annotation
-from stream_guard.running.assembly import Assembly
-from stream_guard.settings import load_settings
-from stream_guard.testing import events
-from stream_guard.testing.policy_tests import run_policy_tests
-
-
-class ProblemFormat(StrEnum):
-    """How problems are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    GITHUB = "github"
-
-
-@dataclass(slots=True)
-class Linted:
-    """What lint found in some files."""
-
-    checked: int = 0
-    problems: list[Problem] = field(default_factory=list)
-    rules: list[dict[str, Any]] = field(default_factory=list)  # with --against: what is said of each rule
 
 
 def lint(
@@ -58,112 +24,16 @@ def lint(
     settings_file: SettingsFile = None,
 ) -> None:
     """List everything that is wrong with policy files; exit 2 when something is."""
+    from stream_guard.cli.linting import lines_of, lint_files
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
     with Assembly(load_settings(settings_file)) as assembly:
-        linted = Linted()
-        for file in expand_files(files):
-            linted.checked += 1
-            policy, problems = _look(file, assembly.registry)
-            if policy is not None and against:
-                problems = sorted([*problems, *_try(policy, against, source_format, assembly, linted)], key=_order)
-            linted.problems.extend(problems)
-    linted.problems.extend(_empty_folders(files))
-    for line in _print(linted, form):
+        linted = lint_files(files, against or (), source_format, assembly)
+    for line in lines_of(linted, form):
         typer.echo(line)
     errors = sum(not problem.warning for problem in linted.problems)
     warnings = len(linted.problems) - errors
     typer.echo(f"policies: {linted.checked}, errors: {errors}, warnings: {warnings}", err=True)
     if errors:
         raise typer.Exit(USAGE)
-
-
-def _look(file: Path, registry: Registry) -> tuple[Policy | None, list[Problem]]:
-    """Return the policy, if it can be used, and everything that is to be said of it without recordings."""
-    try:
-        policy = load_policy(file, registry, check_tests=True)
-    except PolicyError as error:
-        return None, list(error.problems)
-    failed = [
-        Problem(outcome.place, f"test {show(outcome.claim)}: {printable(outcome.problem)}", Code.TEST, outcome.rule_id)
-        for outcome in run_policy_tests(policy)
-        if not outcome.holds
-    ]
-    if said := too_many_to_compare(policy):
-        typer.echo(said, err=True)
-    return policy, sorted([*policy.warnings, *failed, *odd_rules(policy, events)], key=_order)
-
-
-def _order(problem: Problem) -> Place:
-    return problem.place
-
-
-def _try(policy: Policy, targets: Sequence[str], form: str, assembly: Assembly, linted: Linted) -> Iterator[Problem]:
-    """Try the rules on recordings: yield what is odd, and note the shortest trace that breaks each."""
-    recording = assembly.read_events(targets, form)
-    review = TraceReview(assembly.fit(policy, form))
-    review.judge(recording)
-    yield from review.problems()
-    if recording.dead_letters.total:
-        why = f"{recording.dead_letters.total} records could not be read: {recording.dead_letters.summary()[0]}"
-        typer.echo(why, err=True)
-    breaks = breaking_traces(policy, events)
-    for spec in policy.rules:
-        linted.rules.append(_said_of(spec, review, breaks[spec.id]))
-
-
-def _said_of(spec: RuleSpec, review: TraceReview, broken_by: Any) -> dict[str, Any]:
-    findings, sessions = review.hits(spec)
-    return {
-        "file": spec.place.file,
-        "line": spec.place.line,
-        "column": spec.place.column,
-        "rule": spec.id,
-        "findings": findings,
-        "sessions": sessions,
-        "of_sessions": len(review.sessions),
-        "broken_by": None if broken_by is None else list(broken_by),
-    }
-
-
-def _empty_folders(files: Sequence[Path]) -> Iterator[Problem]:
-    """A folder without policies is a slip in the path, not a success."""
-    for file in files:
-        if file.is_dir() and not list(expand_files([file])):
-            yield Problem(Place(str(file)), f"no file in this folder ends in {', '.join(SUFFIXES)}", Code.UNREADABLE)
-
-
-def _print(linted: Linted, form: ProblemFormat) -> Iterator[str]:
-    if form is ProblemFormat.JSON:
-        data: dict[str, Any] = {"checked": linted.checked, "problems": list(map(_as_data, linted.problems))}
-        if linted.rules:
-            data["rules"] = linted.rules
-        yield json.dumps(data, indent=2, ensure_ascii=False)
-    elif form is ProblemFormat.GITHUB:
-        yield from map(_as_annotation, linted.problems)
-    else:
-        yield from map(str, linted.problems)
-        yield from map(_rule_line, linted.rules)
-
-
-def _rule_line(said: dict[str, Any]) -> str:
-    found = f"{said['findings']:,} findings in {said['sessions']:,} of {said['of_sessions']:,} sessions"
-    broken = said["broken_by"]
-    shown = "no trace was found that breaks it" if broken is None else f"broken by: {in_words(tuple(broken))}"
-    return printable(f'{Place(said["file"], said["line"], said["column"])}: rule "{said["rule"]}": {found}; {shown}')
-
-
-def _as_data(problem: Problem) -> dict[str, Any]:
-    return {
-        "file": problem.place.file,
-        "line": problem.place.line,
-        "column": problem.place.column,
-        "level": "warning" if problem.warning else "error",
-        "code": str(problem.code),
-        "rule": problem.rule_id,
-        "message": problem.message,
-    }
-
-
-def _as_annotation(problem: Problem) -> str:
-    rule = f'rule "{problem.rule_id}": ' if problem.rule_id else ""
-    level: Level = "warning" if problem.warning else "error"
-    return annotation(level, str(problem.code), rule + problem.message, problem.place, column=True)

@@ -6,23 +6,24 @@ import json
 import time
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from stream_guard.cli.names import shorten
 from stream_guard.commands import ListFormat
-from stream_guard.language.lookalikes import see_through
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _TOO_WIDE: Final = 1.5  # times the width of a terminal: then a table would only be columns of letters
 
 
 def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
     """Print records: all of each as JSON, or some columns as a table."""
+    from rich.console import Console
+
     if form is ListFormat.JSON:
         typer.echo(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
         return
@@ -35,6 +36,9 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], console:
 
     An id is shortened to a beginning that no other one has; every command takes it. What is still too wide is wrapped.
     """
+    from rich.table import Table
+    from rich.text import Text
+
     cells = [list(row) for row in rows]
     if _width(headings, cells) > console.width and console.is_terminal:
         for column, heading in enumerate(headings):
@@ -69,6 +73,8 @@ def show_one(record: msgspec.Struct | dict[str, Any]) -> None:
 
 def undisguised(line: str) -> str:
     """Return a line of JSON with what cannot be seen escaped, and all but ASCII where letters imitate others."""
+    from stream_guard.language.lookalikes import see_through
+
     if line.isascii() and line.isprintable():
         return line
     escapes_all = see_through(line) != unicodedata.normalize("NFKC", line)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.cli.listing import show
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.errors import SettingsError
-from stream_guard.settings import load_settings
+
+if TYPE_CHECKING:
+    from stream_guard.alerting.outbox import AlertOutbox
 
 _COLUMNS = ("number", "sink", "queued", "severity", "rule_id", "session_id", "problem")
 
@@ -117,6 +118,9 @@ def drop(
 
 
 def _open(file: Path | None, settings_file: Path | None) -> AlertOutbox:
+    from stream_guard.alerting.outbox import AlertOutbox
+    from stream_guard.settings import load_settings
+
     path = file or load_settings(settings_file).delivery.outbox or Path("stream-guard-outbox.db")
     if not path.exists():
         raise SettingsError(f"{path}: there is no outbox; a run with --checkpoint FILE has it at FILE.outbox")

@@ -6,13 +6,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from stream_guard.commands import ListFormat, SettingsFile, load_plugins, print_text
 from stream_guard.errors import SettingsError
-from stream_guard.policy.packs import read_pack
-from stream_guard.policy.wording import did_you_mean, show
 
 
 def list_packs(
@@ -20,6 +16,11 @@ def list_packs(
     settings_file: SettingsFile = None,
 ) -> None:
     """List the packs, with how many of their rules are enforced and how many are in shadow mode."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from stream_guard.policy.packs import read_pack
+
     packs = load_plugins(settings_file)[1].policy_packs.values()
     rows = []
     for pack in packs:
@@ -44,6 +45,8 @@ def show_pack(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print a pack as it is written: a policy that can be read, tested, or copied and changed."""
+    from stream_guard.policy.wording import did_you_mean, show
+
     packs = load_plugins(settings_file)[1].policy_packs
     if name not in packs:
         advice = did_you_mean(name, packs) or f"; there are {', '.join(packs) or 'none'}"

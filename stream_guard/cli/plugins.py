@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from stream_guard.commands import ListFormat, SettingsFile, load_plugins
-from stream_guard.registry import PluginInfo
+
+if TYPE_CHECKING:
+    from stream_guard.registry import PluginInfo
 
 
 def plugins(
@@ -18,6 +18,9 @@ def plugins(
     settings_file: SettingsFile = None,
 ) -> None:
     """Show the plugins that are loaded, the package each came in, and what it provides."""
+    from rich.console import Console
+    from rich.table import Table
+
     infos = load_plugins(settings_file)[1].plugins
     if form is ListFormat.JSON:
         typer.echo(msgspec.json.encode([_row(info) for info in infos]).decode())

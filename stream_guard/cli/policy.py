@@ -6,16 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stream_guard.commands import FINDINGS, INCONCLUSIVE, USAGE, SettingsFile, load_plugins
 from stream_guard.errors import PolicyError
-from stream_guard.policy.convert import to_yaml
-from stream_guard.policy.load import SUFFIXES, load_policy
-from stream_guard.policy.schema import policy_schema
-from stream_guard.registry import Registry
+
+if TYPE_CHECKING:
+    from stream_guard.registry import Registry
 
 
 class Described(StrEnum):
@@ -29,6 +28,8 @@ def schema(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the JSON Schema of policies with the kinds that are installed, for editors."""
+    from stream_guard.policy.schema import policy_schema
+
     del what  # there is one so far
     typer.echo(json.dumps(policy_schema(_registry(settings_file)), indent=2, ensure_ascii=False))
 
@@ -38,6 +39,9 @@ def convert(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print a policy of any dialect in the native form."""
+    from stream_guard.policy.convert import to_yaml
+    from stream_guard.policy.load import load_policy
+
     try:
         policy = load_policy(file, _registry(settings_file))
     except PolicyError as error:
@@ -54,6 +58,7 @@ def run_tests(
     settings_file: SettingsFile = None,
 ) -> None:
     """Run the tests that stand beside the rules; exit 1 when one fails, 4 when there is none."""
+    from stream_guard.policy.load import load_policy
     from stream_guard.testing.policy_tests import run_policy_tests
 
     registry = _registry(settings_file)
@@ -76,6 +81,8 @@ def _registry(settings_file: Path | None) -> Registry:
 
 def expand_files(files: Sequence[Path]) -> Iterator[Path]:
     """Yield the files, and of a folder the policies in it."""
+    from stream_guard.policy.load import SUFFIXES
+
     for file in files:
         if file.is_dir():
             yield from sorted(path for path in file.iterdir() if path.suffix in SUFFIXES and path.is_file())

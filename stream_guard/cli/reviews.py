@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,8 +20,11 @@ from stream_guard.cli.history import (
 )
 from stream_guard.cli.listing import show, show_one
 from stream_guard.commands import ListFormat, SettingsFile
-from stream_guard.guard.reviews import Review, Reviews, Status
 from stream_guard.history.records import AnswerRefusedError
+from stream_guard.history.review_rows import Status
+
+if TYPE_CHECKING:
+    from stream_guard.guard.reviews import Review, Reviews
 
 _COLUMNS = ("id", "kind", "status", "opened", "session_id", "tool", "rule_ids", "reason")
 ReviewId = Annotated[str, typer.Argument(help="The id of the review, or the beginning of it.", show_default=False)]
@@ -93,6 +96,8 @@ def acknowledge(
 
 @contextmanager
 def _open_reviews(history: str | None, settings_file: Path | None) -> Iterator[Reviews]:
+    from stream_guard.guard.reviews import Reviews
+
     with open_history(history, settings_file) as (database, settings):
         yield Reviews(database, settings.reviews)
 
@@ -100,6 +105,8 @@ def _open_reviews(history: str | None, settings_file: Path | None) -> Iterator[R
 @contextmanager
 def _open_review(name: str, history: str | None, settings_file: Path | None) -> Iterator[tuple[Reviews, str]]:
     """Open the reviews, and find the one whose id a name is or begins."""
+    from stream_guard.guard.reviews import Reviews
+
     with open_history(history, settings_file) as (database, settings):
         yield Reviews(database, settings.reviews), whole_id(database, "sg_reviews", name, "reviews")
 

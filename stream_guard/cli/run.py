@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
 import typer
 
-from stream_guard.cli.closing import say_at_end
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
-from stream_guard.observability.counts import Counts
-from stream_guard.observability.logs import set_up_logs
-from stream_guard.policy.spec import Policy
-from stream_guard.running.assembly import Assembly
-from stream_guard.running.embedded import RunOptions, open_run
-from stream_guard.settings import load_settings
-from stream_guard.sources import is_endless
 
 if TYPE_CHECKING:
+    from stream_guard.observability.counts import Counts
     from stream_guard.page.mounting import PageServer
+    from stream_guard.policy.spec import Policy
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.running.embedded import RunOptions
 
 PageFlag: TypeAlias = Annotated[
     bool, typer.Option("--page", help="Show the web page while it runs; alerts go to the history too.")
@@ -66,6 +62,11 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
+    from stream_guard.cli.closing import say_at_end
+    from stream_guard.observability.counts import Counts
+    from stream_guard.running.embedded import RunOptions, open_run
+    from stream_guard.sources import is_endless
+
     follow = is_endless(source) if follow is None else follow
     with stop_on_signals() as stop, set_up(settings_file, log_format, port) as assembly:
         form = assembly.form_of(source, form)
@@ -136,6 +137,10 @@ def with_history(targets: tuple[str, ...]) -> tuple[str, ...]:
 
 def set_up(settings_file: Path | None, log_format: LogFormat | None = None, port: int | None = None) -> Assembly:
     """Return the parts that the settings and the plugins give; from here on the log is written as they say."""
+    from stream_guard.observability.logs import set_up_logs
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
     settings = load_settings(settings_file, log={"format": log_format}, serve={"port": port})
     set_up_logs(settings.log)
     return Assembly(settings)

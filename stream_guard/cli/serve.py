@@ -9,8 +9,6 @@ import typer
 
 from stream_guard.commands import SettingsFile
 from stream_guard.errors import SettingsError
-from stream_guard.running.assembly import Assembly
-from stream_guard.settings import load_settings
 
 
 def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -34,6 +32,9 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM."""
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
     try:
         from stream_guard.page.mounting import mount
         from stream_guard.serve.assembly import open_server

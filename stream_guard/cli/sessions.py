@@ -7,14 +7,10 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from stream_guard.cli.listing import show, show_one
 from stream_guard.cli.names import shorten
-from stream_guard.cli.recorded import open_recorded
-from stream_guard.cli.timeline import TimelinePrinter, file_of
 from stream_guard.commands import ListFormat, SettingsFile, SourceFormat
-from stream_guard.reports.safe import visible
 
 _COLUMNS = ("session_id", "agent", "begun", "events", "turns", "calls")
 _WITH_POLICY = (*_COLUMNS, "findings", "worst")
@@ -32,6 +28,8 @@ def list_sessions(
     settings_file: SettingsFile = None,
 ) -> None:
     """List the sessions of recordings: agent, time, events, and with a policy what it finds."""
+    from stream_guard.cli.recorded import open_recorded
+
     with open_recorded(traces, source_format, policy, settings_file) as recorded:
         found = list(recorded.survey.sessions.values())
         show(found[:limit], _COLUMNS if policy is None else _WITH_POLICY, form)
@@ -48,6 +46,12 @@ def show_session(
     settings_file: SettingsFile = None,
 ) -> None:
     """Show one session event by event; with a policy, the states that changed and what was found."""
+    from rich.console import Console
+
+    from stream_guard.cli.recorded import open_recorded
+    from stream_guard.cli.timeline import TimelinePrinter, file_of
+    from stream_guard.reports.safe import visible
+
     with open_recorded(traces, source_format, policy, settings_file) as recorded:
         timeline = recorded.timeline(recorded.session(name))
         if form is ListFormat.JSON:

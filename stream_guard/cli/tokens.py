@@ -11,7 +11,6 @@ from stream_guard.cli.listing import show
 from stream_guard.commands import ListFormat, SettingsFile
 from stream_guard.errors import SettingsError
 from stream_guard.serve.tokens import Role, TokenEntry, check_entry, make_token, read_tokens, write_tokens
-from stream_guard.settings import load_settings
 
 FileOption = Annotated[Path | None, typer.Option("--file", help="The file of tokens; default: api.tokens_file.")]
 OwnerArgument = Annotated[str, typer.Argument(help="Whose token it is.", show_default=False)]
@@ -64,6 +63,8 @@ def remove(
 
 
 def _path(file: Path | None, settings_file: Path | None) -> Path:
+    from stream_guard.settings import load_settings
+
     path = file or load_settings(settings_file).api.tokens_file
     if path is None:
         raise SettingsError("say where the tokens are: --file, or api.tokens_file in the settings")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_guard.analysis.exceptions import NoExceptionError, propose_exception
-from stream_guard.analysis.tuning import MINIMUM, advise
+from stream_guard.analysis.tuning import MINIMUM
 from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history, via_account
 from stream_guard.cli.listing import show
 from stream_guard.commands import ListFormat, PolicyFile, SettingsFile, SourceFormat
-from stream_guard.documents import write_yaml
 from stream_guard.errors import SettingsError
-from stream_guard.history import kept_events, verdicts
-from stream_guard.history.database import Database
+from stream_guard.history import verdicts
 from stream_guard.history.verdicts import Verdict, Word
 from stream_guard.model import Event
-from stream_guard.running.assembly import Assembly
+
+if TYPE_CHECKING:
+    from stream_guard.history.database import Database
 
 _COLUMNS = ("rule_id", "advice", "right", "wrong", "benign", "false_share", "why")
 
@@ -46,6 +45,9 @@ def report(
     settings_file: SettingsFile = None,
 ) -> None:
     """Say of every rule of a policy whether to keep, tune or retire it."""
+    from stream_guard.analysis.tuning import advise
+    from stream_guard.running.assembly import Assembly
+
     with open_history(history, settings_file) as (database, settings), Assembly(settings) as assembly:
         rules = [rule.id for rule in assembly.load_policy(policy).rules]
         show(advise(rules, verdicts.counts(database), minimum), _COLUMNS, form)
@@ -63,6 +65,10 @@ def propose(
     settings_file: SettingsFile = None,
 ) -> None:
     """Propose an exception for what was marked wrong, and prove that what was marked right still fires; else exit 1."""
+    from stream_guard.analysis.exceptions import NoExceptionError, propose_exception
+    from stream_guard.documents import write_yaml
+    from stream_guard.running.assembly import Assembly
+
     with open_history(history, settings_file) as (database, settings), Assembly(settings) as assembly:
         loaded = assembly.load_policy(policy)
         said = verdicts.of_rule(database, rule)
@@ -87,5 +93,7 @@ def propose(
 
 def kept_of(database: Database, said: list[Verdict]) -> list[Event]:
     """Return the kept events of the sessions that verdicts are about."""
+    from stream_guard.history import kept_events
+
     sessions = dict.fromkeys(one.session_id for one in said)
     return [event for session in sessions for event in kept_events.replay_session(database, session)]

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import logging
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from prometheus_client import CollectorRegistry
 
 from stream_guard.cli.run import PageFlag, open_page, page_lines, say_counts, with_history
 from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
-from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME, parse_address
-from stream_guard.observability.counts import Counts
-from stream_guard.observability.logs import set_up_logs
-from stream_guard.observability.metrics import Metrics
-from stream_guard.observability.status import StatusServer
-from stream_guard.policy.spec import Policy
-from stream_guard.running.assembly import Assembly
-from stream_guard.settings import LogSettings, StatusSettings, load_settings
-from stream_guard.worker.health import Health
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from stream_guard.decoding.dead_letters import DeadLetters
+    from stream_guard.observability.counts import Counts
+    from stream_guard.observability.status import StatusServer
+    from stream_guard.policy.spec import Policy
+    from stream_guard.settings import LogSettings, StatusSettings
+    from stream_guard.worker.health import Health
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +51,16 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
+    from prometheus_client import CollectorRegistry
+
+    from stream_guard.engine import Engine
+    from stream_guard.observability.counts import Counts
+    from stream_guard.observability.logs import set_up_logs
+    from stream_guard.observability.metrics import Metrics
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+    from stream_guard.worker.health import Health
+
     try:
         from stream_guard.worker.assembly import WorkerParts, refuse_change
         from stream_guard.worker.kafka.process import run_worker
@@ -117,6 +125,8 @@ def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
 
 
 def _serve(serve: StatusSettings, collected: CollectorRegistry, health: Health, opened: ExitStack) -> StatusServer:
+    from stream_guard.observability.status import StatusServer
+
     status = StatusServer(serve, collected, unready=health.unready, stuck=health.stuck)
     opened.callback(status.close)
     _logger.info("metrics at %s/metrics", status.url)
@@ -135,7 +145,9 @@ def _nothing() -> None:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    if importlib.util.find_spec("uvloop") is not None:
+    import asyncio
+
+    if find_spec("uvloop") is not None:
         import uvloop
 
         uvloop.run(work)

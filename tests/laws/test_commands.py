@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -54,21 +55,78 @@ def test_version_loads_no_plugin_and_none_of_the_program() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_completion_of_commands_loads_no_rules_and_no_settings() -> None:
-    # All but pydantic, which typer itself loads to complete.
-    shell = {"_STREAM_GUARD_COMPLETE": "complete_bash", "COMP_WORDS": "stream-guard c", "COMP_CWORD": "1"}
+# Names and options are completed by what declares them: typer, the values of the core, the lists of commands.
+DECLARING = {"annotated_doc", "click", "msgspec", "pluggy", "rfc8785", "shellingham", "typer", "typing_extensions"}
+ALSO_SLOW = (
+    "asyncio",
+    "http",
+    "multiprocessing",
+    "ssl",
+    "urllib.request",
+    "stream_guard.registry",
+    "stream_guard.engine",
+)
+LOADED = f"""
+def loaded():
+    packages = {{name.partition(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names)
+    strangers = {{name for name in packages if not name.startswith(("stream_guard", "_"))}} - {DECLARING!r}
+    return sorted(strangers | {{name for name in {(*SLOW, *ALSO_SLOW)!r} if name in sys.modules}})
+"""
+WAYS = {
+    "bash": lambda line: {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
+    "zsh": lambda line: {"_TYPER_COMPLETE_ARGS": line},
+    "fish": lambda line: {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+}
+
+
+LINES = {
+    "stream-guard c": {"check", "convert", "compliance", "contract", "config"},
+    "stream-guard contract run --min": {"--min-score"},
+    "stream-guard check --from-format open": {"openai-chat", "openai-responses", "openinference"},
+    "stream-guard check --fo": {"--format"},
+    "stream-guard check events.jsonl --policy p.yaml --format ju": {"junit"},
+    "stream-guard sessions ": {"list", "show"},
+    "stream-guard reviews list --limit 5 --status e": {"expired"},
+}
+ASKED = [*((shell, line) for shell in WAYS for line in list(LINES)[:3]), *(("bash", line) for line in list(LINES)[3:])]
+
+
+@pytest.mark.parametrize(("shell", "line"), ASKED)
+def test_completion_loads_only_what_declares_commands(shell: str, line: str) -> None:
     program = f"""
 import atexit, sys
-atexit.register(lambda: print([name for name in {SLOW[1:]!r} if name in sys.modules]))
+{LOADED}
+atexit.register(lambda: print(loaded(), file=sys.stderr))
 sys.argv = ["stream-guard"]
 from stream_guard.cli import main
 main()
 """
-    environment = {**os.environ, **shell}
+    environment = {**os.environ, "_STREAM_GUARD_COMPLETE": f"complete_{shell}", **WAYS[shell](line)}
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
-    *names, loaded = done.stdout.split("\n")[:-1]
-    assert {"check", "convert", "compliance", "contract"} <= set(names)
-    assert loaded == "[]"
+    said = done.stdout.replace("_arguments '*: :((", "").replace("))'", "").splitlines()
+    assert {re.split(r'"?[:\t]|"$', row.lstrip('"'))[0] for row in said} == LINES[line]
+    assert done.stderr == "[]\n"
+
+
+def test_options_of_every_command_are_declared_without_what_runs_it() -> None:
+    program = f"""
+import sys
+{LOADED}
+from stream_guard.cli.app import make_commands, own_commands
+from stream_guard.cli.commands import COMMANDS
+
+def declare(commands):
+    for command in commands:
+        declare(command.commands)
+        if command.target:
+            assert make_commands([command])[command.name].load().params
+            if loaded():
+                sys.exit(f"{{command.target}} loads {{loaded()}}")
+
+declare((*COMMANDS, *own_commands()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ALL)

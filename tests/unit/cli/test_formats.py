@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
@@ -25,6 +28,15 @@ def test_the_help_lists_every_format_of_the_project() -> None:
 def test_the_shell_completes_a_format() -> None:
     assert complete_format("open") == ["openai-chat", "openai-responses", "openinference"]
     assert complete_format("no such") == []
+
+
+def test_the_shell_completes_a_format_that_another_package_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = metadata.entry_points(group="stream_guard")
+    theirs = metadata.EntryPoint(name="theirs", value="their_package", group="stream_guard")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: (*known, theirs))
+    registry = SimpleNamespace(decoders={"native": object, "their-format": object})
+    monkeypatch.setattr("stream_guard.registry.build_registry", lambda: registry)
+    assert complete_format("the") == ["their-format"]
 
 
 def test_a_folder_of_mixed_files_is_checked_and_the_summary_says_what_was_read_and_what_was_missing(

@@ -272,13 +272,13 @@ def test_the_size_of_an_archive_is_that_of_its_lines_unpacked(tmp_path: Path) ->
 def test_bounds_are_times_of_events_in_files_and_part_of_the_address_of_topics(
     source: str, flags: tuple[Any, Any], found: tuple[str, TimeSpan]
 ) -> None:
-    from stream_guard.cli.replay import bounds_of
+    from stream_guard.cli.replaying import bounds_of
 
     assert bounds_of(source, *flags) == found
 
 
 def test_bounds_that_are_no_times_or_given_twice_are_refused() -> None:
-    from stream_guard.cli.replay import bounds_of
+    from stream_guard.cli.replaying import bounds_of
 
     with pytest.raises(SettingsError, match="--from yesterday is no time"):
         bounds_of("a.jsonl", "yesterday", None)

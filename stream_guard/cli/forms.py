@@ -1,0 +1,61 @@
+"""Words that options take: how findings and problems are printed, which severity fails, how fast a replay is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FindingFormat(StrEnum):
+    """How findings are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class ReportedFormat(StrEnum):
+    """How a check is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
+    JUNIT = "junit"
+    GITHUB = "github"
+    HTML = "html"
+
+    @property
+    def extra(self) -> str:
+        """The module of an optional dependency that it needs, or nothing."""
+        needed = {
+            ReportedFormat.SARIF: "sarif_pydantic",
+            ReportedFormat.JUNIT: "junitparser",
+            ReportedFormat.HTML: "jinja2",
+        }
+        return needed.get(self, "")
+
+
+class FailOnSeverity(StrEnum):
+    """The severity from which on findings fail a check."""
+
+    NONE = "none"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+class ProblemFormat(StrEnum):
+    """How problems are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    GITHUB = "github"
+
+
+class Pace(StrEnum):
+    """How quickly events follow each other."""
+
+    FULL = "full"
+    ORIGINAL = "original"
