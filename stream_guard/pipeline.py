@@ -63,25 +63,35 @@ class Pipeline:
 
     def run(self, records: Iterable[Record], out: list[Finding]) -> None:
         """Judge records; append the findings in the order in which they are made."""
-        read, feed, places = self.reader.read, self._feed, self._places
+        if self._places is not None:
+            self._run_located(records, self._places, out)
+            return
+        read, feed = self.reader.read, self._feed
         count = 0
         for record in records:
             count += 1
-            if places is not None:
-                self._run_located(record, places, out)
-                continue
             for event in read(record):
                 feed(event, out)
         self._counts.records += count
 
-    def _run_located(self, record: Record, places: RecordPlaces, out: list[Finding]) -> None:
-        """Judge one record; its findings name the file and the line of their events."""
-        for event in self.reader.read(record):
-            before = len(out)
-            places.note(record, event)
-            self._feed(event, out)
-            if len(out) > before:
-                out[before:] = [places.located(finding) for finding in out[before:]]
+    def _run_located(self, records: Iterable[Record], places: RecordPlaces, out: list[Finding]) -> None:
+        """Judge records; their findings name the files and the lines of their events."""
+        read, feed, note = self.reader.read, self._feed, places.note
+        count, before = 0, len(out)
+        for record in records:
+            count += 1
+            for event in read(record):
+                note(record, event)
+                feed(event, out)
+                if len(out) > before:  # at once: a place is not remembered for ever
+                    out[before:] = [places.located(finding) for finding in out[before:]]
+                    before = len(out)
+        self._counts.records += count
+
+    def locate(self, found: list[Finding]) -> None:
+        """Give findings that came without a record, such as those of an end, the file and the line of their events."""
+        if self._places is not None:
+            found[:] = [finding if finding.line else self._places.located(finding) for finding in found]
 
     def elapse(self, seconds: float, out: list[Finding]) -> None:
         """Judge the events that have waited long enough after so many seconds without a record."""

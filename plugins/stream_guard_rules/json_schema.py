@@ -7,7 +7,7 @@ and are never applied to a text. jsonschema checks the schema itself, when it is
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +23,8 @@ from stream_guard_rules.schema_cost import BUDGET, SchemaCost
 
 POLICY_FOLDER: Final = "policy_folder"
 """The key under which a policy's folder reaches the validators."""
+FILE_READ: Final = "file_read"
+"""The key of what is called with a file before it is read, so that changes of it are noticed."""
 
 ROOT: Final = "<root>"
 MAX_DEPTH: Final = 256
@@ -123,7 +125,8 @@ class SchemaFile(Schema):
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         def build(name: str, info: ValidationInfo) -> Schema:
             try:
-                document = _read(name, (info.context or {}).get(POLICY_FOLDER))
+                context = info.context or {}
+                document = _read(name, context.get(POLICY_FOLDER), context.get(FILE_READ))
             except SchemaError as error:
                 raise PydanticCustomError("schema_path", "{why}", {"why": str(error)}) from None
             return _built(cls, document)
@@ -236,7 +239,7 @@ def _built(cls: type[Schema], document: sg.Json) -> Schema:
         raise PydanticCustomError("json_schema", "{why}", {"why": str(error)}) from None
 
 
-def _read(name: str, folder: str | None) -> sg.Json:
+def _read(name: str, folder: str | None, file_read: Callable[[Path], None] | None) -> sg.Json:
     """Return the document in a file that must stand inside the policy's folder."""
     if folder is None:
         raise SchemaError(
@@ -246,6 +249,8 @@ def _read(name: str, folder: str | None) -> sg.Json:
     file = (inside / name).resolve()
     if not file.is_relative_to(inside):
         raise SchemaError(f'schema_path "{name}" leads out of the folder of the policy; move the schema into it')
+    if file_read is not None:
+        file_read(file)
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_FILE_BYTES + 1)

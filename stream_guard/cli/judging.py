@@ -35,8 +35,8 @@ def judge(traces: Sequence[str], policy: Policy, form: str, assembly: Assembly) 
     """Run every record of every trace; all sessions end with the input."""
     counts = Counts()
     letters = assembly.open_dead_letters(None, form, counts)
-    table, places = open_table(policy, counts, assembly.settings.sessions), RecordPlaces()
-    pipeline = Pipeline(assembly.make_decoder(form), table, letters, places)
+    table = open_table(policy, counts, assembly.settings.sessions)
+    pipeline = Pipeline(assembly.make_decoder(form), table, letters, RecordPlaces())
     found: list[Finding] = []
     settings = assembly.settings
     with show_progress(extent_of_all(traces, settings), "check", plain=False) as watch:
@@ -47,8 +47,8 @@ def judge(traces: Sequence[str], policy: Policy, form: str, assembly: Assembly) 
             table.commit_if_full()
         pipeline.finish(found)
         table.end_all(found)
-    located = [from_here(finding if finding.line else places.located(finding)) for finding in found]
-    return Judged(located, counts, letters)
+    pipeline.locate(found)
+    return Judged([from_here(finding) for finding in found], counts, letters)
 
 
 def from_here(finding: Finding) -> Finding:

@@ -17,6 +17,7 @@ import typer
 
 from stream_guard.cli.findings import FindingOutput, leave
 from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
+from stream_guard.cli.judging import from_here
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
@@ -124,7 +125,9 @@ def run_job(
     reported = () if progress is None else msgspec.json.decode(progress.meta().get(REPORTED_META, b"[]"))
 
     def give(found: list[Finding], rule_errors: Set[str]) -> None:
-        output.give(found, {REPORTED_META: msgspec.json.encode(sorted(rule_errors))})
+        output.give(
+            [from_here(finding) for finding in found], {REPORTED_META: msgspec.json.encode(sorted(rule_errors))}
+        )
 
     with show_progress(extent_of(job.source, job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.

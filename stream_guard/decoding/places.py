@@ -6,7 +6,7 @@ session are remembered beside them, which is as long as a finding can be about a
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,33 +20,34 @@ _SESSIONS: Final = 20_000
 
 
 class RecordPlaces:
-    """Remembers where the latest events of each session stand; with ``whole``, all events of that one session."""
+    """Remembers where the latest events of the latest ``sessions`` stand; with ``whole``, all of that one session."""
 
-    def __init__(self, *, whole: str | None = None) -> None:
+    def __init__(self, *, whole: str | None = None, sessions: int = _SESSIONS) -> None:
+        self._sessions = sessions
         self._whole = whole
         self._most = _RECENT if whole is None else None
-        self._recent: OrderedDict[str, deque[tuple[Event | str, Place]]] = OrderedDict()
+        self._recent: dict[str, deque[tuple[Event | str, str, int]]] = {}
 
     def note(self, record: Record, event: Event) -> None:
         """Remember that the record brought this event."""
-        session_id = event.session_id
-        if not record.line or self._whole not in (None, session_id) or _has_waited(event, record):
+        session_id, event_id = event.session_id, event.event_id
+        if not record.line or self._whole not in (None, session_id) or (event.trace_id and _has_waited(event, record)):
             return
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = deque(maxlen=self._most)
-            if len(self._recent) > _SESSIONS:
-                self._recent.popitem(last=False)
+            if len(self._recent) > self._sessions:
+                del self._recent[next(iter(self._recent))]
         # Sources without ids get theirs when the event is judged; of other events the id is enough.
-        is_named = event.event_id != "" and event.event_id[0] != "~"
-        recent.append((event.event_id if is_named else event, Place(record.origin, record.line)))
+        is_named = event_id != "" and event_id[0] != "~"
+        recent.append((event_id if is_named else event, record.origin, record.line))
 
     def of(self, session_id: str, event_id: str) -> Place | None:
         """Return where the event of an id stands; a call inside a turn stands where the turn does."""
         for wanted in (event_id, event_id.rpartition("/")[0]):
-            for known, place in reversed(self._recent.get(session_id, ())):
+            for known, file, line in reversed(self._recent.get(session_id, ())):
                 if wanted and wanted == (known if isinstance(known, str) else known.event_id):
-                    return place
+                    return Place(file, line)
         return None
 
     def located(self, finding: Finding) -> Finding:
@@ -57,4 +58,4 @@ class RecordPlaces:
 
 def _has_waited(event: Event, record: Record) -> bool:
     """Whether a span of an earlier record waited for this one, which named its session."""
-    return event.trace_id != "" and event.trace_id.encode("utf-8", "surrogatepass") not in record.value
+    return event.trace_id.encode("utf-8", "surrogatepass") not in record.value

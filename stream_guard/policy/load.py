@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from stream_guard.policy.wording import printable, show
 from stream_guard.registry import Registry
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
+FILE_READ: Final = "file_read"  # the key under which they find what they call with each file, before they read it
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -41,17 +42,19 @@ def load_policy(
     file: str = "",
     folder: Path | None = None,
     check_tests: bool = False,
+    file_read: Callable[[Path], None] = lambda _path: None,
 ) -> Policy:
     """Return the policy of a file (a ``Path``) or of a text (``str`` or ``bytes``), YAML or JSON, in any dialect.
 
     ``file`` is the name that problems give. ``folder`` is where files that rules name are looked for, by default
-    the folder of the policy file. ``check_tests`` asks for the form of the tests beside rules too. Raises
-    PolicyError with all problems in file order; warnings are in the policy.
+    the folder of the policy file. ``check_tests`` asks for the form of the tests beside rules too. ``file_read`` is
+    called with every other file that the policy is made of, before it is read. Raises PolicyError with all problems in
+    file order; warnings are in the policy.
     """
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
         folder = source.parent
-    native = with_packs(to_native(document, registry), document, registry)
+    native = with_packs(to_native(document, registry), document, registry, file_read)
     report = ProblemReport(document, [*document.problems, *native.problems], native)
     form, rules = _read_form(native.form, report)
     if form is None:
@@ -60,6 +63,7 @@ def load_policy(
     context: dict[str, Any] = {
         TOOL_CLASSES: classes,
         POLICY_FOLDER: None if folder is None else str(folder),
+        FILE_READ: file_read,
         SIMILARITIES: registry.similarities,
     }
     builder = RuleBuilder(registry, report, context, native.slots, check_tests)

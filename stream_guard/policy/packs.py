@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from stream_guard.errors import PolicyError, Problem
@@ -33,11 +34,14 @@ def read_pack(pack: PolicyPack) -> dict[str, Json]:
     return dict(form)
 
 
-def with_packs(native: NativePolicy, document: PolicyDocument, registry: Registry) -> NativePolicy:
+def with_packs(
+    native: NativePolicy, document: PolicyDocument, registry: Registry, file_read: Callable[[Path], None]
+) -> NativePolicy:
     """Return the policy with the rules and tool classes of its packs behind its own.
 
     A rule of the policy takes the place of the pack's rule with the same id. Tools of a class count wherever they are
     listed, in the policy or in a pack. Problems of a pack's rule are reported where the policy names the pack.
+    ``file_read`` is called with each pack's file before it is read.
     """
     form = native.form
     if not isinstance(form, dict) or not isinstance(form.get("packs"), list):
@@ -57,7 +61,10 @@ def with_packs(native: NativePolicy, document: PolicyDocument, registry: Registr
             message = f"no policy pack is called {show(name)}{_advice(name, registry.policy_packs)}"
             problems.append(Problem(document.place(*at), printable(message), Code.PACK))
             continue
-        pack = read_pack(registry.policy_packs[name])
+        known = registry.policy_packs[name]
+        if isinstance(known.file, Path):  # not so inside a zip
+            file_read(known.file)
+        pack = read_pack(known)
         taken = list(_rules(raw, pack["rules"], own_ids))
         origins |= {len(rules) + index: at for index in range(len(taken))}
         rules += taken

@@ -18,6 +18,7 @@ import msgspec
 
 from stream_guard.alerting.delivery import Delivery, alerts_of
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.watching import Watch, watched
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
@@ -45,6 +46,7 @@ from stream_guard.sources.marks import MarkedSource
 from stream_guard.sources.otlp import OtlpSource
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
+_PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes on for months, a check does not
 
 
 class EmbeddedRunner:
@@ -125,6 +127,7 @@ class EmbeddedRunner:
     def commit(self) -> None:
         """Make everything so far durable, in the order that loses nothing."""
         version = self._table.engine.policy.version
+        self._pipeline.locate(self._found)
         self._delivery.deliver(alerts_of(self._found, version))
         self._found.clear()
         meta = sink_positions(self._delivery.flush())
@@ -208,9 +211,11 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         assembly.opened.callback(status.close)
         if isinstance(source, KafkaSource):
             status.lag = source.lag
+    # Only records of files have lines to name.
+    places = None if isinstance(source, KafkaSource | OtlpSource) else RecordPlaces(sessions=_PLACED)
     runner = EmbeddedRunner(
         source=source,
-        pipeline=Pipeline(decoder, table, letters),
+        pipeline=Pipeline(decoder, table, letters, places),
         table=table,
         delivery=delivery,
         dead_letters=letters,

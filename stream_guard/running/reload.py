@@ -1,4 +1,4 @@
-"""A policy that follows its file: a valid change takes effect, an invalid one is reported and changes nothing."""
+"""A policy that follows its files: a valid change takes effect, an invalid one is reported and changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from stream_guard.errors import PolicyError, Problem, SettingsError, StoreError
 from stream_guard.observability.counts import ReloadResult
@@ -17,6 +17,7 @@ from stream_guard.registry import Registry
 
 _logger = logging.getLogger(__name__)
 
+_Version: TypeAlias = tuple[int, int, int] | None  # inode, time and size; None where there is no file
 _NO_FILE: Final = (0, 0, 0)  # what no file is like
 
 
@@ -44,29 +45,29 @@ class ReloadingPolicy:
         self._registry = registry
         self.accept: Callable[[Policy], None] = _accept  # raises SettingsError for a change that cannot be made
         self.results: defaultdict[ReloadResult, int] = defaultdict(int)  # of the changes that were seen
-        self._seen = self._noticed = self._stat()
+        self._seen: dict[Path, _Version] = {}  # the files that the policy is made of, as they were read
         self.current = self._load()
+        self._noticed = self._seen
         self.problems: tuple[Problem, ...] = ()
 
     def poll(self) -> Policy | None:
         """Return the new policy when the file has changed to another valid one; None otherwise.
 
-        An unchanged file costs one ``stat``. An invalid file is reported once, not at every poll. Files that rules
-        name beside the policy are read with it: touch the policy when one of them changes. A StoreError of ``accept``
-        is passed on, and the change tried again at the next poll.
+        So too when one of the files has changed that it is made of beside that, such as a schema that a rule names.
+        Unchanged files cost one ``stat`` each. An invalid policy is reported once, not at every poll. A StoreError of
+        ``accept`` is passed on, and the change tried again at the next poll.
         """
-        seen = self._stat()
-        noticed, self._noticed = self._noticed, seen
-        if seen == self._seen or (self._settle and seen != noticed):
+        now = self._now()
+        noticed, self._noticed = self._noticed, now
+        if now == self._seen or (self._settle and now != noticed):
             return None
-        self._seen = seen
         try:
             loaded = self._load()
         except PolicyError as error:
             self._report(error.problems)
             return None
-        if self._stat() != seen:
-            return None  # it was written while it was read; the next poll sees that
+        if self._now() != self._seen:
+            return None  # something was written while it was read; the next poll sees that
         self.problems = ()
         if loaded.version == self.current.version:
             self.results["unchanged"] += 1
@@ -78,7 +79,7 @@ class ReloadingPolicy:
             _logger.error("%s: policy %s stays in force: %s", self._path, self.current.version, error)  # noqa: TRY400  # nothing broke
             return None
         except StoreError:
-            self._seen = _NO_FILE
+            self._seen = dict.fromkeys(self._seen, _NO_FILE)
             raise
         _logger.warning(
             "%s: policy %s replaces %s; %d rules", self._path, loaded.version, self.current.version, len(loaded.rules)
@@ -88,8 +89,16 @@ class ReloadingPolicy:
         return loaded
 
     def _load(self) -> Policy:
-        loaded = with_lateness(load_policy(self._path, self._registry), self._lateness)
+        self._seen = {self._path: _version(self._path)}
+        read = load_policy(self._path, self._registry, file_read=self._note)
+        loaded = with_lateness(read, self._lateness)
         return replace(loaded, by_tenant=True) if self._by_tenant else loaded
+
+    def _note(self, file: Path) -> None:
+        self._seen.setdefault(file, _version(file))
+
+    def _now(self) -> dict[Path, _Version]:
+        return {file: _version(file) for file in self._seen}
 
     def _report(self, problems: tuple[Problem, ...]) -> None:
         self.results["failed"] += 1
@@ -99,14 +108,15 @@ class ReloadingPolicy:
                 _logger.error("%s", problem)
         self.problems = problems
 
-    def _stat(self) -> tuple[int, int, int] | None:
-        """Return what identifies this version of the file; None when there is no file."""
-        try:
-            # Of what a link leads to: orchestrators replace a mounted policy by turning a link.
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+
+def _version(file: Path) -> _Version:
+    """Return what identifies this version of a file; None when there is no file."""
+    try:
+        # Of what a link leads to: orchestrators replace a mounted policy by turning a link.
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _accept(_policy: Policy) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -88,7 +89,7 @@ class ShareReader:
         self._letters = letters
         self._progress = progress
         self._stopped = stopped
-        self._pipeline = Pipeline(selection, table, letters)
+        self._pipeline = Pipeline(selection, table, letters, RecordPlaces())
         self._records = (record for record in source if record is not None)
         self._next = 0 if progress is None else int(progress.meta().get(NEXT_META, b"0"))
         self._ended = False
@@ -105,6 +106,7 @@ class ShareReader:
         found: list[Finding] = []
         self._pipeline.finish(found)
         self._table.end_all(found)
+        self._pipeline.locate(found)
         return self._batch([(END, finding) for finding in found])
 
     def commit(self) -> None:

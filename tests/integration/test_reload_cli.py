@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -36,14 +37,14 @@ class Run:
         assert found
         self.url = found[1]
 
-    def call(self) -> dict[str, str]:
+    def call(self) -> dict[str, Any]:
         """Let an agent do what it must not, and return the alert about it."""
         self._written += 1
         event = {"kind": "tool_call", "session_id": "s", "event_id": str(self._written), "time": self._written}
         with (self.events / "a.jsonl").open("a") as file:
             file.write(json.dumps(event | {"tool": "drop_table"}) + "\n")
         assert self.process.stdout is not None
-        alert: dict[str, str] = json.loads(self.process.stdout.readline())
+        alert: dict[str, Any] = json.loads(self.process.stdout.readline())
         return alert
 
     def wait_for(self, sample: str) -> None:
@@ -76,6 +77,9 @@ def test_a_changed_policy_judges_what_comes_next_and_says_so(run: Run) -> None:
     run.wait_for('stream_guard_policy_reloads_total{result="ok"} 1.0')
     second = run.call()
     assert (first["severity"], second["severity"]) == ("warning", "critical")
+    assert [(alert["file"], alert["line"]) for alert in (first, second)] == [
+        (str(run.events / "a.jsonl"), n) for n in (1, 2)
+    ]
     assert first["policy_version"] != second["policy_version"]
     run.wait_for('stream_guard_findings_total{rule="drop",severity="warning"} 1.0')
     run.wait_for('stream_guard_findings_total{rule="drop",severity="critical"} 1.0')

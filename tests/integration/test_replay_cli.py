@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,13 @@ def checked(archive: Path) -> bytes:
     done: subprocess.CompletedProcess[bytes] = processes.run(*command, fresh=True)
     assert done.returncode == 1
     assert done.stdout.count(b"\n") > 50
-    # A check also says in which line it found something; a replay reads in shares and does not.
-    told, number = re.subn(rb',"file":"[^"]*","line":\d+\}$', b"}", done.stdout, flags=re.MULTILINE)
-    assert number == done.stdout.count(b"\n")
-    return told
+    assert without_lines(done.stdout) != done.stdout
+    return bytes(done.stdout)
+
+
+def without_lines(alerts: bytes) -> bytes:
+    """Return alerts without their places: what one process read, the next does not know."""
+    return re.sub(rb',"file":"[^"]*","line":\d+\}$', b"}", alerts, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize(("processes", "records"), [(1, 5000), (1, 7), (3, 500)])
@@ -91,7 +95,7 @@ def test_a_killed_replay_goes_on_and_its_sink_holds_every_alert_once(
     assert process.returncode == -signal.SIGKILL
     done = guard(*command, **small)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.jsonl").read_bytes() == checked
+    assert without_lines((tmp_path / "out.jsonl").read_bytes()) == without_lines(checked)
     again = guard(*command, **small)
     assert (again.returncode, again.stdout) == (0, b"")
 
@@ -150,6 +154,9 @@ def test_on_a_terminal_a_bar_shows_rate_and_remaining_time(monkeypatch: pytest.M
         with progress.show_progress(progress.Extent(1000)) as watch:
             watch(10, {"file": 100})
             watch(20, {"file": 200})
-    shown = os.read(terminal, 65536)
+    shown = b""
+    with suppress(OSError):  # how Linux says that nobody holds the other end
+        while part := os.read(terminal, 65536):
+            shown += part
     os.close(terminal)
     assert re.search(rb"replay.*20 records, [\d,]+/s about \d+ s left", shown)

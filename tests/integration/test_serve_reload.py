@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from typer.testing import CliRunner
 
+from stream_guard.cli.app import app
+from stream_guard.errors import SettingsError
 from stream_guard.history import audit, policies
 from stream_guard.history.opening import open_database
 from tests.integration.test_serve import Running, serving
@@ -70,8 +74,18 @@ def test_an_edit_judges_the_next_attempt_and_a_broken_one_changes_nothing(tmp_pa
     database.close()
 
 
-def test_a_server_that_is_told_to_keep_its_policy_keeps_it(tmp_path: Path) -> None:
-    with serving(tmp_path, "--no-reload", "--no-page", policy=BEFORE) as server:
-        (tmp_path / "policy.yaml").write_text(AFTER)
-        time.sleep(0.8)  # three looks of a server that follows
-        assert check(server, "drop")["action"] == "allow"
+@pytest.mark.parametrize(("flags", "follows"), [((), True), (("--no-reload",), False)])
+def test_a_server_that_is_told_to_keep_its_policy_is_given_nothing_to_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], follows: bool
+) -> None:
+    given: list[object] = []
+
+    def open_nothing(*_: object, following: object, **__: object) -> None:
+        given.append(following)
+        raise SettingsError("no server is needed")
+
+    monkeypatch.setattr("stream_guard.serve.assembly.open_server", open_nothing)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(BEFORE)
+    CliRunner().invoke(app, ["serve", "--policy", str(policy), *flags])
+    assert [following is not None for following in given] == [follows]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import stream_guard as sg
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.engine import Engine
@@ -128,6 +129,74 @@ def test_a_link_that_is_turned_is_noticed(tmp_path: Path) -> None:
     link.unlink()
     link.symlink_to("new.yaml")
     assert reloading.poll() is not None
+
+
+SHAPE = "{id: shape, kind: must_match_json_schema, params: {schema_path: shape.json}}"
+
+
+def test_a_changed_schema_beside_the_policy_comes_into_force_and_a_broken_one_does_not(file: Path) -> None:
+    schema = file.with_name("shape.json")
+    write(schema, '{"type": "object"}')
+    write(file, rules(SHAPE))
+    reloading = ReloadingPolicy(file, REGISTRY)
+    first = reloading.current
+    assert reloading.poll() is None
+    write(schema, '{"type": "array"}')
+    second = reloading.poll()
+    assert second is not None
+    assert second.version != first.version
+    assert reloading.poll() is None
+    write(schema, '{"type": "no such type"}')
+    assert reloading.poll() is None
+    assert [problem.rule_id for problem in reloading.problems] == ["shape"]
+    schema.unlink()
+    assert reloading.poll() is None
+    assert reloading.current is second
+    write(schema, '{"type": "object"}')
+    assert reloading.poll() is not None
+    assert reloading.current.version == first.version
+    assert (reloading.problems, reloading.results) == ((), {"ok": 2, "failed": 2})
+
+
+def test_a_schema_that_no_rule_names_any_more_is_not_followed(file: Path) -> None:
+    schema = file.with_name("shape.json")
+    write(schema, '{"type": "object"}')
+    write(file, rules(SHAPE))
+    reloading = ReloadingPolicy(file, REGISTRY)
+    write(file, rules(ORDER))
+    assert reloading.poll() is not None
+    write(schema, '{"type": "array"}')
+    assert reloading.poll() is None
+    assert reloading.results == {"ok": 1}
+
+
+def test_a_schema_that_is_being_written_is_not_read_before_it_stays_the_same(file: Path) -> None:
+    schema = file.with_name("shape.json")
+    write(schema, '{"type": "object"}')
+    write(file, rules(SHAPE))
+    reloading = ReloadingPolicy(file, REGISTRY, settle=True)
+    write(schema, "{}")
+    assert reloading.poll() is None
+    write(schema, '{"type": "array"}')
+    assert reloading.poll() is None
+    assert reloading.poll() is not None
+    assert reloading.results == {"ok": 1}
+
+
+def test_a_changed_pack_comes_into_force(file: Path) -> None:
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_policy_packs(self) -> list[sg.PolicyPack]:
+            return [sg.PolicyPack(name="house", summary="Rules of the house.", file=pack)]
+
+    pack = file.with_name("house.yaml")
+    write(pack, rules(ORDER))
+    write(file, "packs: [house]\nrules: []\n")
+    reloading = ReloadingPolicy(file, build_registry(extra=[Bringer()]))
+    write(pack, rules(ORDER, "{id: drop, kind: no_call, params: {tool: drop}}"))
+    changed = reloading.poll()
+    assert changed is not None
+    assert [rule.id for rule in changed.rules] == ["order", "drop"]
 
 
 def test_a_bad_file_at_the_start_is_refused(file: Path) -> None:
