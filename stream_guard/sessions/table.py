@@ -387,6 +387,8 @@ class SessionTable:
             key_state = self._move_key(group, key_state, event, event.time, out)
         self._judge_key(group, key_state, event, turns, memory, out)
         if self.shared_clock:
+            now = key_state.now
+            key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
             self._schedule(key_state)
 
     def _move_key(
@@ -581,6 +583,8 @@ class SessionTable:
             else:
                 # Other sessions' clocks show it as idle; it may know better.
                 self._close(current, "idle", out, time=current.now + self._idle)
+                # However far the clock has jumped: it is kept for as long again from now.
+                current.lag = max(current.lag, self.clock.now - self._idle - current.now)
                 self._rest(current)
 
     def _rest(self, session: Session) -> None:

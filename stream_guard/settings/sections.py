@@ -309,7 +309,9 @@ class WorkerSettings(Section):
     )
     poll_records: int = Field(default=5_000, gt=0, description="records judged before states are written")
     idle_grace: Duration = Field(
-        default=10.0, description="a partition on which nothing comes for this long goes by the wall clock"
+        default=10.0,
+        description="a partition on which nothing comes for this long goes by the wall clock; one whose stamps lag "
+        "holds others back for no longer",
     )
     stall: Duration = Field(
         default=60.0, gt=0, description="a worker that judges nothing for this long, though records wait, ends"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from stream_guard.alerting.delivery import Delivery
@@ -19,7 +20,7 @@ from stream_guard.ports import Decoder, HoldingDecoder
 from stream_guard.settings import Settings
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
-from stream_guard.worker.cross_session.sender import CrossSessionSender
+from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
@@ -91,7 +92,15 @@ def build_stages(
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
         outbox = open_outbox(f"{group}-rekeyed")
-        rekeyer = Rekeyer(decoder, delivery, outbox, rows, partitions=partitions, counts=parts.engine.counts)
+        rekeyer = Rekeyer(
+            decoder,
+            delivery,
+            outbox,
+            rows,
+            partitions=partitions,
+            counts=parts.engine.counts,
+            clocks_every=settings.worker.idle_grace / CLOCKS if parts.engine.cross_session else inf,
+        )
         stages |= dict.fromkeys(topics, rekeyer)
         evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition)
     options: dict[str, Any] = {
@@ -132,7 +141,12 @@ def key_partitions(parts: WorkerParts, senders: int) -> PartitionFactory[Receivi
         number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
     ) -> ReceivingPartition:
         return ReceivingPartition(
-            PartitionStore(number, rows, KEY_STATES), engine, dead_letters, limits, senders=senders
+            PartitionStore(number, rows, KEY_STATES),
+            engine,
+            dead_letters,
+            limits,
+            senders=senders,
+            grace=parts.settings.worker.idle_grace,
         )
 
     return make

@@ -134,8 +134,11 @@ class BatchProcessor(Generic[PartitionT]):
         await self._start_writing(touched, found, done)
         self._warn_of_foreign_keys(touched)
 
-    async def tick(self, partitions: Sequence[int]) -> None:
+    async def tick(self, partitions: Sequence[int], read_until: Mapping[int, float]) -> None:
         """Advance the clocks of idle partitions and write what changed."""
+        del read_until  # only others need to know
+        if not partitions:
+            return
         await self.flush()
         found: list[Finding] = []
         changed = {

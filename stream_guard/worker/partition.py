@@ -60,6 +60,10 @@ class SessionPartition:
         """The watermark; minus infinity before the first record."""
         return self._table.watermark
 
+    def read_until(self, measured: float | None) -> float | None:
+        """Return the wall time before which all that was written for the partition is folded; None when unknown."""
+        return measured
+
     def take_outgoing(self) -> list[tuple[int, OutgoingEvent]]:
         """Return the events for cross-session rules since the last call, each with the tag of its topic."""
         outgoing, self._outgoing = self._outgoing, []

@@ -3,12 +3,16 @@
 A record is written there as it came, once for each of its sessions, with a header that names its source partition and
 offset. A worker that crashes may write records twice. The reader keeps the last applied offset of each source
 partition, and skips records at or below it.
+
+Rules that look across sessions have to know how far the sources are read. So each source says so, now and then, in a
+record to every partition behind its other records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -46,6 +50,19 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(RecordOrigin).decode
 
 
+class SourceClock(NamedTuple):
+    """How far a source partition is read: all that was written to it before a wall time is passed on."""
+
+    source: int
+    sources: int  # how many there are
+    read_until: float
+
+
+_encode_clock: Final = msgspec.msgpack.Encoder().encode
+_decode_clock: Final = msgspec.msgpack.Decoder(SourceClock).decode
+_NOT_A_RECORD: Final = -1  # the offset in the origin of a clock; an earlier version skips it as applied
+
+
 class Rekeyer:
     """Writes records to another topic, under the ids of their sessions. Unreadable records become dead letters here."""
 
@@ -58,6 +75,7 @@ class Rekeyer:
         *,
         partitions: int,
         counts: Counts,
+        clocks_every: float = inf,
     ) -> None:
         self._dead_letters = PendingDeadLetters()
         self._reader = EventReader(decoder, self._dead_letters)
@@ -67,6 +85,8 @@ class Rekeyer:
         self._counts = counts
         self._rows = rows
         self._next: dict[TopicPartition, int] = {}
+        self._clocks_every = clocks_every  # seconds
+        self._told: dict[int, float] = {}  # by source partition: how far it said to be read
         self._names: dict[TopicPartition, str] = {}  # of the topics, in their present incarnations
 
     def next_offset(self, source: TopicPartition) -> int | None:
@@ -105,8 +125,18 @@ class Rekeyer:
             headers = (*record.headers, (ORIGIN_HEADER, _encode(origin)))
             rekeyed.setdefault(partition_of_key(key, self._partitions), []).append(Outgoing(key, record.value, headers))
 
-    async def tick(self, partitions: Sequence[int]) -> None:
-        """Do nothing: re-keying has no clock."""
+    async def tick(self, partitions: Sequence[int], read_until: Mapping[int, float]) -> None:
+        """Tell all partitions how far the sources are read."""
+        del partitions  # re-keying has no clock of its own
+        due = {
+            source: wall
+            for source, wall in read_until.items()
+            if wall - self._told.get(source, -inf) >= self._clocks_every
+        }
+        if due and self._clocks_every < inf:
+            clocks = [_clock_record(SourceClock(source, self._partitions, wall)) for source, wall in due.items()]
+            await self._outbox.send(dict.fromkeys(range(self._partitions), clocks))
+            self._told |= due
 
     async def flush(self) -> None:
         """Do nothing: a batch is durable when ``process`` returns."""
@@ -117,11 +147,39 @@ class Rekeyer:
     def drop_partitions(self) -> None:
         """Drop the offsets of all partitions: the committed ones count from here on."""
         self._next.clear()
+        self._told.clear()
         self._names.clear()
 
 
 class RekeyedPartition(SessionPartition):
     """A partition of re-keyed records. Each counts once, however often it was written."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._sources = 0  # how many there are; 0 before the first has said how far it is read
+        self._heard: dict[int, float] = {}  # how far each source is read
+
+    def read_until(self, measured: float | None) -> float | None:
+        """Return how far the slowest source is read: what it passed on came before it said so."""
+        del measured
+        return min(self._heard.values()) if self._heard and len(self._heard) == self._sources else None
+
+    def fold(self, topic: str, records: Sequence[Record], out: list[Finding]) -> None:
+        """Fold records in the order of their offsets; take clocks out, which keep no partition from being idle."""
+        clocks = [record for record in records if record.key is None and _is_clock(record)]
+        if not clocks:
+            super().fold(topic, records, out)
+            return
+        places = {record.position for record in clocks}
+        others = [record for record in records if record.position not in places]
+        if others:
+            super().fold(topic, others, out)
+        for record in clocks:
+            clock = _decode_clock(record.value)
+            self._sources = clock.sources
+            self._heard[clock.source] = max(clock.read_until, self._heard.get(clock.source, -inf))
+        tag = self._store.tag_of(topic)
+        self._store.applied[tag] = max(records[-1].position, self._store.applied.get(tag, -1))
 
     def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
         del only  # the record's origin has it
@@ -145,6 +203,16 @@ class StatelessDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decode = decoder.decode
+
+
+def _clock_record(clock: SourceClock) -> Outgoing:
+    origin = RecordOrigin("", clock.source, _NOT_A_RECORD)
+    return Outgoing(None, _encode_clock(clock), ((ORIGIN_HEADER, _encode(origin)),))
+
+
+def _is_clock(record: Record) -> bool:
+    origin = _origin_of(record)
+    return origin is not None and origin.offset == _NOT_A_RECORD
 
 
 def _origin_of(record: Record) -> RecordOrigin | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from math import inf
 from typing import Final, TypeAlias
 from zlib import crc32
 
@@ -47,6 +48,11 @@ class SenderProgress(msgspec.Struct, array_like=True, gc=False):
     positions: dict[int, EventPosition] = {}  # by the tag of the event's topic
     watermark: float | None = None
     has_clock: bool = False  # a clock message was received
+    lifted: float = -inf  # nobody waits for its events before this time, whatever its watermark is
+
+
+Moment: TypeAlias = tuple[float, float]
+"""A wall time, and the watermark that the furthest sender had then."""
 
 
 class ProgressRow(msgspec.Struct, array_like=True, gc=False):
@@ -61,6 +67,7 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     wall: float  # the wall time that belongs to the watermark
     origins: Offsets = {}  # the last applied re-keyed record of each source partition
     senders: dict[int, SenderProgress] = {}  # by sending partition
+    furthest: list[Moment] = []  # the last of them, the first one first
 
 
 class KnownTopic(msgspec.Struct, array_like=True, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
 from stream_guard.engine import Engine
@@ -19,8 +20,11 @@ class TopicStage(Protocol):
     async def process(self, batch: FetchedBatch, on_durable: Callable[[FetchedBatch], None]) -> None:
         """Process a batch. Call ``on_durable`` when its offsets may be committed."""
 
-    async def tick(self, partitions: Sequence[int]) -> None:
-        """Advance the clocks of idle partitions. The caller knows that none of their records is unread."""
+    async def tick(self, partitions: Sequence[int], read_until: Mapping[int, float]) -> None:
+        """Advance the clocks of idle partitions. The caller knows that none of their records is unread.
+
+        ``read_until``: by partition, the wall time before which all that was written to it is processed and durable.
+        """
 
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""
@@ -67,10 +71,15 @@ class TopicRouter:
             if share:
                 await stage.process(share, on_durable)
 
-    async def tick(self, partitions: Sequence[int]) -> None:
-        """Advance the clocks of idle partitions in every stage."""
+    async def tick(self, partitions: Sequence[int], read_until: Mapping[TopicPartition, float]) -> None:
+        """Advance the clocks of idle partitions in every stage; tell each how far its topics are read."""
         for stage in self._stages:
-            await stage.tick(partitions)
+            topics = [topic for topic, other in self._by_topic.items() if other is stage]
+            share = {
+                number: min(read_until.get(TopicPartition(topic, number), -inf) for topic in topics)
+                for number in {source.partition for source in read_until}
+            }
+            await stage.tick(partitions, {number: wall for number, wall in share.items() if wall > -inf})
 
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""

@@ -11,6 +11,7 @@ from stream_guard.errors import StoreError
 from stream_guard.worker.rows import (
     SESSIONS,
     VERSION,
+    Moment,
     Offsets,
     ProgressRow,
     SenderProgress,
@@ -50,6 +51,7 @@ class PartitionStore:
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
         self.senders: dict[int, SenderProgress] = {} if self.progress is None else dict(self.progress.senders)
+        self.furthest: list[Moment] = [] if self.progress is None else list(self.progress.furthest)
         self.extra_rows: dict[bytes, bytes | None] = {}  # other changes, written after the sessions
         self._incarnations = {
             name: known.incarnation for name, known in known_topics(rows, partition).items() if known.incarnation
@@ -120,7 +122,9 @@ class PartitionStore:
         self._pending, self._in_flight = {}, self._pending
         changes += self.extra_rows.items()
         self.extra_rows.clear()
-        progress = ProgressRow(VERSION, self._snapshot_applied, watermark, wall, self.origins, self.senders)
+        progress = ProgressRow(
+            VERSION, self._snapshot_applied, watermark, wall, self.origins, self.senders, self.furthest
+        )
         changes.append((progress_key(self.number, self._family), encode_row(progress)))
         return changes
 

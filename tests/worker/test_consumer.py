@@ -27,6 +27,7 @@ class Processed:
     def __init__(self) -> None:
         self.offsets: list[int] = []
         self.ticks: list[list[int]] = []
+        self.read_until: dict[TopicPartition, float] = {}
 
     def next_offset(self, _source: TopicPartition) -> int | None:
         return self.offsets[-1] + 1 if self.offsets else None
@@ -36,8 +37,10 @@ class Processed:
             self.offsets += [record.position for record in records]
         on_durable(batch)
 
-    async def tick(self, partitions: Sequence[int]) -> None:
-        self.ticks.append(list(partitions))
+    async def tick(self, partitions: Sequence[int], read_until: Mapping[TopicPartition, float]) -> None:
+        if partitions:
+            self.ticks.append(list(partitions))
+        self.read_until = dict(read_until)
 
 
 class Consumer(BatchConsumer):
@@ -49,6 +52,9 @@ class Consumer(BatchConsumer):
         self._sought: dict[TP, int] = {}
         self._discarded: set[TP] = set()
         self._stalled: dict[TP, tuple[int, float]] = {}
+        self._asked: dict[TP, tuple[float, int]] = {}
+        self._read_until: dict[TP, float] = {}
+        self._reread_end: dict[TP, int] = {}
         self._last_tick = float("inf")
         self.handled = 0
         self._is_owner = True
@@ -63,6 +69,9 @@ class Consumer(BatchConsumer):
 
     def assignment(self) -> set[TP]:
         return {EVENTS}
+
+    def _event_partitions(self) -> list[TP]:
+        return [EVENTS]
 
     async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
         return dict.fromkeys(partitions, 0)
@@ -116,6 +125,20 @@ def test_only_offsets_of_processed_records_may_be_committed(consumer: Consumer) 
     assert consumer._new_offset(EVENTS) == 2
 
 
+def test_a_partition_is_read_up_to_a_moment_when_what_it_had_then_is_durable(consumer: Consumer) -> None:
+    source = TopicPartition(*EVENTS)
+    consumer._learn_ends({EVENTS: 3}, 100.0)
+    consumer.give(0, 1)
+    consumer._learn_ends({EVENTS: 50}, 101.0)  # it goes on for ever: the first question counts until it is answered
+    assert consumer.read_until() == {}
+    consumer.give(2, 3)
+    assert consumer.read_until() == {source: 100.0}
+    consumer._learn_ends({EVENTS: 60}, 102.0)
+    assert consumer.read_until() == {source: 100.0}
+    consumer.give(*range(4, 60))
+    assert consumer.read_until() == {source: 102.0}
+
+
 class IdleConsumer(Consumer):
     """An owner without unread records, as far as it knows, over a changelog in memory."""
 
@@ -126,9 +149,6 @@ class IdleConsumer(Consumer):
         self.answers = True
         self._confirm_again = self._last_tick = 0.0
         self._end_offsets: dict[TP, int] = {}
-
-    def _event_partitions(self) -> list[TP]:
-        return [EVENTS]
 
     def _changelog_partitions(self) -> list[TP]:
         return [ROWS]

@@ -7,6 +7,8 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -65,10 +67,18 @@ class Lines:
         return [event for line in record.value.splitlines() for event in self._decode(Record(line))]
 
 
-def rekeyer(outbox: MemoryOutbox, counts: Counts) -> Rekeyer:
+def rekeyer(outbox: MemoryOutbox, counts: Counts, partitions: int = 1, clocks_every: float = inf) -> Rekeyer:
     delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
     table, _ = recover(MemoryLog())
-    return Rekeyer(StatelessDecoder(Lines()), delivery, outbox, table, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
+    return Rekeyer(
+        StatelessDecoder(Lines()),
+        delivery,
+        outbox,  # type: ignore[arg-type]  # a double
+        table,
+        partitions=partitions,
+        counts=counts,
+        clocks_every=clocks_every,
+    )
 
 
 def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> None:
@@ -77,12 +87,12 @@ def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> No
     asyncio.run(stage.process({TopicPartition("events", number): records}, lambda _: None))
 
 
-def open_partition(rows: dict[bytes, bytes], policy: Path) -> RekeyedPartition:
+def open_partition(rows: dict[bytes, bytes], policy: Path, now: Callable[[], float] = lambda: 0.0) -> RekeyedPartition:
     counts = Counts()
     engine = Engine(load_policy(policy, build_registry()), counts, mode="stream")
     letters = DeadLetters(None, counts, format_name="native")
     return RekeyedPartition(
-        PartitionStore(0, rows), engine, StatelessDecoder(Lines()), letters, SessionLimits(), now=lambda: 0.0
+        PartitionStore(0, rows), engine, StatelessDecoder(Lines()), letters, SessionLimits(), now=now
     )
 
 

@@ -189,7 +189,8 @@ class Broker:
                 await worker.process({source: batch}, lambda _: None)
                 if self._dice.random() < 0.2:
                     await worker.flush()
-                    await worker.tick([number for number in range(self.partitions) if self._is_done(worker, number)])
+                    idle = [number for number in range(self.partitions) if self._is_done(worker, number)]
+                    await worker.tick(idle, {TopicPartition("events", number): time.time() for number in idle})
             except CrashError:
                 await _end_others()
                 worker = self.worker()

@@ -26,10 +26,12 @@ class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
 
 
 class ClockMessage(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """The watermark of a sender; None before its first event. The tag and the order of the fields are the format."""
+    """The clock of a sender, behind its events. The tag and the order of the fields are the format."""
 
     sender: int
-    watermark: float | None
+    watermark: float | None  # None before its first event
+    wall: float = 0.0  # when it was sent; 0 from an earlier version
+    read_until: float | None = None  # the wall time before which the sender has read all that was written to it
 
 
 CrossSessionMessage: TypeAlias = EventMessage | ClockMessage

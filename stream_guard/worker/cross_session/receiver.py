@@ -1,13 +1,14 @@
 """Cross-session rules on the partition of their key: events wait for the watermarks of all senders, then are evaluated.
 
 Each sender's events come in that sender's order. Here they are evaluated in the order of their times: an event waits
-until the watermarks of all senders have passed it. The result depends on the records alone, not on batches, so that a
-run after a crash repeats exactly what the crash interrupted. The one exception is a stamp that is not credible by the
-receiver's own clock: its event is evaluated at once.
+until the watermarks of all senders have passed it, but for those of senders that lag (``lagging``). The result depends
+on the records alone, not on batches, so that a run after a crash repeats exactly what the crash interrupted. The one
+exception is a stamp that is not credible by the receiver's own clock: its event is evaluated at once.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
@@ -22,9 +23,12 @@ from stream_guard.ports import Record
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
+from stream_guard.worker.cross_session.lagging import FurthestSender, clock_of, is_lagging
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
 from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix
 from stream_guard.worker.store import PartitionStore, RowChange
+
+_logger = logging.getLogger(__name__)
 
 
 class ReceivingPartition:
@@ -40,12 +44,15 @@ class ReceivingPartition:
         limits: SessionLimits,
         *,
         senders: int,
+        grace: float,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._engine = engine
         self._dead_letters = dead_letters
         self._senders = senders
+        self._grace = grace
+        self._furthest = FurthestSender(store.furthest, grace)
         clock = SharedClock(now, skew=limits.max_future_skew)
         self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
@@ -93,32 +100,53 @@ class ReceivingPartition:
             return
         sender = self._store.senders.setdefault(message.sender, SenderProgress())
         if isinstance(message, ClockMessage):
-            sender.has_clock = True
-            if message.watermark is not None:
-                sender.watermark = max(message.watermark, -inf if sender.watermark is None else sender.watermark)
+            self._hear_clock(message, sender)
             self._advance(record.position, tag, out)
         elif _is_new(message, sender):
             time = message.event.time
+            is_late = time is not None and time < self._table.watermark
+            if is_late and is_lagging(sender, self._grace):
+                self._engine.counts.disbelieved_times += 1
             # What no clock will come to must not wait for it.
-            if time is None or time < self._table.watermark or not self._table.clock.is_credible(time):
+            if time is None or is_late or not self._table.clock.is_credible(time):
                 self._evaluate(message, record.position, tag, out)
             else:
                 self._wait(record.position, message)
                 self._store.extra_rows[waiting_key(self._store.number, record.position)] = record.value
 
+    def _hear_clock(self, message: ClockMessage, sender: SenderProgress) -> None:
+        """Take note of how far a sender has come, and lift it where nobody is to wait for it."""
+        sender.has_clock = True
+        if message.watermark is not None:
+            sender.watermark = max(message.watermark, -inf if sender.watermark is None else sender.watermark)
+            if message.wall:
+                self._furthest.note(message.wall, sender.watermark)
+        if message.read_until is None:
+            return
+        lifted, was_lagging = self._furthest.at(message.read_until - self._grace), is_lagging(sender, self._grace)
+        if lifted is not None and lifted > sender.lifted:
+            sender.lifted = lifted
+        if is_lagging(sender, self._grace) and not was_lagging:
+            _logger.warning(
+                "the events of partition %d are stamped %.0f s behind those of others: rules that look across sessions "
+                "do not wait for them; mend the clocks of its producers",
+                message.sender,
+                sender.lifted - (sender.watermark or 0.0),
+            )
+
     def _wait(self, offset: int, message: EventMessage) -> None:
         heappush(self._waiting, (message.event.time or 0.0, message.event.session_id, offset, message))
 
     def _advance(self, cause: int, tag: int, out: list[Finding]) -> None:
-        """Advance to the lowest watermark of all senders: evaluate the events before it, and fire deadlines.
+        """Advance to the lowest clock of all senders: evaluate the events before it, and fire deadlines.
 
         ``cause`` is the offset of the message that moved a watermark.
         """
         senders = self._store.senders
         if sum(sender.has_clock for sender in senders.values()) < self._senders:
             return
-        watermarks = [sender.watermark for sender in senders.values() if sender.watermark is not None]
-        watermark = min(watermarks, default=-inf)
+        clocks = [clock for sender in senders.values() if (clock := clock_of(sender)) is not None]
+        watermark = min(clocks, default=-inf)
         if watermark <= self._table.watermark:
             return
         while self._waiting and self._waiting[0][0] < watermark:

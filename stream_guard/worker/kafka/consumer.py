@@ -209,10 +209,11 @@ class BatchConsumer(OwningConsumer):
         lagging = self._lagging()
         self._reread_stalled(lagging)
         # A worker that was frozen or cut off knows of no records since. To it, all partitions look idle.
+        idle = set[int]()
         if len(lagging) < len(self._event_partitions()) and await self._confirm_ends():
             lagging = self._lagging()
             idle = {tp.partition for tp in self._event_partitions()} - {tp.partition for tp in lagging}
-            await self.stages.tick(sorted(idle))
+        await self.stages.tick(sorted(idle), self.read_until())
 
     def unready(self) -> list[str]:
         """Return the reasons why the worker is not ready; none when it is."""
@@ -248,6 +249,8 @@ class BatchConsumer(OwningConsumer):
         self._discarded.clear()
         self._stalled.clear()
         self._end_offsets.clear()
+        self._asked.clear()
+        self._read_until.clear()
         self._reread_end.clear()
         self._reread_from.clear()
         self._forget_assignment()

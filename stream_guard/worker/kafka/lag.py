@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -32,6 +33,8 @@ class LagConsumer(Consumer):
         self._reread_from: dict[TP, int] = {}  # the offset from which a stalled partition was read again
         self._reread_end: dict[TP, int] = {}  # the client's position after that: transaction markers are behind it
         self._end_offsets: dict[TP, int] = {}  # as the broker returned them last
+        self._asked: dict[TP, tuple[float, int]] = {}  # when its end was asked for, and what it was; not yet read
+        self._read_until: dict[TP, float] = {}  # all that was written before is durable
         self._requested = 0.0  # when that was
         self.failure: BaseException | None = None
 
@@ -48,15 +51,38 @@ class LagConsumer(Consumer):
         """Return the lag of a partition in records; None while its end offset is unknown."""
         highwater: int | None = self.highwater(tp)
         end = self._end_offsets.get(tp) if highwater is None else max(highwater, self._end_offsets.get(tp, 0))
+        done = self._done(tp)
+        if end is None or (done is None and end > 0):
+            return None
+        return max(0, end - (done or 0))
+
+    def _done(self, tp: TP) -> int | None:
+        """Return the next offset after the durable records of a partition; None while it is unknown."""
         done = self._committable.get(tp)
         if done is None:
             done = self.stages.next_offset(TopicPartition(*tp))
         reread_end = self._reread_end.get(tp)
         if reread_end is not None and self._was_read_again(tp):
             done = max(reread_end, done or 0)
-        if end is None or (done is None and end > 0):
-            return None
-        return max(0, end - (done or 0))
+        return done
+
+    def _learn_ends(self, ends: Mapping[TP, int], asked: float) -> None:
+        """Take note of where partitions end, which was asked for at a wall time."""
+        self._end_offsets = dict(ends)
+        for tp, end in ends.items():
+            self._asked.setdefault(tp, (asked, end))
+
+    def read_until(self) -> dict[TopicPartition, float]:
+        """Return, by partition, the wall time before which all that was written to it is durable."""
+        known: dict[TopicPartition, float] = {}
+        for tp in self._event_partitions():
+            asked, end = self._asked.get(tp, (0.0, inf))
+            if (self._done(tp) or 0) >= end:
+                self._read_until[tp] = asked
+                del self._asked[tp]
+            if tp in self._read_until:
+                known[TopicPartition(*tp)] = self._read_until[tp]
+        return known
 
     def _lagging(self) -> list[TP]:
         return [tp for tp in self._event_partitions() if self.lag_of(tp) != 0]
@@ -72,7 +98,8 @@ class LagConsumer(Consumer):
             return
         self._requested = time.monotonic()
         with suppress(KafkaError, TimeoutError):  # BrokerHealth handles a broker that does not answer
-            self._end_offsets = dict(await asyncio.wait_for(self.highwaters(*partitions), END_OFFSETS))
+            asked = time.time()
+            self._learn_ends(await asyncio.wait_for(self.highwaters(*partitions), END_OFFSETS), asked)
 
     async def _skip_markers(self) -> None:
         """Find the position behind transaction markers: they have offsets, and the client delivers no record for them.

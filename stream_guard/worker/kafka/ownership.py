@@ -130,7 +130,7 @@ class OwningConsumer(LagConsumer):
         """
         if time.monotonic() < self._confirm_again:
             return False
-        events, rows = self._event_partitions(), self._changelog_partitions()
+        events, rows, asked = self._event_partitions(), self._changelog_partitions(), time.time()
         try:
             ends = dict(await asyncio.wait_for(self.highwaters(*events, *rows), END_OFFSETS))
             for tp in rows:
@@ -140,7 +140,7 @@ class OwningConsumer(LagConsumer):
             _logger.info("no answer about the ends of partitions: %r; their clocks stand still", error)
             self._confirm_again = time.monotonic() + CHECK
             return False
-        self._end_offsets = {tp: ends[tp] for tp in events}
+        self._learn_ends({tp: ends[tp] for tp in events}, asked)
         return True
 
     async def _end_of(self, tp: TP) -> int:

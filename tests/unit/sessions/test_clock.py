@@ -109,6 +109,28 @@ def test_other_sessions_reset_no_count(key: str, ahead: float, restart: bool, li
 
 @pytest.mark.parametrize("key", ["session", "agent"])
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("first", ["victim", "others"])
+def test_a_clock_at_1970_resets_no_count(key: str, restart: bool, first: str) -> None:
+    stream = Stream(SharedClock(lambda: WALL, live=True, quorum=QUORUM), key=key)
+
+    def go_on(seconds: float) -> None:
+        """Let others move the clock, some seconds and again."""
+        for number in range(3):
+            stamp = WALL - 9000 + seconds + number
+            stream.table.feed(ToolCall(session_id="other", time=stamp, tool="look", agent="other"), [])
+        if restart:
+            stream.restart()
+
+    if first == "others":
+        go_on(0)
+    for number in range(3):
+        assert stream.feed("victim", float(number)) == []
+        go_on(number * IDLE / 4)
+    assert stream.feed("victim", 3.0) == ["max"]
+
+
+@pytest.mark.parametrize("key", ["session", "agent"])
+@pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("tool", ["look", "mail"])
 def test_a_stamp_that_the_next_event_takes_back_was_no_pause(key: str, restart: bool, tool: str) -> None:
     stream = Stream(key=key)
