@@ -19,6 +19,8 @@ FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
 TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# The tests start hundreds of processes; without bytecode on the disk each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka bench-detection broker broker-stop lock clean

@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 
-def check_laws(kind: RuleType, *, examples: int = 40) -> None:
+def check_laws(kind: RuleType, *, examples: int = 40, longest: int = 10_000) -> None:
     """Hold a rule kind to every law of ``stream_guard.testing.laws``; raise AssertionError naming the broken one."""
     from stream_guard.testing import laws  # noqa: PLC0415  # hypothesis is only needed here
 
-    laws.check_laws(kind, examples=examples)
+    laws.check_laws(kind, examples=examples, longest=longest)
 
 
 def check_decoder_laws(kind: type[Decoder], samples: Sequence[bytes], *, examples: int = 100) -> None:

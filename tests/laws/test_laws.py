@@ -17,7 +17,14 @@ KINDS = build_registry().kinds
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kind_keeps_the_laws(kind: str) -> None:
-    check_laws(KINDS[kind], examples=settings().max_examples // 6)  # each under five laws and every example's params
+    # Each example is held to five laws under the params of every example.
+    check_laws(KINDS[kind], examples=settings().max_examples // 6, longest=2_500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_stays_bounded_over_the_longest_session(kind: str) -> None:
+    check_laws(KINDS[kind], examples=1)
 
 
 class Params(sg.Params):
