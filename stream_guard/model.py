@@ -197,7 +197,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suppressed: int = 0  # findings of the same rule that its cooldown held back since the last one
     attempt: int = -1  # the attempt it is about, where it was made at a tool call
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
-    file: str = ""  # in batch: where the record of its event stands, where that is known
+    file: str = ""  # where the record of its event stands, in recordings, where that is known
     line: int = 0
 
     def __str__(self) -> str:
@@ -261,5 +261,5 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     agent: str = ""
     labels: dict[str, str] = {}
     suppressed: int = 0
-    file: str = ""  # in batch: where the record of its event stands
+    file: str = ""  # where the record of its event stands, in recordings
     line: int = 0

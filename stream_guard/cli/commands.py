@@ -102,6 +102,20 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="alerts",
+        help="Alerts that the history keeps.",
+        commands=(
+            _core(
+                "list",
+                "List the alerts of the history, the latest first; "
+                "they come there by --alerts history, serve and the page.",
+                "alerts",
+                "list_alerts",
+            ),
+            _core("show", "Show one alert whole, with what people said of it.", "alerts", "show_alert"),
+        ),
+    ),
+    Command(
         name="verdicts",
         help="What people say of findings, and what that says of rules.",
         commands=(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from stream_guard.cli.history import HistoryOption, open_history
+from stream_guard.cli.moments import moment_of
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.storage.private_files import PRIVATE
@@ -28,7 +28,9 @@ def export(
     from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
 
     now = time.time()
-    period = EvidencePeriod(since=_moment(since, "--since"), until=_moment(until, "--until", now), tenant=tenant)
+    period = EvidencePeriod(
+        since=moment_of("--since", since), until=moment_of("--until", until) if until else now, tenant=tenant
+    )
     if period.since >= period.until:
         raise SettingsError("--since must be before --until")
     with open_history(history, settings_file) as (database, _):
@@ -72,13 +74,3 @@ def verify(
         raise typer.Exit(FINDINGS)
     counted = ", ".join(f"{number} x {sort}" for sort, number in sorted(result.counts.items()))
     typer.echo(f"{counted}; none changed", err=True)
-
-
-def _moment(text: str, option: str, default: float | None = None) -> float:
-    if not text and default is not None:
-        return default
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(f"{option}: {text[:40]!r} is no moment; write 2026-01-31 or 2026-01-31T12:00:00Z") from None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

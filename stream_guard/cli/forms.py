@@ -36,6 +36,15 @@ class ReportedFormat(StrEnum):
         return needed.get(self, "")
 
 
+class LeastSeverity(StrEnum):
+    """The severity from which on alerts are listed."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
 class FailOnSeverity(StrEnum):
     """The severity from which on findings fail a check."""
 

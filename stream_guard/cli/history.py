@@ -1,4 +1,4 @@
-"""Options that the commands for reviews, incidents and the audit share: the history, and who answers."""
+"""Options that the commands about the history share: where it is, and who answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -22,6 +22,7 @@ HistoryOption = Annotated[
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; default: the name of this account.")]
 NoteOption = Annotated[str, typer.Option("--note", help="Why; kept with the answer.")]
+ListedTable: TypeAlias = Literal["sg_alerts", "sg_incidents", "sg_reviews"]
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def open_history(
         database.close()
 
 
-def whole_id(database: Database, table: Literal["sg_reviews", "sg_incidents"], name: str, what: str) -> str:
+def whole_id(database: Database, table: ListedTable, name: str, what: str) -> str:
     """Return the id that a name begins, as tables show it; the name itself where it begins none."""
     if len(name) < LEAST or not name.replace("-", "").isalnum():
         return name

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
@@ -18,6 +16,7 @@ import typer
 from stream_guard.cli.findings import FindingOutput, leave
 from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
 from stream_guard.cli.judging import from_here
+from stream_guard.cli.moments import moment_of
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
@@ -69,7 +68,7 @@ class Job:
 def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, TimeSpan]:
     """Return the source and the span of event time: a topic is bounded by its address, everything else by time."""
     if not source.startswith(SCHEME):
-        return source, TimeSpan(-inf if start is None else _moment("--from", start), _end_of(stop))
+        return source, TimeSpan(-inf if start is None else moment_of("--from", start), _end_of(stop))
     given = {name: value for name, value in (("from", start), ("to", stop)) if value is not None}
     for name in given:
         if name in parse_qs(source.partition("?")[2]):
@@ -80,19 +79,7 @@ def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, Ti
 
 
 def _end_of(stop: str | None) -> float:
-    return inf if stop is None else _moment("--to", stop)
-
-
-def _moment(flag: str, text: str) -> float:
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
-        return float(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(
-            f"{flag} {text} is no time; write 2026-01-31T12:00:00Z (UTC where no zone is given), or seconds since 1970"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return inf if stop is None else moment_of("--to", stop)
 
 
 def processes_for(policy: Policy, wanted: int, target: str, pace: Pace) -> int:

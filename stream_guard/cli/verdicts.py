@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stream_guard.analysis.tuning import MINIMUM
-from stream_guard.cli.history import ByOption, HistoryOption, NoteOption, answered_by, open_history, via_account
+from stream_guard.cli.history import (
+    ByOption,
+    HistoryOption,
+    NoteOption,
+    answered_by,
+    open_history,
+    via_account,
+    whole_id,
+)
 from stream_guard.cli.listing import show
 from stream_guard.commands import ListFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
@@ -23,7 +31,7 @@ _COLUMNS = ("rule_id", "advice", "right", "wrong", "benign", "false_share", "why
 
 
 def give(
-    alert: Annotated[str, typer.Argument(help="The id of the alert.", show_default=False)],
+    alert: Annotated[str, typer.Argument(help="The id of the alert, or the beginning of it.", show_default=False)],
     verdict: Annotated[Word, typer.Argument(help="right, wrong or benign.", show_default=False)],
     by: ByOption = None,
     note: NoteOption = "",
@@ -33,6 +41,7 @@ def give(
     """Say whether a finding is right, wrong, or so and harmless."""
     with open_history(history, settings_file) as (database, _):
         said = {"by": answered_by(by), "note": note, "via": via_account()}
+        alert = whole_id(database, "sg_alerts", alert, "alerts")
         done = verdicts.give(database, alert, verdict, time=time.time(), **said)
         typer.echo(f"{done.alert_id} of {done.rule_id} is {done.verdict}, says {done.by}", err=True)
 

@@ -48,7 +48,7 @@ def test_machines_get_it_as_one_line_of_json(tmp_path: Path) -> None:
     assert json.loads(line) == {"shadow_findings": {"tried": 2}, "cut_sessions": 1}
 
 
-@pytest.mark.parametrize("command", ["audit verify", "audit show", "incidents list", "reviews list"])
+@pytest.mark.parametrize("command", ["alerts list", "audit verify", "audit show", "incidents list", "reviews list"])
 def test_a_history_that_is_not_there_is_an_error_and_is_not_made(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--history", str(tmp_path / "none.db")])
     assert result.exit_code != 0
