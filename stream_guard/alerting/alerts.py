@@ -8,7 +8,7 @@ from sys import intern
 import msgspec
 
 from stream_guard.model import Alert, Finding
-from stream_guard.redaction import mask_secrets, redact
+from stream_guard.redaction import mask_id, mask_secrets, redact
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Alert).decode
@@ -22,7 +22,7 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         kind=finding.kind,
         severity=finding.severity.word,
         session_id=finding.session_id,
-        event_id=finding.event_id,
+        event_id=mask_id(finding.event_id),
         index=finding.index,
         time=finding.time,
         detail=redact(finding.detail),
@@ -33,8 +33,8 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         at=intern(finding.at),
         reason=finding.reason,
         tags=finding.tags,
-        run_id=finding.run_id,
-        agent=finding.agent,
+        run_id=mask_id(finding.run_id),
+        agent=mask_secrets(finding.agent),
         labels=redact(finding.labels),
         suppressed=finding.suppressed,
         file=finding.file,
@@ -43,11 +43,12 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
 
 
 def for_outside(alert: Alert) -> Alert:
-    """Return the alert for receivers outside: an agent may have put a secret into an id, too."""
-    shown = tuple(map(mask_secrets, (alert.session_id, alert.event_id, alert.run_id, alert.agent, alert.reason)))
-    if shown == (alert.session_id, alert.event_id, alert.run_id, alert.agent, alert.reason):
+    """Return the alert for receivers outside: the session's id, which is kept as it is inside, has no secret there."""
+    shown = (mask_id(alert.session_id), mask_id(alert.event_id), mask_id(alert.run_id))
+    said = (mask_secrets(alert.agent), mask_secrets(alert.reason))
+    if (*shown, *said) == (alert.session_id, alert.event_id, alert.run_id, alert.agent, alert.reason):
         return alert
-    session, event, run, agent, reason = shown
+    (session, event, run), (agent, reason) = shown, said
     return msgspec.structs.replace(alert, session_id=session, event_id=event, run_id=run, agent=agent, reason=reason)
 
 

@@ -15,6 +15,7 @@ import xxhash
 from stream_guard.errors import StoreError
 from stream_guard.observability.counts import Counts, DeadLetterClass
 from stream_guard.ports import Record
+from stream_guard.redaction import mask_secrets
 from stream_guard.storage.line_log import LineLog
 
 HEAD: Final = 64 * 1024  # bytes of a record that are kept
@@ -78,18 +79,14 @@ class DeadLetters:
             self._open(path)
 
     def add(self, record: Record, reason: str) -> None:
-        """Keep the record, or its head, with the reason and its place."""
+        """Keep the record, or its head, with its place and the reason; that goes to logs, and shows no secret."""
+        reason = mask_secrets(reason)
         about: DeadLetterClass = "oversize" if record.truncated else "decode"
         self.total += 1
         self._counts.dead_letters[about] += 1
         self._counts.decode_errors[self._format] += 1
         self._remember(record, reason)
-        if self._path is None:
-            return
-        letter = _write_down(record, reason, about, self._now())
-        self._waiting.append((_identity(letter), _encode(letter)))
-        if len(self._waiting) >= _WAITING:
-            self._write()
+        self._keep(record, reason, about)
 
     def flush(self) -> int:
         """Bring all letters to the disk, and return the position for the checkpoint."""
@@ -114,6 +111,14 @@ class DeadLetters:
         """Return what was wrong, the most frequent first, each with the place where it was seen first."""
         ordered = sorted(self._reasons.values(), key=lambda reason: -reason.count)
         return [f"{reason.count} x {reason.first} (first at {reason.where})" for reason in ordered]
+
+    def _keep(self, record: Record, reason: str, about: DeadLetterClass) -> None:
+        if self._path is None:
+            return
+        letter = _write_down(record, reason, about, self._now())
+        self._waiting.append((_identity(letter), _encode(letter)))
+        if len(self._waiting) >= _WAITING:
+            self._write()
 
     def _remember(self, record: Record, reason: str) -> None:
         shape = _PARTICULAR.sub("#", reason)

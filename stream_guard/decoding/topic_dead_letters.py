@@ -7,7 +7,7 @@ from typing import Final
 from stream_guard.decoding.dead_letters import HEAD, DeadLetters
 from stream_guard.errors import SinkError, StoreError
 from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.observability.counts import Counts
+from stream_guard.observability.counts import Counts, DeadLetterClass
 from stream_guard.ports import Record
 
 REASON: Final = "stream_guard_reason"
@@ -32,10 +32,8 @@ class KafkaDeadLetters(DeadLetters):
         self.is_kept = True
         self._unsent: list[Outgoing] = []
 
-    def add(self, record: Record, reason: str) -> None:
-        """Keep the record with the reason and its place."""
-        super().add(record, reason)
-        self._unsent.append(_letter(record, reason))
+    def _keep(self, record: Record, reason: str, about: DeadLetterClass) -> None:
+        self._unsent.append(_letter(record, reason, about))
         if len(self._unsent) >= _WAITING:
             self.flush()
 
@@ -75,10 +73,10 @@ class KafkaDeadLetters(DeadLetters):
             self._writer.send([letter._replace(value=letter.value[:HEAD], headers=(*letter.headers, size))])
 
 
-def _letter(record: Record, reason: str) -> Outgoing:
+def _letter(record: Record, reason: str, about: DeadLetterClass) -> Outgoing:
     headers = [
         (REASON, reason.encode("utf-8", "replace")),
-        (CLASS, b"oversize" if record.truncated else b"decode"),
+        (CLASS, about.encode()),
         (ORIGIN, record.origin.encode("utf-8", "replace")),
         (OFFSET, str(record.position).encode()),
     ]

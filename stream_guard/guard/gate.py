@@ -30,6 +30,7 @@ from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Alert, Event, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
+from stream_guard.redaction import mask_id, mask_secrets
 
 _logger = logging.getLogger(__name__)
 
@@ -319,13 +320,16 @@ def _nowhere(event: Event) -> None:
 
 
 def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:
-    """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments."""
+    """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments.
+
+    Names that a caller chose may hold secrets, and evidence is shown to others. The session's is what it is found by.
+    """
     return {
         "session_id": attempt.session_id,
-        "event_id": attempt.event_id,
-        "call_id": attempt.call_id,
-        "tool": attempt.tool,
-        "agent": attempt.agent,
+        "event_id": mask_id(attempt.event_id),
+        "call_id": mask_id(attempt.call_id),
+        "tool": mask_secrets(attempt.tool),
+        "agent": mask_secrets(attempt.agent),
         "arguments_digest": digest_of(attempt.args),
         "action": ruling.action.word,
         "reason": ruling.reason,

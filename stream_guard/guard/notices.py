@@ -11,7 +11,7 @@ from stream_guard.history.database import Database
 from stream_guard.history.review_rows import Review
 from stream_guard.model import Alert, Severity
 from stream_guard.policy.spec import Policy
-from stream_guard.redaction import redact
+from stream_guard.redaction import mask_secrets, redact
 
 REVIEW: Final = "stream_guard_review"
 _PREFIX: Final = "review-"  # of the ids of notices
@@ -33,7 +33,7 @@ def review_notice(review: Review, policy: Policy) -> Alert:
         detail=redact(f"a call of {review.tool} waits for a person{until}: {review.reason}"),
         policy_version=review.policy_version,
         evidence={"review": review.id, "tool": redact(review.tool), "rules": list(review.rule_ids)},
-        agent=review.agent,
+        agent=mask_secrets(review.agent),
         labels={"tenant": review.tenant} if review.tenant else {},
     )
 

@@ -20,7 +20,7 @@ from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.tallies import Tally, bucket_of
 from stream_guard.model import Event, GateDecision, Header, Json, ToolCall, ToolResult
-from stream_guard.redaction import redact
+from stream_guard.redaction import mask_id, mask_secrets, redact
 from stream_guard.settings import PageSettings
 
 _logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class EventKeeper:
     def _write(self, events: Sequence[Event]) -> None:
         now = self._clock()
         by_session: dict[str, list[Event]] = {}
-        for event in events:
+        for event in map(_without_secrets, events):
             by_session.setdefault(event.session_id, []).append(event)
             self._count(event, now)
         try:
@@ -261,6 +261,14 @@ def sessions(
 
 _KINDS: Final = tuple(kind.__name__ for kind in Header.__subclasses__())
 _LEFT_OUT: Final = frozenset(("index", "attempt", "session_id"))
+
+
+def _without_secrets(event: Event) -> Event:
+    """Return the event as alerts name it and its agent; its texts are redacted when they are written."""
+    event_id, agent = mask_id(event.event_id), mask_secrets(event.agent)
+    if (event_id, agent) == (event.event_id, event.agent):
+        return event
+    return msgspec.structs.replace(event, event_id=event_id, agent=agent)
 
 
 def _shown(event: Event) -> str:

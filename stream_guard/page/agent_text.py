@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from stream_guard.history.alert_rows import session_key
 from stream_guard.model import Json
+from stream_guard.redaction import mask_secrets
 
 _KEPT: Final = frozenset("\n\t")
 # Format signs (bidirectional, zero-width, tags), controls, halves of pairs, private signs, and separators of lines.
@@ -21,8 +22,8 @@ _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def shown(value: object) -> Markup:
-    """Return any text so that it is only text: nothing in it is markup, and nothing in it is invisible."""
-    text = str(value)
+    """Return any text so that it is only text: nothing in it is markup, invisible or a secret, such as in an id."""
+    text = mask_secrets(str(value))
     if text.isascii() and text.isprintable():
         return escape(text)
     return Markup().join(_sign(sign) if _is_hidden(sign) else escape(sign) for sign in text)
@@ -30,7 +31,7 @@ def shown(value: object) -> Markup:
 
 def shown_plain(value: object) -> str:
     """Return the same where there can be no elements: in a title, or in the value of a field that is not sent."""
-    return "".join(f"[U+{ord(sign):04X}]" if _is_hidden(sign) else sign for sign in str(value))
+    return "".join(f"[U+{ord(sign):04X}]" if _is_hidden(sign) else sign for sign in mask_secrets(str(value)))
 
 
 def shown_json(value: Json) -> Markup:
@@ -39,8 +40,8 @@ def shown_json(value: Json) -> Markup:
 
 
 def session_path(session_id: str) -> str:
-    """Return the address of a session. An id that a browser or a proxy might read as a path goes by its key."""
-    if session_id and set(session_id) <= _PLAIN and len(session_id) <= 200:
+    """Return the address of a session. An id that has a secret, or that might be read as a path, goes by its key."""
+    if session_id and set(session_id) <= _PLAIN and len(session_id) <= 200 and mask_secrets(session_id) == session_id:
         return f"/sessions/{quote(session_id, safe='')}"
     return f"/sessions/~{session_key(session_id)}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -91,6 +92,12 @@ def _any_secret() -> TextSet:
 @cache
 def _compiled(number: int) -> Any:
     return re2.compile(_SECRETS[number].pattern)
+
+
+def mask_id(text: str) -> str:
+    """Return an id without secrets; two ids that differ only in their secrets still differ."""
+    masked = mask_secrets(text)
+    return text if masked == text else f"{masked}~{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def mask_secrets(text: str) -> str:
