@@ -171,6 +171,14 @@ class ResolvingSink(Protocol):
         """Tell the receiver that these are over, or raise SinkError. Telling it again is harmless."""
 
 
+@runtime_checkable
+class ProbedSink(Protocol):
+    """A sink that can tell, without sending an alert, whether alerts would arrive: ``stream-guard doctor`` asks it."""
+
+    def probe(self) -> str:
+        """Return what the receiver answered, in words without secrets; SinkError where alerts would not arrive."""
+
+
 class Document(Protocol):
     """A policy file as data that remembers where each piece of it stood."""
 

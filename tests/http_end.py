@@ -56,6 +56,8 @@ class HttpEnd:
                 self.end_headers()
                 self.wfile.write(reply.body)
 
+            do_OPTIONS = do_POST  # noqa: N815  # the name that the server looks for
+
             def log_message(self, *_: object) -> None:
                 pass
 

@@ -44,6 +44,11 @@ class AlertmanagerSink(Sink):
         """Have Alertmanager call the alerts resolved."""
         self._post(alerts, self._clock())
 
+    def probe(self) -> str:
+        """Post no alerts at all: Alertmanager takes that, from those who may post some."""
+        self._receiver.post(b"[]", _JSON)
+        return f"{self._receiver.host} takes alerts"
+
     def close(self) -> None:
         """Close the connections."""
         self._receiver.close()

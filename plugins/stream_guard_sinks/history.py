@@ -43,6 +43,10 @@ class HistorySink(Sink):
         except StoreError as error:
             raise SinkError(str(error), retryable=True) from error
 
+    def probe(self) -> str:
+        """Say what is known since the sink is open."""
+        return "the history can be opened"
+
     def close(self) -> None:
         """Close the history."""
         self._follow_up.close()

@@ -20,6 +20,8 @@ _MOST_READ: Final = 64 * 1024  # bytes of an answer: a receiver is not trusted w
 # Not the alert's fault: the receiver is busy, gone, or set up wrongly. It may be mended while alerts wait.
 _WORTH_REPEATING: Final = frozenset({401, 403, 404, 405, 407, 408, 409, 425, 429})
 
+_KEPT_OUT: Final = frozenset({401, 403, 407})
+
 
 class HttpReceiver:
     """Posts to one address. Errors name the host and never the address, which may hold a secret."""
@@ -35,18 +37,30 @@ class HttpReceiver:
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Post once, and return the answer; SinkError for every answer but success."""
+        status, after, read = self._ask("POST", body, headers)
+        if 200 <= status < 300:
+            return read
+        worth = status >= 500 or status in _WORTH_REPEATING
+        raise SinkError(f"{self._sink} at {self.host} answered {status}", retryable=worth, retry_after=after)
+
+    def probe(self) -> str:
+        """Ask what the address takes, and return what came of it; SinkError when nobody is there, or keeps us out."""
+        status, _, _ = self._ask("OPTIONS", b"", {})
+        if status >= 500 or status in _KEPT_OUT:
+            raise SinkError(f"{self._sink} at {self.host} answered {status}", retryable=True)
+        return f"{self.host} answers"
+
+    def _ask(self, method: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, float, bytes]:
+        """Return the status, how long to wait before another try, and of a success what was answered."""
         import httpx  # noqa: PLC0415  # an extra
 
         try:
-            with self._client.stream("POST", self._url, content=body, headers=dict(headers)) as answer:
-                if answer.is_success:
-                    return _read(answer)
-                status, after = answer.status_code, _retry_after(answer.headers.get("retry-after", ""))
+            with self._client.stream(method, self._url, content=body, headers=dict(headers)) as answer:
+                after = _retry_after(answer.headers.get("retry-after", ""))
+                return answer.status_code, after, _read(answer) if answer.is_success else b""
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ssl.SSLError) as error:
             kind = type(error).__name__
             raise SinkError(f"{self._sink} at {self.host} cannot be reached: {kind}", retryable=True) from None
-        worth = status >= 500 or status in _WORTH_REPEATING
-        raise SinkError(f"{self._sink} at {self.host} answered {status}", retryable=worth, retry_after=after)
 
     def close(self) -> None:
         """Close all connections."""

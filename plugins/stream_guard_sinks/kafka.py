@@ -43,6 +43,10 @@ class KafkaSink(Sink):
             ]
         )
 
+    def probe(self) -> str:
+        """Say what is known since the sink is open."""
+        return "the broker answers, and the topic is there"
+
     def close(self) -> None:
         """Close the connection to the cluster."""
         self._writer.close()

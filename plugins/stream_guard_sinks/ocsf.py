@@ -75,6 +75,10 @@ class OcsfSink(Sink):
         except OSError as error:
             raise SinkError(f"{self._writer.path}: findings cannot be written: {error}", retryable=True) from None
 
+    def probe(self) -> str:
+        """Ask whether somebody is there; a file was opened for writing."""
+        return self._writer.probe() if isinstance(self._writer, HttpReceiver) else "the file can be written"
+
     def close(self) -> None:
         """Close the file or the connections."""
         self._writer.close()

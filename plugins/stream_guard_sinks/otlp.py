@@ -44,6 +44,11 @@ class OtlpSink(Sink):
         if refused := _refused(answer):
             raise SinkError(f"otlp at {self._receiver.host} refused {refused} log records", retryable=False)
 
+    def probe(self) -> str:
+        """Post no log records at all: a collector takes that, from those who may post some."""
+        self._receiver.post(to_json({"resourceLogs": []}), _JSON)
+        return f"{self._receiver.host} takes log records"
+
     def close(self) -> None:
         """Close the connections."""
         self._receiver.close()

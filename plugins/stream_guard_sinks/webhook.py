@@ -54,6 +54,10 @@ class SignedWebhookSink(Sink):
                 self._posted.add(alert.alert_id)
         self._posted.clear()
 
+    def probe(self) -> str:
+        """Ask whether somebody is there. Whether the signature is right, only an alert shows."""
+        return self._receiver.probe()
+
     def close(self) -> None:
         """Close the connections."""
         self._receiver.close()

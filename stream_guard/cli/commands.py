@@ -81,8 +81,7 @@ COMMANDS: Final = (
     _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),
     _core(
         "doctor",
-        "Look at a broker and its topics, or at a gate; "
-        "exit 1 when something must be mended, 3 when the broker is out.",
+        "Look at a broker, its topics, a gate, sinks; exit 1 when something must be mended, 3 when the broker is out.",
         "doctor",
     ),
     Command(

@@ -1,7 +1,8 @@
-"""``doctor``: whether the broker and the topics are fit to be watched, and what to do where they are not."""
+"""``doctor``: whether the broker, the topics, a gate and the sinks are fit for use, and what to do where not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,7 +27,7 @@ class CheckFormat(StrEnum):
     JSON = "json"
 
 
-def doctor(
+def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
     kafka: Annotated[
         str | None, typer.Option("--kafka", help="The topics of events: kafka://HOST:PORT/TOPIC[,TOPIC].")
     ] = None,
@@ -34,6 +35,11 @@ def doctor(
         str | None,
         typer.Option("--probe", help="Send a probe through a gate: http://HOST:PORT, or package.module:name."),
     ] = None,
+    alerts: Annotated[
+        list[str] | None,
+        typer.Option("--alerts", "-a", help="A sink to look at, as for run, beside the routes of the settings."),
+    ] = None,
+    send_test: Annotated[bool, typer.Option("--send-test", help="Send a test alert to every sink.")] = False,
     table: Annotated[str | None, typer.Option(help="The topic that keeps the worker's states.")] = None,
     rekey: Annotated[
         str | None, typer.Option(help="The topic that events are sent to under their session's id.")
@@ -43,15 +49,17 @@ def doctor(
     form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
     settings_file: SettingsFile = None,
 ) -> None:
-    """Look at a broker and its topics, or at a gate; exit 1 when something must be mended, 3 when the broker is out."""
+    """Look at a broker, its topics, a gate, sinks; exit 1 when something must be mended, 3 when the broker is out."""
     from stream_guard.doctor.broker import examine
     from stream_guard.doctor.topics import Status
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
-    if kafka is None and gate is None:
-        raise SettingsError("doctor has nothing to look at; give --kafka, --probe, or both")
     settings = load_settings(settings_file)
+    if kafka is None and gate is None and not alerts and not settings.delivery.routes:
+        raise SettingsError(
+            "doctor has nothing to look at; give --kafka, --probe or --alerts, or settings with delivery.routes"
+        )
     checks = [] if gate is None else [_probe(gate, settings)]
     if kafka is not None:
         decoder = Assembly(settings).make_decoder(source_format)
@@ -61,6 +69,7 @@ def doctor(
             raise SettingsError(f"--kafka {error}") from None
         companions = [topic for topic in (table, rekey) if topic is not None]
         checks += examine(address, companions, settings, decoder, size)
+    checks += _look_at_sinks(alerts or (), settings, send_test=send_test)
     _show(checks, form)
     if any(check.about in ("broker", "login") and check.status is Status.FAIL for check in checks):
         raise typer.Exit(INFRASTRUCTURE)
@@ -77,6 +86,18 @@ def _probe(target: str, settings: Settings) -> Check:
     if problem:
         return Check("gate", Status.FAIL, problem, "see that the gate is registered, and that agents use this one")
     return Check("gate", Status.OK, f"{target} blocked the probe")
+
+
+def _look_at_sinks(targets: Sequence[str], settings: Settings, *, send_test: bool) -> list[Check]:
+    from stream_guard.alerting.routes import queue_name
+    from stream_guard.doctor.broker import impatient
+    from stream_guard.doctor.sinks import check_sinks
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import RouteSettings
+
+    ways = {queue_name(text): RouteSettings.model_validate({"to": text}) for text in targets}
+    with Assembly(settings.model_copy(update={"kafka": impatient(settings.kafka)})) as assembly:
+        return list(check_sinks(settings.delivery.routes | ways, assembly, send_test=send_test))
 
 
 def _show(checks: list[Check], form: CheckFormat) -> None:

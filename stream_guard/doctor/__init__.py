@@ -1,1 +1,1 @@
-"""The checks of ``stream-guard doctor``: topics and gates."""
+"""The checks of ``stream-guard doctor``: topics, gates and sinks."""

@@ -16,11 +16,16 @@ PATIENCE: Final = 5.0  # seconds; the caller waits for the answer
 _LOOPBACK: Final = ("127.", "localhost", "[::1]")
 
 
+def impatient(kafka: KafkaSettings) -> KafkaSettings:
+    """Return the settings for somebody who waits for the answer."""
+    return kafka.model_copy(update={"patience": min(PATIENCE, kafka.patience)})
+
+
 def examine(
     address: Address, companions: Sequence[str], settings: Settings, decoder: Decoder, size: int
 ) -> Iterator[Check]:
     """Yield the checks of a broker, of its topics, and of the newest records in them."""
-    kafka = settings.kafka.model_copy(update={"patience": min(PATIENCE, settings.kafka.patience)})
+    kafka = impatient(settings.kafka)
     servers = choose_servers(address.servers, kafka)
     try:
         connection = open_consumer(servers, kafka)
