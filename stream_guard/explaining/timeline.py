@@ -22,9 +22,11 @@ from stream_guard.model import Event, Finding, Json, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import Store
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import visible
 from stream_guard.rule import Mode, State, Verdict
+from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 
 EntryKind: TypeAlias = Literal[
@@ -126,13 +128,19 @@ def follow_session(
     notes = _Notes(session_id, policy, place_of, most_entries)
     counts = Counts()
     table = open_table(watch(policy, notes), counts, limits, mode=mode)
-    across = bool(table.engine.cross_session)
-    found = notes.found
-    for event in events:
-        if across or event.session_id == session_id:
-            table.feed(event, found)
+    notes.feed(table, events)
     if end:
-        table.end_all(found)
+        table.end_all(notes.found)
+    return notes.finish(counts)
+
+
+def follow_on(
+    events: Iterable[Event], policy: Policy, session_id: str, store: Store, limits: SessionLimits
+) -> SessionTimeline:
+    """Return the timeline of events that come after what a store has of their session; the session goes on."""
+    notes = _Notes(session_id, policy, None, MOST_ENTRIES)
+    counts = Counts()
+    notes.feed(open_table(watch(policy, notes), counts, limits, store), events)
     return notes.finish(counts)
 
 
@@ -170,6 +178,13 @@ class _Notes:
         self._changed: Counter[int] = Counter()
         self._states: dict[int, str] = {}
         self._described: dict[int, tuple[bytes, str]] = {}  # by rule: the state that was described last
+
+    def feed(self, table: SessionTable, events: Iterable[Event]) -> None:
+        """Feed events to a table of watched rules."""
+        across = bool(table.engine.cross_session)
+        for event in events:
+            if across or event.session_id == self._session_id:
+                table.feed(event, self.found)
 
     def see(self, event: Event) -> None:
         """Begin the entry of an event."""

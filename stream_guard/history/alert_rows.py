@@ -19,6 +19,8 @@ _WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes 
 _TEXT_WINDOW: Final = 4_000  # the same where the rows themselves are read
 _BUDGET: Final = 0.1  # seconds that one page may look back
 _LONGEST: Final = 200  # characters of a name in a column
+_MARKS: Final = 50_000  # alerts of one session that are told apart
+_TOGETHER: Final = 500  # numbers in one statement
 _TENANT_AND_RULE: Final = {"tenant = ?", "rule = ?"}
 
 
@@ -28,6 +30,16 @@ class NotedAlert(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     noted: float
     alert: Alert
+
+
+class AlertMark(msgspec.Struct, frozen=True):
+    """Which alert of a session it is, and at which event, without the rest of it."""
+
+    alert_id: str
+    rule_id: str
+    severity: str
+    event_id: str
+    number: int = 0
 
 
 class AlertFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +72,9 @@ class AlertPage(msgspec.Struct, frozen=True):
     before: int | None
 
 
+_MARK: Final = msgspec.json.Decoder(AlertMark)
+
+
 def column(name: str) -> str:
     """Return a name as every database can store it: ASCII, and not too long."""
     text = json.dumps(name)[1:-1]
@@ -69,6 +84,12 @@ def column(name: str) -> str:
 def session_key(session_id: str) -> str:
     """Return what stands for a session in columns and addresses."""
     return digest_of(session_id)[:32]
+
+
+def key_of(name: str) -> str:
+    """Return the key of a session by its name in an address: its id, or ``~`` and its key."""
+    given = name[1:] if name[:1] == "~" else ""
+    return given if given and given.isascii() else session_key(name)
 
 
 def insert(statements: Statements, alert: Alert, noted: float) -> bool:
@@ -160,6 +181,41 @@ def of_session(database: Database, session_id: str, limit: int = 1000) -> list[N
         limit,
     )
     return [_noted(row) for row in rows]
+
+
+def marks_of_session(database: Database, name: str, tenant: str = "", after: int = 0) -> list[AlertMark]:
+    """Return which alerts one session has after a number, the earliest first; with a tenant, only that tenant's."""
+    where, values = ("AND tenant = ?", [column(tenant)]) if tenant else ("", [])
+    rows = database.read(
+        f"SELECT number, body FROM sg_alerts WHERE session = ? AND number > ? {where} ORDER BY number LIMIT ?",  # noqa: S608  # no value is in it
+        key_of(name),
+        after,
+        *values,
+        _MARKS,
+    )
+    return [msgspec.structs.replace(_MARK.decode(body), number=int(number)) for number, body in rows]
+
+
+def of_numbers(database: Database, numbers: Sequence[int]) -> list[NotedAlert]:
+    """Return the alerts of some numbers, the earliest first."""
+    found: list[NotedAlert] = []
+    for begin in range(0, len(numbers), _TOGETHER):
+        asked = sorted(numbers)[begin : begin + _TOGETHER]
+        sql = (
+            f"SELECT number, noted, body FROM sg_alerts WHERE number IN ({', '.join('?' * len(asked))}) ORDER BY number"  # noqa: S608  # no value is in it
+        )
+        found += map(_noted, database.read(sql, *asked))
+    return found
+
+
+def worst_of_session(database: Database, session_id: str, most: int) -> tuple[int, str]:
+    """Return how many alerts a session has, counted up to a limit, and the worst severity among those."""
+    [(count, worst)] = database.read(
+        "SELECT count(*), max(severity) FROM (SELECT severity FROM sg_alerts WHERE session = ? LIMIT ?) AS some",
+        session_key(session_id),
+        most,
+    )
+    return int(count), "" if worst is None else Severity(int(worst)).word
 
 
 def last_of_rules(database: Database, rules: Sequence[str]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import msgspec
 
 from stream_guard.errors import StoreError
 from stream_guard.history import tallies
-from stream_guard.history.alert_rows import column, session_key
+from stream_guard.history.alert_rows import column, key_of, session_key
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.tallies import Tally, bucket_of
@@ -182,8 +182,7 @@ class EventKeeper:
 
 def find_session(database: Database, name: str, tenant: str = "") -> KeptSession | None:
     """Return a session by its id, or by ``~`` and its key; with a tenant, only one of that tenant."""
-    key = name[1:] if name[:1] == "~" else session_key(name)
-    rows = database.read("SELECT body FROM sg_sessions WHERE session = ?", key) if key.isascii() else []
+    rows = database.read("SELECT body FROM sg_sessions WHERE session = ?", key_of(name))
     found = from_text(rows[0][0], KeptSession) if rows else None
     return found if found is not None and tenant in ("", found.tenant) else None
 
@@ -207,6 +206,30 @@ def as_event(kept: KeptEvent, session_id: str) -> Event | None:
         return None
 
 
+def numbered_events(database: Database, session_id: str, after: int, until: int) -> list[tuple[int, Event]]:
+    """Return kept events as events again, with their numbers, from one number to another.
+
+    Each has an id, so that it can be found again. Those of which too much was cut are left out.
+    """
+    rows = database.read(
+        "SELECT number, body FROM sg_events WHERE session = ? AND number > ? AND number <= ? ORDER BY number",
+        session_key(session_id),
+        after,
+        until,
+    )
+    begin = f'{{"session_id": {json.dumps(session_id)}, '
+    found = []
+    for number, body in rows:
+        try:
+            event = _DECODER.decode(begin + body[1:])
+        except msgspec.MsgspecError:
+            continue
+        if not event.event_id:
+            event = msgspec.structs.replace(event, event_id=f"kept-{number}")
+        found.append((int(number), event))
+    return found
+
+
 def replay_session(database: Database, session_id: str) -> list[Event]:
     """Return all kept events of a session, in order; none where the session is not kept from its beginning."""
     kept = events_of(database, session_id, limit=2**31)
@@ -217,20 +240,25 @@ def replay_session(database: Database, session_id: str) -> list[Event]:
 
 def kept_range(database: Database, session_id: str) -> tuple[int, int]:
     """Return the numbers of the first and the last event that are kept of a session; 1 and 0 without any."""
-    [(first, last)] = database.read(
-        "SELECT min(number), max(number) FROM sg_events WHERE session = ?", session_key(session_id)
+    key = session_key(session_id)
+    [(first, last)] = database.read(  # each by itself comes from the index; together they would be looked for
+        "SELECT (SELECT min(number) FROM sg_events WHERE session = ?), "
+        "(SELECT max(number) FROM sg_events WHERE session = ?)",
+        key,
+        key,
     )
     return (1, 0) if first is None else (int(first), int(last))
 
 
-def kinds_of(database: Database, session_id: str, every: int = 1) -> list[tuple[int, str]]:
-    """Return the number and the type of every n-th event of a session, without reading the events."""
+def kinds_of(database: Database, session_id: str, numbers: Sequence[int]) -> list[str]:
+    """Return the types of some events of a session, without reading the events."""
+    marks = ", ".join("?" * len(numbers))
     rows = database.read(
-        "SELECT number, substr(entry, 1, 12) FROM sg_events WHERE session = ? AND number % ? = 0 ORDER BY number",
+        f"SELECT substr(entry, 1, 12) FROM sg_events WHERE session = ? AND number IN ({marks}) ORDER BY number",  # noqa: S608  # no value is in it
         session_key(session_id),
-        every,
+        *numbers,
     )
-    return [(int(number), entry.partition(".")[0].partition("~")[0]) for number, entry in rows]
+    return [entry.partition(".")[0].partition("~")[0] for (entry,) in rows]
 
 
 def number_of(database: Database, session_id: str, event_id: str) -> int | None:
@@ -259,6 +287,7 @@ def sessions(
     return [(int(seen), from_text(body, KeptSession)) for seen, body in rows]
 
 
+_DECODER: Final = msgspec.json.Decoder(Event)
 _KINDS: Final = tuple(kind.__name__ for kind in Header.__subclasses__())
 _LEFT_OUT: Final = frozenset(("index", "attempt", "session_id"))
 

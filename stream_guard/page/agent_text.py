@@ -18,6 +18,7 @@ _KEPT: Final = frozenset("\n\t")
 _HIDDEN: Final = frozenset(("Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp"))
 # Blank to the eye, although Unicode calls them letters or spaces.
 _BLANK: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u180b\u180c\u180d\ufe0f\ufe0e")
+_LINE: Final = 72  # signs that are still read on one line
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:@=+,")
 
 
@@ -35,8 +36,9 @@ def shown_plain(value: object) -> str:
 
 
 def shown_json(value: Json) -> Markup:
-    """Return a value as indented JSON, with every sign of it visible."""
-    return shown(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Return a value as JSON, on one line where it is short, with every sign of it visible."""
+    line = json.dumps(value, ensure_ascii=False, default=str)
+    return shown(line if len(line) <= _LINE else json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def session_path(session_id: str) -> str:

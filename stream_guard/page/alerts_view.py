@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,18 +11,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from stream_guard.history import alert_rows, incidents, verdicts
+from stream_guard.history import alert_rows, incidents, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.model import Severity
 from stream_guard.page import charts
+from stream_guard.page.live import Watched
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
 from stream_guard.page.sign_in import who
+from stream_guard.page.steps import steps_to
 from stream_guard.serve.bodies import RequestRefused
 
 SEVERITIES: Final = tuple(severity.word for severity in reversed(Severity))
 _DAY: Final = 86_400
 _BARS: Final = 48
+_LOADED: Final = 500  # alerts after which older ones are a page of their own
 
 
 class AlertViews:
@@ -45,17 +49,16 @@ class AlertViews:
         before = number_in(request, "before")
         newest = alert_rows.newest(self._database)
         page = alert_rows.page(self._database, wanted, before)
+        loaded = (number_in(request, "loaded") or 0) + len(page.alerts)
+        common: dict[str, Any] = {"wanted": wanted, "page": page, "loaded": loaded, "goes_on": loaded < _LOADED}
         if request.query_params.get("part") == "rows":
-            rows = self._tools.templates.fragment("_alert_page.html", page=page, wanted=wanted)
+            rows = self._tools.templates.fragment("_alert_page.html", **common)
             return HTMLResponse(rows, headers=HEADERS)
-        values: dict[str, Any] = {
-            "wanted": wanted,
-            "page": page,
-            "newest": newest,
-            "before": before,
-            "severities": SEVERITIES,
-        }
-        return self._tools.templates.page(request, "alerts.html", **values, **self._overview(wanted.tenant))
+        values = {**common, "newest": newest, "before": before, "severities": SEVERITIES}
+        rules = list(self._tools.series.read("finding", _DAY, _BARS, wanted.tenant))[:50]
+        return self._tools.templates.page(
+            request, "alerts.html", **values, rules=rules, tiles=self._tiles(wanted.tenant)
+        )
 
     async def stream(self, request: Request) -> Response:
         """Send alerts as they are noted."""
@@ -66,7 +69,10 @@ class AlertViews:
         def render(noted: Sequence[NotedAlert], more: int) -> str:
             return self._tools.templates.fragment("_alert_rows.html", alerts=noted, more=more, fresh=True)
 
-        events = self._tools.live.watch(wanted, render, after)
+        def tiles() -> str:
+            return self._tools.templates.fragment("_tiles.html", tiles=self._tiles(wanted.tenant), wanted=wanted)
+
+        events = self._tools.live.watch(Watched(wanted, render, tiles, who(request).name), after)
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -80,31 +86,27 @@ class AlertViews:
             raise RequestRefused(404, "There is no alert of that id. It may be from before the page kept alerts.")
         alert = found.alert
         rule = next((spec for spec in self._tools.parts.policy().rules if spec.id == alert.rule_id), None)
+        session = kept_events.find_session(self._database, alert.session_id, who(request).tenant)
         return self._tools.templates.page(
             request,
             "alert.html",
             noted=found,
             rule=rule,
+            steps=[] if session is None else steps_to(self._database, session, alert.event_id),
             incident=incidents.get(self._database, incidents.incident_id(alert.session_id, alert.rule_id)),
             verdict=verdicts.of_alert(self._database, alert.alert_id),
         )
 
-    def _overview(self, tenant: str) -> dict[str, Any]:
-        found = self._tools.series.read("finding", _DAY, _BARS, tenant)
-        by_severity = self._tools.series.read("severity", _DAY, _BARS, tenant)
-        tiles = [
-            {
-                "severity": severity,
-                "count": sum(by_severity.get(severity, ())),
-                "chart": charts.bars(
-                    by_severity.get(severity, [0] * _BARS),
-                    f"{severity} alerts over the last 24 hours: {sum(by_severity.get(severity, ()))}",
-                    tone=severity,
-                ),
-            }
-            for severity in SEVERITIES
-        ]
-        return {"tiles": tiles, "rules": list(found)[:50]}
+    def _tiles(self, tenant: str) -> list[dict[str, Any]]:
+        found = self._tools.series.read("severity", _DAY, _BARS, tenant)
+        when = charts.ChartTime(time.time(), _DAY)
+        tiles = []
+        for severity in SEVERITIES:
+            values = found.get(severity, [0] * _BARS)
+            label = f"{severity} alerts over the last 24 hours: {sum(values)}"
+            chart = charts.bars(values, label, when, tone=severity)
+            tiles.append({"severity": severity, "count": sum(values), "chart": chart})
+        return tiles
 
 
 def filter_of(request: Request) -> AlertFilter:

@@ -10,12 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from stream_guard.history import incidents, verdicts
+from stream_guard.history import incidents, kept_events, verdicts
 from stream_guard.history.incidents import Incident, Status
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.verdicts import WORDS
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, local_target, who
+from stream_guard.page.steps import steps_to
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
 
@@ -64,7 +65,12 @@ class IncidentViews:
             for entry in entries
             if entry.alert_id and (verdict := verdicts.of_alert(self._database, entry.alert_id))
         }
-        return self._tools.templates.page(request, "incident.html", incident=found, entries=entries, verdicts=said)
+        session = kept_events.find_session(self._database, found.session_id, who(request).tenant)
+        event_id = next((entry.event_id for entry in reversed(entries) if entry.event_id), "")
+        steps = [] if session is None else steps_to(self._database, session, event_id)
+        return self._tools.templates.page(
+            request, "incident.html", incident=found, entries=entries, verdicts=said, steps=steps, event_id=event_id
+        )
 
     async def answer(self, request: Request) -> Response:
         """Call an incident solved, or say of its findings whether they are right."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -20,10 +23,22 @@ _logger = logging.getLogger(__name__)
 _PAUSE: Final = 0.4  # seconds between two looks
 _QUIET: Final = 15.0  # seconds after which a watcher is told that the connection stands
 _WATCHERS: Final = 64
+_EACH: Final = 24  # of one token: nobody keeps the others out
 _BACKLOG: Final = 8  # looks that a slow watcher may be behind
-_ROWS: Final = 40  # alerts that are shown of one look; the others are counted
+_ROWS: Final = 12  # alerts that are shown of one look, about as many as anybody reads; the others are counted
+_TILES: Final = 5.0  # seconds between two pictures of the numbers above the list
 
 Render = Callable[[Sequence[NotedAlert], int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one watcher wants to see, and how it is drawn."""
+
+    wanted: AlertFilter
+    render: Render
+    tiles: Callable[[], str] | None = None
+    name: str = ""  # of the token; empty where there is none
 
 
 class LiveAlerts:
@@ -31,41 +46,61 @@ class LiveAlerts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._watchers: set[asyncio.Queue[list[NotedAlert]]] = set()
+        self._watchers: dict[asyncio.Queue[list[NotedAlert]], str] = {}
         self._looking: asyncio.Task[None] | None = None
         self._last = 0
         self.closing = False
 
-    async def watch(self, wanted: AlertFilter, render: Render, after: int | None = None) -> AsyncIterator[bytes]:
-        """Yield server-sent events: alerts that are wanted, from ``after`` on or from now on."""
-        if len(self._watchers) >= _WATCHERS:
+    def watch(self, watched: Watched, after: int | None = None) -> AsyncIterator[bytes]:
+        """Return server-sent events: alerts that are wanted, from ``after`` on or from now on."""
+        if not self._has_room(watched.name):
             raise RequestRefused(503, "too many people watch at once; close a page", {"Retry-After": "5"})
+        return self._events(watched, after)
+
+    def _has_room(self, name: str) -> bool:
+        mine = sum(1 for other in self._watchers.values() if other == name) if name else 0
+        return len(self._watchers) < _WATCHERS and mine < _EACH
+
+    async def _events(self, watched: Watched, after: int | None) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[list[NotedAlert]] = asyncio.Queue(_BACKLOG)
         missed = [] if after is None else await run_in_threadpool(alert_rows.since, self._database, after)
         seen = after if after is not None else await run_in_threadpool(alert_rows.newest, self._database)
         if missed:
             queue.put_nowait(missed)
-        self._watchers.add(queue)
+        if not self._has_room(watched.name):  # others came in meanwhile
+            yield b"retry: 10000\n\n"
+            return
+        self._watchers[queue] = watched.name
         self._look_from(missed[-1].number if missed else seen)
         try:
             yield b"retry: 2000\n\n"
-            quiet = 0.0
+            spoke = drew = time.monotonic()
+            stale = False
             while not self.closing:
-                try:
-                    noted = await asyncio.wait_for(queue.get(), _PAUSE * 2)
-                except TimeoutError:
-                    quiet += _PAUSE * 2
-                    if quiet >= _QUIET:
-                        quiet = 0.0
-                        yield b": still here\n\n"
-                    continue
-                fresh = [one for one in noted if one.number > seen and wanted.holds(one)]
+                noted = await self._next(queue)
+                fresh = [one for one in noted if one.number > seen and watched.wanted.holds(one)]
                 seen = max([seen, *(one.number for one in noted)])
+                now = time.monotonic()
                 if fresh:
-                    newest_first = fresh[::-1][:_ROWS]
-                    yield as_event("alerts", render(newest_first, len(fresh) - len(newest_first)), seen)
+                    shown = fresh[::-1][:_ROWS]
+                    yield as_event("alerts", watched.render(shown, len(fresh) - len(shown)), seen)
+                    spoke, stale = now, True
+                if stale and watched.tiles is not None and now - drew >= _TILES:
+                    with suppress(StoreError):  # whoever looks for alerts says so
+                        yield as_event("tiles", await run_in_threadpool(watched.tiles), seen)
+                    drew, stale = now, False
+                if now - spoke >= _QUIET:
+                    yield b": still here\n\n"
+                    spoke = now
         finally:
-            self._watchers.discard(queue)
+            self._watchers.pop(queue, None)
+
+    @staticmethod
+    async def _next(queue: asyncio.Queue[list[NotedAlert]]) -> list[NotedAlert]:
+        try:
+            return await asyncio.wait_for(queue.get(), _PAUSE * 2)
+        except TimeoutError:
+            return []
 
     def _look_from(self, number: int) -> None:
         """Look for alerts after a number; watchers pass over those that they have seen."""

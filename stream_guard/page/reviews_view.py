@@ -13,12 +13,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from stream_guard.guard.reviews import Review
-from stream_guard.history import bypasses
+from stream_guard.history import bypasses, kept_events
 from stream_guard.history.bypasses import shape_of
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
+from stream_guard.page.steps import steps_before_call
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
 
@@ -81,10 +82,12 @@ class ReviewViews:
         found = self._reviews.get(request.path_params["id"], who(request).tenant)
         if found is None:
             raise RequestRefused(404, "There is no review of that id.")
+        session = kept_events.find_session(self._database, found.session_id, who(request).tenant)
         return self._tools.templates.page(
             request,
             "review.html",
             review=found,
+            steps=[] if session is None else steps_before_call(self._database, session, found.call_id),
             shape=shape_of(found.arguments),
             minutes=_MINUTES,
             now=time.time(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 from markupsafe import Markup
@@ -19,6 +21,7 @@ from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import VerdictCounts
 from stream_guard.page import charts
 from stream_guard.page.parts import PageTools
+from stream_guard.page.rendering import span as duration
 from stream_guard.page.sign_in import who
 from stream_guard.policy.spec import RuleSpec
 from stream_guard.serve.bodies import RequestRefused
@@ -36,11 +39,22 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True):
     findings: int
     rate: float | None  # findings for a thousand tool calls
     chart: Markup
+    peak: int  # findings of the highest bar
     last: float | None  # when it was last noted
     unevaluable: int | None  # events it could not judge, since this process started
     errors: int | None
     said: VerdictCounts
     advice: RuleAdvice
+
+
+class ActivityRow(NamedTuple):
+    """An agent or a tool, and its calls over time."""
+
+    name: str
+    calls: int
+    failed: int
+    peak: int  # calls of the highest bar
+    chart: Markup
 
 
 class RuleViews:
@@ -78,6 +92,7 @@ class RuleViews:
             request,
             "rule.html",
             row=row,
+            bar=_bar(span),
             recent=recent.alerts,
             lacking=[] if tenant else self._lacking(name),
             span_word=span,
@@ -107,9 +122,9 @@ class RuleViews:
         return self._tools.templates.page(
             request,
             "activity.html",
-            agents=self._charts("agent", span, tenant, "calls"),
-            tools=self._charts("tool", span, tenant, "calls"),
-            errors={name: total for name, total, _ in self._charts("tool_error", span, tenant, "errors")},
+            agents=self._charts("agent", span, tenant, {}),
+            tools=self._charts("tool", span, tenant, self._series("tool_error", span, tenant)),
+            bar=_bar(span),
             span_word=span,
             spans=SPANS,
         )
@@ -121,6 +136,7 @@ class RuleViews:
         last = self._last([spec.id for spec in rules], tenant)
         said = verdicts.counts(self._database, tenant)
         counts = None if tenant else self._tools.parts.counts  # they are about all tenants
+        when = charts.ChartTime(time.time(), SPANS[span])
         advised = advise([spec.id for spec in rules], said)
         return [
             RuleRow(
@@ -128,8 +144,9 @@ class RuleViews:
                 findings=sum(values := found.get(column(spec.id), [0] * _BARS)),
                 rate=1000 * sum(values) / calls if calls else None,
                 chart=charts.bars(
-                    values, f"{sum(values)} findings over {span}", width=160, height=28, tone=spec.severity.word
+                    values, f"{sum(values)} findings over {span}", when, width=160, height=28, tone=spec.severity.word
                 ),
+                peak=max(values),
                 last=last.get(spec.id),
                 unevaluable=None if counts is None else counts.unevaluable.get(number, 0),
                 errors=None if counts is None else counts.rule_errors.get(number, 0),
@@ -158,12 +175,20 @@ class RuleViews:
     def _series(self, what: What, span: str, tenant: str) -> dict[str, list[int]]:
         return self._tools.series.read(what, SPANS[span], _BARS, tenant)
 
-    def _charts(self, what: What, span: str, tenant: str, noun: str) -> list[tuple[str, int, Any]]:
-        found = list(self._series(what, span, tenant).items())[:_LISTED]
-        return [
-            (name, sum(values), charts.bars(values, f"{sum(values)} {noun} over {span}", width=320, height=48))
-            for name, values in found
-        ]
+    def _charts(self, what: What, span: str, tenant: str, failed: Mapping[str, list[int]]) -> list[ActivityRow]:
+        when = charts.ChartTime(time.time(), SPANS[span])
+        rows = []
+        for name, values in list(self._series(what, span, tenant).items())[:_LISTED]:
+            bad = failed.get(name, ())
+            label = f"{sum(values)} calls over {span}, {sum(bad)} failed; {max(values)} in the busiest {_bar(span)}"
+            chart = charts.bars(values, label, when, failed=bad, width=320, height=56)
+            rows.append(ActivityRow(name, sum(values), sum(bad), max(values), chart))
+        return rows
+
+
+def _bar(span: str) -> str:
+    """Return how long one bar of a chart is."""
+    return duration(SPANS[span] / _BARS)
 
 
 def _span(request: Request) -> str:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from stream_guard.explaining.timeline import StateChange
 from stream_guard.history import alert_rows, kept_events
-from stream_guard.history.alert_rows import NotedAlert
-from stream_guard.history.kept_events import KeptEvent, KeptSession
-from stream_guard.model import Json
+from stream_guard.history.alert_rows import AlertMark, NotedAlert
+from stream_guard.history.kept_events import KeptSession
 from stream_guard.page import charts
 from stream_guard.page.alerts_view import number_in
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
 from stream_guard.page.sign_in import who
-from stream_guard.page.states import AT_ONCE, SessionStates, StateReader
+from stream_guard.page.states import Changes, MarkReader, StateReader
+from stream_guard.page.steps import ShownEvent, place_of, step_of
+from stream_guard.policy.spec import Policy
 from stream_guard.serve.bodies import RequestRefused
 
-_PAGE: Final = 100  # events that are sent at once
+_PAGE: Final = 60  # events that are sent at once
+_ABOVE: Final = 8  # events above the one that was asked for
+_LOADED: Final = 1_000  # events after which the rest is a page of its own: a browser does not hold 20,000
 _LISTED: Final = 50
+_COUNTED: Final = 100  # findings of a session in a list
+_FINDINGS: Final = 30  # of a session that are listed one by one
+_LOOKED_UP: Final = 100  # findings whose event is looked for in the history
 _TICKS: Final = 240
 _WORDS: Final = {
     "UserMessage": "user",
@@ -34,27 +39,6 @@ _WORDS: Final = {
     "ToolResult": "result",
     "SessionEnd": "end",
 }
-# Where several kinds share a tick, the rarest and most telling is shown.
-_RANKS: Final = ("decision", "user", "call", "result", "turn", "end")
-
-
-class ShownEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a timeline, as it is shown."""
-
-    number: int
-    kind: str
-    id: str = ""
-    time: float | None = None
-    offset: float | None = None  # seconds since the session began
-    texts: tuple[str, ...] = ()
-    tool: str = ""
-    tools: tuple[str, ...] = ()  # that a turn asks for
-    value: Json = None  # arguments or output
-    word: str = ""  # status, action or reason
-    rules: tuple[str, ...] = ()
-    agent: str = ""
-    findings: tuple[NotedAlert, ...] = ()
-    changes: tuple[StateChange, ...] = ()  # of rules' states
 
 
 class SessionViews:
@@ -64,6 +48,7 @@ class SessionViews:
         self._tools = tools
         self._database = tools.parts.database
         self._states = StateReader(tools.parts.database)
+        self._marks = MarkReader(tools.parts.database)
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -75,139 +60,130 @@ class SessionViews:
         found = kept_events.sessions(self._database, before, _LISTED + 1, who(request).tenant)
         following = found[_LISTED - 1][0] if len(found) > _LISTED else None
         listed = [
-            (session, len(alert_rows.of_session(self._database, session.id, 100))) for _, session in found[:_LISTED]
+            (session, *alert_rows.worst_of_session(self._database, session.id, _COUNTED))
+            for _, session in found[:_LISTED]
         ]
         return self._tools.templates.page(request, "sessions.html", sessions=listed, following=following, before=before)
 
     def session(self, request: Request) -> Response:
         """Show one session, some events at a time."""
+        session, marks = self._find(request)
+        policy = self._tools.parts.policy()
+        asked = number_in(request, "states")
+        if asked is not None:
+            told = self._states.changes(session, policy, asked, asked).get(asked, ())
+            return HTMLResponse(self._tools.templates.fragment("_changes.html", changes=told), headers=HEADERS)
+        places = self._places(session, marks, policy)
+        at = number_in(request, "at") or self._number_of(session, request.query_params.get("event", ""), marks, places)
+        after = number_in(request, "after")
+        if after is None:
+            after = max(0, (at or 0) - _ABOVE)
+        near = self._states.is_near(session, policy, after + _PAGE)
+        changes = self._states.changes(session, policy, after + 1, after + _PAGE) if near else {}
+        steps = self._steps(session, marks, places, changes, after)
+        loaded = (number_in(request, "loaded") or 0) + len(steps)
+        values: dict[str, Any] = {
+            "session": session,
+            "steps": steps,
+            "following": steps[-1].number if len(steps) == _PAGE else None,
+            "loaded": loaded,
+            "goes_on": loaded < _LOADED,
+            "at": at,
+            "ask_states": not near,
+        }
+        if request.query_params.get("part") == "events":
+            return HTMLResponse(self._tools.templates.fragment("_steps.html", **values), headers=HEADERS)
+        glance = self._glance(session, marks, places, (after + 1, after + len(steps)))
+        page = self._tools.templates.page(
+            request, "session.html", after=after, earlier=max(0, after - _PAGE), **values, **glance
+        )
+        self._states.prepare(session, policy)  # whoever looks at it may ask for states next
+        return page
+
+    def _find(self, request: Request) -> tuple[KeptSession, Sequence[AlertMark]]:
         name, tenant = request.path_params["id"], who(request).tenant
         session = kept_events.find_session(self._database, name, tenant)
-        alerts = self._alerts(name if session is None else session.id, tenant)
-        if session is None and not alerts:
+        marks = self._marks.read(name, tenant)
+        if session is None and marks:
+            [first] = alert_rows.of_numbers(self._database, [marks[0].number])
+            session = KeptSession(id=first.alert.session_id)
+        if session is None:
             raise RequestRefused(
                 404,
                 "There is no session of that id here. Events are kept for the latest sessions only (page.sessions).",
             )
-        session = session or KeptSession(id=alerts[0].alert.session_id)
-        asked = number_in(request, "states")
-        if asked is not None:
-            changes = self._states.read(session, self._tools.parts.policy()).changes.get(asked, ())
-            return HTMLResponse(self._tools.templates.fragment("_changes.html", changes=changes), headers=HEADERS)
-        at_once = session.events <= AT_ONCE
-        states = self._states.read(session, self._tools.parts.policy()) if at_once else SessionStates({}, {})
-        after = number_in(request, "after")
-        at = number_in(request, "at") or self._number_of(session, request.query_params.get("event", ""), alerts, states)
-        if after is None:
-            after = max(0, (at or 0) - 8)
-        steps = self._steps(session, alerts, after, states)
-        following = steps[-1].number if len(steps) == _PAGE else None
-        values: dict[str, Any] = {"session": session, "steps": steps, "following": following, "at": at}
-        values["ask_states"] = not at_once
-        if request.query_params.get("part") == "events":
-            return HTMLResponse(self._tools.templates.fragment("_steps.html", **values), headers=HEADERS)
-        return self._tools.templates.page(
-            request, "session.html", alerts=alerts, after=after, **values, **self._glance(session, alerts, states)
-        )
+        return session, marks
 
-    def _alerts(self, session_id: str, tenant: str) -> list[NotedAlert]:
-        found = alert_rows.of_session(self._database, session_id)
-        return [noted for noted in found if tenant in ("", noted.alert.labels.get("tenant", ""))]
+    def _places(self, session: KeptSession, marks: Sequence[AlertMark], policy: Policy) -> dict[int, int]:
+        """Return by an alert's number at which event it stands, as far as that is known or quickly found."""
+        known = self._states.places(session, policy)
+        places = {mark.number: place for mark in marks if (place := known.get(mark.alert_id))}
+        for mark in marks[:_LOOKED_UP]:
+            if mark.number not in places and (place := self._stands(session, mark.event_id)):
+                places[mark.number] = place
+        return places
+
+    def _stands(self, session: KeptSession, event_id: str) -> int | None:
+        return place_of(self._database, session.id, event_id) if event_id else None
 
     def _number_of(
-        self, session: KeptSession, event_id: str, alerts: Sequence[NotedAlert], states: SessionStates
+        self, session: KeptSession, event_id: str, marks: Sequence[AlertMark], places: Mapping[int, int]
     ) -> int | None:
-        """Return where an event stands; one that came out of another, such as a call in a turn, stands there."""
-        if not event_id:
-            return None
-        found = {noted.alert.event_id: states.places.get(noted.alert.alert_id) for noted in alerts}
-        return (
-            found.get(event_id)
-            or kept_events.number_of(self._database, session.id, event_id)
-            or kept_events.number_of(self._database, session.id, event_id.rpartition("/")[0])
-        )
+        mine = (places.get(mark.number) for mark in marks if event_id and mark.event_id == event_id)
+        return next(filter(None, mine), None) or self._stands(session, event_id)
 
     def _steps(
-        self, session: KeptSession, alerts: Sequence[NotedAlert], after: int, states: SessionStates
+        self,
+        session: KeptSession,
+        marks: Sequence[AlertMark],
+        places: Mapping[int, int],
+        changes: Mapping[int, Changes],
+        after: int,
     ) -> list[ShownEvent]:
         kept = kept_events.events_of(self._database, session.id, after, _PAGE)
-        by_event: dict[str | int, list[NotedAlert]] = {}
-        for noted in alerts:
-            place = states.places.get(noted.alert.alert_id) or noted.alert.event_id
-            by_event.setdefault(place, []).append(noted)
-        return [step_of(event, session, by_event, states.changes.get(event.number, ())) for event in kept]
+        numbers = {str(event.event.get("event_id") or "-"): event.number for event in kept}
+        shown = {event.number for event in kept}
+        stand: dict[int, int] = {}
+        for mark in marks:
+            place = (
+                places.get(mark.number) or numbers.get(mark.event_id) or numbers.get(mark.event_id.rpartition("/")[0])
+            )
+            if place in shown:
+                stand[mark.number] = place
+        findings: dict[int, list[NotedAlert]] = {}
+        for noted in alert_rows.of_numbers(self._database, list(stand)):
+            findings.setdefault(stand[noted.number], []).append(noted)
+        return [
+            step_of(event, session, findings.get(event.number, ()), changes.get(event.number, ())) for event in kept
+        ]
 
-    def _glance(self, session: KeptSession, alerts: Sequence[NotedAlert], states: SessionStates) -> dict[str, Any]:
+    def _glance(
+        self, session: KeptSession, marks: Sequence[AlertMark], places: Mapping[int, int], window: tuple[int, int]
+    ) -> dict[str, Any]:
         first, last = kept_events.kept_range(self._database, session.id)
         total = last - first + 1
-        kinds = kept_events.kinds_of(self._database, session.id, max(1, total // (2 * _TICKS)))
-        places = {
-            noted.number: states.places.get(noted.alert.alert_id)
-            or self._number_of(session, noted.alert.event_id, (), states)
-            for noted in alerts[:100]
-        }
-        marks = [(place - first + 1, noted.alert.severity) for noted in alerts if (place := places.get(noted.number))]
-        label = f"{total} events; {len(alerts)} findings"
+        looked_at = sorted({first + total * one // (2 * _TICKS) for one in range(2 * _TICKS)})
+        kinds = kept_events.kinds_of(self._database, session.id, looked_at) if total else []
+        pins = {(places[mark.number] - first + 1, mark.severity) for mark in marks if mark.number in places}
+        label = f"{total} events; {len(marks)} findings"
+        here = (window[0] - first, window[1] - first + 1)
         return {
-            "strip": charts.strip(ticks(kinds), marks, total, label) if kinds else None,
-            "places": places,
+            "strip": charts.strip(ticks(kinds), sorted(pins), total, label, here) if kinds else None,
+            "total": total,
             "first": first,
+            "count": len(marks),
+            "alerts": alert_rows.of_numbers(self._database, [mark.number for mark in marks[:_FINDINGS]]),
+            "by_rule": Counter(mark.rule_id for mark in marks).most_common(_FINDINGS) if len(marks) > _FINDINGS else (),
+            "first_of": {mark.rule_id: mark for mark in reversed(marks)},
+            "places": places,
         }
 
 
-def ticks(kinds: Sequence[tuple[int, str]]) -> list[str]:
+def ticks(kinds: Sequence[str]) -> list[str]:
     """Return what each tick of the strip stands for; a long session has several events in one."""
-    words = [_WORDS.get(kind, "") for _, kind in kinds]
+    words = [_WORDS.get(kind, "") for kind in kinds]
     if len(words) <= _TICKS:
         return words
     bins = [words[len(words) * one // _TICKS : len(words) * (one + 1) // _TICKS] for one in range(_TICKS)]
-    return [min(bin_, key=_RANKS.index) if bin_ else "" for bin_ in bins]
-
-
-def step_of(
-    kept: KeptEvent,
-    session: KeptSession,
-    findings: dict[str | int, list[NotedAlert]],
-    changes: tuple[StateChange, ...] = (),
-) -> ShownEvent:
-    """Return an event as it is shown."""
-    event = kept.event
-    time, kind = event.get("time"), str(event.get("kind", ""))
-    response = event.get("response")
-    texts, tools = _content(response) if isinstance(response, dict) else ((), ())
-    if kind == "user_message":
-        texts = (str(event.get("text", "")),)
-    value = event.get("output") if kind == "tool_result" else event.get("args")
-    return ShownEvent(
-        number=kept.number,
-        kind=kind,
-        id=str(event.get("event_id", "")),
-        time=time,
-        offset=time - session.first if time is not None and session.first is not None else None,
-        texts=texts,
-        tool=str(event.get("tool", "")),
-        tools=tools,
-        value=None if kind == "decision" else value,
-        word=str(event.get("status") or event.get("action") or event.get("reason") or ""),
-        rules=tuple(map(str, event.get("rule_ids", ()))),
-        agent=str(event.get("agent", "")),
-        findings=(*findings.get(kept.number, ()), *findings.get(str(event.get("event_id") or "-"), ())),
-        changes=changes,
-    )
-
-
-def _content(response: dict[str, Json]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts of a model's answer, and the tools that it asks for."""
-    content = response.get("content")
-    if isinstance(content, str):
-        return (content,), ()
-    blocks: Iterable[Json] = content if isinstance(content, list) else ()
-    texts, tools = [], []
-    for block in blocks:
-        if isinstance(block, dict) and block.get("type") == "tool_use":
-            tools.append(str(block.get("name", "")))
-        elif isinstance(block, dict):
-            texts.append(str(block.get("text") or block.get("thinking") or ""))
-        else:
-            texts.append(str(block))
-    return tuple(text for text in texts if text), tuple(tools)
+    # Where several kinds share a tick, the rarest and most telling is shown.
+    return [min(filter(None, bin_), key=charts.TICKS.index, default="") for bin_ in bins]

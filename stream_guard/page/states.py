@@ -7,74 +7,99 @@ alerts; this only says how it came to that.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
-import msgspec
-
-from stream_guard.explaining.timeline import SessionTimeline, StateChange, follow_session
-from stream_guard.history import kept_events
+from stream_guard.explaining.timeline import StateChange
+from stream_guard.explaining.waypoints import FoldedSession
+from stream_guard.history import alert_rows, kept_events
+from stream_guard.history.alert_rows import AlertMark
 from stream_guard.history.database import Database
-from stream_guard.history.kept_events import KeptEvent, KeptSession
-from stream_guard.model import Event
+from stream_guard.history.kept_events import KeptSession
 from stream_guard.policy.spec import Policy
 
 _REMEMBERED: Final = 8  # sessions
-AT_ONCE: Final = 1_500  # events of a session whose states are told without being asked for
+_AT_ONCE: Final = 1_500  # events that are folded while somebody waits for a page
+_CHUNK: Final = 500  # events that are folded under one lock: whoever asks meanwhile does not wait long
+
+Changes: TypeAlias = tuple[StateChange, ...]
+_Key: TypeAlias = tuple[str, str]  # a session's id and a policy's version
 
 
-class SessionStates(msgspec.Struct, frozen=True):
-    """By the number of an event: the states that it changed. By an alert's id: the event at which it was found."""
-
-    changes: dict[int, tuple[StateChange, ...]]
-    places: dict[str, int]
-
-
-class StateReader:
-    """Tells states of sessions; those that were asked for last are remembered."""
+class MarkReader:
+    """Tells which alerts sessions have; those that were asked for last are remembered, and only new ones are read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: OrderedDict[tuple[str, int, str], SessionStates] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[AlertMark, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, session: KeptSession, policy: Policy) -> SessionStates:
-        """Return the states of a session under a policy."""
-        key = (session.id, session.events, policy.version)
-        with self._lock:  # the same session is not run twice at once
-            known = self._known.get(key)
-            if known is None:
-                kept = kept_events.events_of(self._database, session.id, limit=2**31)
-                known = self._known[key] = told(kept, session.id, policy)
-                while len(self._known) > _REMEMBERED:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(key)
+    def read(self, name: str, tenant: str) -> Sequence[AlertMark]:
+        """Return the marks of one session, the earliest first; with a tenant, only that tenant's."""
+        with self._lock:
+            known = self._known.pop((name, tenant), ())
+            last = known[-1].number if known else 0
+            known = (*known, *alert_rows.marks_of_session(self._database, name, tenant, last))
+            self._known[name, tenant] = known
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
         return known
 
 
-def told(kept: list[KeptEvent], session_id: str, policy: Policy) -> SessionStates:
-    """Run the events through the engine and return what became of the states."""
-    events: list[Event] = []
-    numbers: dict[str, int] = {}
-    for one in kept:
-        event = kept_events.as_event(one, session_id)
-        if event is None:
-            continue  # cut beyond what an event may be
-        if not event.event_id:
-            event = msgspec.structs.replace(event, event_id=f"kept-{one.number}")
-        numbers.setdefault(event.event_id, one.number)
-        events.append(event)
-    return _placed(follow_session(events, policy, session_id, end=False), numbers)
+class StateReader:
+    """Tells states of sessions; those that were asked for last are remembered, and folded on as they grow."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: OrderedDict[_Key, tuple[FoldedSession, Lock]] = OrderedDict()
+        self._lock = Lock()
+        self._later = ThreadPoolExecutor(1, "stream_guard-states")
 
-def _placed(timeline: SessionTimeline, numbers: dict[str, int]) -> SessionStates:
-    changes: dict[int, tuple[StateChange, ...]] = {}
-    places: dict[str, int] = {}
-    at = min(numbers.values(), default=1)
-    for entry in timeline.entries:
-        at = numbers.get(entry.event_id, at)  # a deadline belongs to the event before it
-        if entry.changes:
-            changes[at] = (*changes.get(at, ()), *entry.changes)
-        for finding in entry.findings:
-            places[finding.alert_id] = at
-    return SessionStates(changes, places)
+    def is_near(self, session: KeptSession, policy: Policy, last: int) -> bool:
+        """Whether the states up to an event can be told while somebody waits."""
+        begin = kept_events.kept_range(self._database, session.id)[0] - 1
+        folded, _ = self._folded(session, policy)
+        return min(last, session.events) - max(folded.reached, begin) <= _AT_ONCE
+
+    def places(self, session: KeptSession, policy: Policy) -> dict[str, int]:
+        """Return by an alert's id at which event it was found; of a long session, as far as it was folded."""
+        if self.is_near(session, policy, session.events):
+            self._fold_to(session, policy, session.events)
+        folded, lock = self._folded(session, policy)
+        with lock:
+            return dict(folded.places)
+
+    def changes(self, session: KeptSession, policy: Policy, first: int, last: int) -> dict[int, Changes]:
+        """Return by the number of an event the states that it changed."""
+        end = min(last, session.events)
+        self._fold_to(session, policy, end)
+        folded, lock = self._folded(session, policy)
+        with lock:
+            begin, until = folded.waypoint_before(first), end + folded.ahead
+            events = kept_events.numbered_events(self._database, session.id, begin, until)
+            return folded.changes(events, first, end)
+
+    def prepare(self, session: KeptSession, policy: Policy) -> None:
+        """Fold a session to its end, soon, while nobody waits."""
+        if self._folded(session, policy)[0].reached < session.events:
+            self._later.submit(self._fold_to, session, policy, session.events)
+
+    def _folded(self, session: KeptSession, policy: Policy) -> tuple[FoldedSession, Lock]:
+        key = (session.id, policy.version)
+        with self._lock:
+            known = self._known.pop(key, None) or (FoldedSession(session.id, policy), Lock())
+            self._known[key] = known
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return known
+
+    def _fold_to(self, session: KeptSession, policy: Policy, number: int) -> None:
+        folded, lock = self._folded(session, policy)
+        begin = kept_events.kept_range(self._database, session.id)[0] - 1
+        while folded.reached < number:
+            with lock:
+                after = max(folded.reached, begin)
+                until = min(number, after + _CHUNK)
+                folded.fold(kept_events.numbered_events(self._database, session.id, after, until), until)

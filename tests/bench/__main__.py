@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import contract, diff, formats, guard, lengths, memory, rates, receiver, redaction, serve, shadow
+from tests.bench import contract, diff, formats, guard, lengths, memory, page, rates, receiver, redaction, serve, shadow
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
             "formats": lambda: formats.measure(registry),
             "guard": guard.measure,
             "serve": lambda: serve.measure(registry, Path(folder)),
+            "page": lambda: page.measure(Path(folder)),
             "receiver": lambda: receiver.measure(Path(folder)),
             "redaction": redaction.measure,
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
@@ -62,12 +63,13 @@ def _show(name: str, result: dict[str, Any]) -> None:
         print(f"10,000 against 10: {result['longest_to_shortest']:.2f}x")
     else:
         for row, numbers in result.items():
-            shown = (
-                ", ".join(f"{key} {value:,.4g}" for key, value in numbers.items())
-                if isinstance(numbers, dict)
-                else numbers
-            )
+            shown = ", ".join(map(_named, numbers.items())) if isinstance(numbers, dict) else numbers
             print(f"{row:>15}: {shown}")
+
+
+def _named(pair: tuple[str, Any]) -> str:
+    key, value = pair
+    return f"{key} {value:,.4g}" if isinstance(value, int | float) else f"{key} {value}"
 
 
 if __name__ == "__main__":

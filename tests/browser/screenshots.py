@@ -16,7 +16,7 @@ from stream_guard.history import alert_rows, incidents, verdicts
 from stream_guard.history.bypasses import Grant
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
-from stream_guard.model import ToolCall
+from stream_guard.model import ToolCall, ToolResult, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.page.mounting import PageServer
 from stream_guard.policy.spec import Policy
@@ -65,6 +65,9 @@ def main(folder: Path) -> None:
 def _act(policy: Policy, database: Database, page: PageServer) -> None:
     """Let agents ask and people answer."""
     reviews = Reviews(database)
+    for number in range(4):
+        _talk(page, f"payout-{number:04}")
+    page.keeper.flush()
     gate = Gate(policy, database, reviews=reviews, emit=page.keeper.keep_one)
     asked = [
         gate.check(
@@ -87,6 +90,22 @@ def _act(policy: Policy, database: Database, page: PageServer) -> None:
         word: verdicts.Word = "right" if number % 4 else "wrong"
         verdicts.give(database, noted.alert.alert_id, word, by="ada", time=time.time(), note="checked with the shop")
     page.keeper.flush()
+
+
+def _talk(page: PageServer, session: str) -> None:
+    """Write what comes before a payout."""
+    common: dict[str, Any] = {"session_id": session, "agent": "refund-agent@3"}
+    began = time.time() - 20
+    asked = "Your courier broke the vase. I want something for the trouble, to my account please."
+    order = {"order_id": "A-10441", "paid": 310, "status": "damaged"}
+    page.keeper.keep(
+        (
+            UserMessage(event_id="u1", time=began, text=asked, **common),
+            ToolCall(event_id="l1", time=began + 3, tool="lookup_order", args={"order_id": "A-10441"}, **common),
+            ToolResult(event_id="l2", time=began + 4, tool="lookup_order", output=order, **common),
+            UserMessage(event_id="u2", time=began + 15, text="Yes, that account is mine.", **common),
+        )
+    )
 
 
 def _report(folder: Path) -> None:

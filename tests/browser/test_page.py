@@ -114,6 +114,13 @@ class Seat:
     def go(self, path: str) -> None:
         self.page.goto(f"{self.server.url}{path}")
 
+    def until_shown(self, path: str, wanted: str) -> None:
+        """Look at a page again and again, until it has what is wanted."""
+        deadline = time.monotonic() + 20
+        while self.page.query_selector(wanted) is None:
+            assert time.monotonic() < deadline, f"{path} has no {wanted}"
+            self.go(path)
+
     def elsewhere(self) -> list[str]:
         return [url for url in self.asked if not url.startswith(f"{self.server.url}/")]
 
@@ -174,10 +181,10 @@ def test_hostile_text_is_inert_on_every_page(ada: Seat, server: Guarded) -> None
         {"kind": "turn", "session_id": session, "event_id": "h4", "response": {"content": [said]}},
     ]
     assert server.post("/v1/events", {"events": events})["accepted"] == 2
-    time.sleep(0.6)  # events are kept four times a second
     alert = ruled["alerts"][0]["alert_id"]
     ada.go(f"/alerts/{alert}")
     timeline = ada.page.get_attribute("a.button", "href")
+    ada.until_shown(str(timeline), ".step-turn")  # the last of what was sent: events are kept a little later
     review = f"/reviews/{waits['review']['id']}"
     lists = ("/", "/reviews", "/incidents", "/activity", "/sessions")
     for path in (f"/alerts/{alert}", timeline, review, *lists):
@@ -215,7 +222,7 @@ def test_every_page_is_accessible(ada: Seat, server: Guarded) -> None:
     require(AXE.exists(), "axe-core is not installed (`make setup-tests` installs it)")
     server.check("wipe", "axe-1", "x1", path="/srv")
     review = server.check("wire", "axe-1", "x2", to="a")["review"]["id"]
-    time.sleep(0.6)
+    ada.until_shown("/sessions/axe-1", ".step-tool_call ~ .step-tool_call")
     ada.go("/incidents")
     incident = ada.page.get_attribute(".row .open", "href")
     pages = ["/", "/sessions", "/sessions/axe-1", "/reviews", f"/reviews/{review}", "/incidents", str(incident)]

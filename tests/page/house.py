@@ -34,6 +34,7 @@ rules:
   - {id: no-wipe, kind: no_call, params: {tool: wipe}, severity: critical, then: block, reason: Nothing is wiped.}
   - {id: ask, kind: no_call, params: {tool: wire}, severity: warning, then: pause, reason: A person looks at wires.}
   - {id: quiet, kind: no_call, params: {tool: never_called}, severity: info}
+  - {id: few-reads, kind: max_calls, params: {tool: read, n: 2}, severity: info}
 """
 
 

@@ -13,7 +13,7 @@ from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
 from stream_guard.model import Alert
-from stream_guard.page.live import LiveAlerts
+from stream_guard.page.live import LiveAlerts, Watched
 from stream_guard.serve.bodies import RequestRefused
 
 
@@ -49,7 +49,7 @@ class Watcher:
         self.shown: list[int] = []
         self.more = 0
         self._told = asyncio.Event()
-        self._events = live.watch(wanted or AlertFilter(), self._render, after)
+        self._events = live.watch(Watched(wanted or AlertFilter(), self._render), after)
         self._task = asyncio.create_task(self._run())
 
     def _render(self, noted: Sequence[NotedAlert], more: int) -> str:
@@ -124,8 +124,7 @@ def test_only_so_many_may_watch_at_once(database: Database, monkeypatch: pytest.
         first = Watcher(live)
         await asyncio.sleep(0.2)
         with pytest.raises(RequestRefused, match="too many"):
-            async for _ in live.watch(AlertFilter(), lambda *_: ""):
-                pass
+            live.watch(Watched(AlertFilter(), lambda *_: ""))
         await first.leave()
 
     asyncio.run(watch())

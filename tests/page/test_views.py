@@ -355,10 +355,67 @@ def test_secrets_are_not_kept_and_events_that_are_told_again_are_kept_once(house
 
 
 def test_states_are_told_where_an_event_changes_them(house: House) -> None:
-    house.keep(*(ToolCall(session_id="long", tool="wipe", event_id=f"e{n}", time=1e9 + n) for n in range(3)))
-    assert "No rule" in house.get("/sessions/long?states=99")
-    told = house.get("/sessions/long")
-    assert "+2 s" in told
+    tools = ("read", "look", "read", "read")
+    house.keep(
+        *(ToolCall(session_id="s", tool=tool, event_id=f"e{n}", time=1e9 + n) for n, tool in enumerate(tools, 1))
+    )
+    told = re.sub(r"<[^>]+>", "", house.get("/sessions/s"))
+    for before, after in (("nothing yet", "calls 1"), ("calls 1", "calls 2"), ("calls 2", "calls 3")):
+        assert f"few-readsbefore: {before}→after: {after}" in told
+    assert told.count("1 rule moved") == 3
+    assert "No rule" in house.get("/sessions/s?states=2")
+    assert "No rule" in house.get("/sessions/s?states=99")
+    assert "<ins><bdi>calls 3" in house.get("/sessions/s?states=4")
+
+
+def test_states_of_a_long_session_are_told_when_asked_for_and_without_being_asked_once_known(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_guard.page.states._AT_ONCE", 100)
+    house.keep(*(ToolCall(session_id="s", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(1, 451)))
+    assert "What rules remember" in house.get("/sessions/s?after=300")
+    assert "<del><bdi>calls 399</bdi></del>" in house.get("/sessions/s?states=400")
+    assert "<ins><bdi>calls 399" in house.get("/sessions/s?after=390")
+    house.keep(*(ToolCall(session_id="s", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(451, 471)))
+    assert "<ins><bdi>calls 470" in house.get("/sessions/s?after=450")
+
+
+def test_every_finding_of_a_session_stands_at_its_event_however_many_there_are(house: House) -> None:
+    for number in range(1, 151):
+        house.call("wipe", session="s", number=number)
+    house.keeper.flush()
+    assert "150 findings" in house.get("/sessions/s")
+    found = [
+        len(re.findall('class="finding ', house.get(f"/sessions/s?after={after}&part=events")))
+        for after in range(0, 300, 60)
+    ]
+    assert sum(found) == 150
+    assert found[-1] > 10
+    assert "1,000" not in house.get("/sessions")
+
+
+def test_what_led_to_it_is_shown_beside_alerts_reviews_and_incidents(house: House) -> None:
+    house.keep(UserMessage(session_id="s", event_id="u", text="please wire it, said the page", time=1e9))
+    ruling = house.call("wire", session="s", args={"to": "DE1"}, number=1)
+    house.keeper.flush()
+    [incident] = [row[0] for row in house.database.read("SELECT id FROM sg_incidents")]
+    for path in (f"/alerts/{house.an_alert()}", f"/reviews/{ruling.review.id}", f"/incidents/{incident}"):
+        assert "please wire it, said the page" in house.get(path), path
+
+
+def test_a_list_goes_on_by_itself_only_so_far(house: House) -> None:
+    _many(house, 700)
+    path: str | None = "/?part=rows"
+    rows, text = 0, ""
+    while path is not None:
+        text = house.get(path)
+        rows += text.count('data-number="')
+        following = re.search(r'hx-get="([^"]+)"', text)
+        path = following.group(1).replace("&amp;", "&") if following else None
+    assert rows == 500
+    older = re.search(r'<a href="(/\?before=[^"]+)">Older', text)
+    assert older is not None
+    assert 'data-number="200"' in house.get(older.group(1))
 
 
 def test_the_demo_goes_on_while_it_stays(tmp_path: Path) -> None:
@@ -447,8 +504,8 @@ def test_numbers_of_rules_are_those_of_ones_own_tenant(tmp_path: Path) -> None:
     with open_house(tmp_path, people) as house:
         house.call("wipe", session="north/s", labels={"tenant": "north"}, number=1)
         house.sign_in("olga")
-        assert house.get("/rules").count(">never<") == 2
-        house.sign_in("bob")
         assert house.get("/rules").count(">never<") == 3
+        house.sign_in("bob")
+        assert house.get("/rules").count(">never<") == 4
         for path in ("/policy", "/reports"):
             assert house.client.get(path).status_code == 403, path

@@ -1,7 +1,8 @@
 // Everything works without this file. With it: times relative to now, keys, dark and light, and a list that stays short.
 (() => {
   "use strict";
-  const MOST_ROWS = 300;
+  const MOST_ROWS = 200;
+  const UNSEEN_FOR = 120000; // milliseconds
 
   // Times
   const units = [["y", 31536000], ["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -37,40 +38,95 @@
   };
   document.getElementById("theme")?.addEventListener("click", switchTheme);
 
-  // Live alerts
+  // Live alerts: a list that stays short, and does not move while somebody reads in it
   const live = document.getElementById("live");
+  const stream = document.getElementById("stream");
+  const list = document.getElementById("alerts");
+  const waiting = document.getElementById("waiting");
+  const title = document.title;
+  let held = 0;
+  let unseen = 0;
   const say = (state, word) => {
     if (!live) return;
     live.className = `live ${state}`;
     live.querySelector(".live-word").textContent = word;
   };
+  const isReading = () => list.contains(document.activeElement) || list.getBoundingClientRect().top < 0;
+  const alertsIn = (text) => (text.match(/data-number="/g) ?? []).length + Number(/data-more="(\d+)"/.exec(text)?.[1] ?? 0);
+  const trim = () => {
+    const rows = [...list.querySelectorAll(":scope > :not(.next)")];
+    const last = rows.slice(0, MOST_ROWS).findLast((row) => row.dataset.number)?.dataset.number;
+    if (rows.length <= MOST_ROWS || !last) return;
+    for (const row of rows.slice(MOST_ROWS)) row.remove();
+    // What was taken off the end is where the older ones begin now.
+    const address = new URL(waiting.querySelector("a").href);
+    address.searchParams.set("before", last);
+    const next = document.createElement("li");
+    const link = document.createElement("a");
+    next.className = "next";
+    link.textContent = "Older alerts";
+    link.href = address.pathname + address.search;
+    next.append(link);
+    list.querySelector(":scope > .next")?.remove();
+    list.append(next);
+  };
   document.body.addEventListener("htmx:sseOpen", () => say("on", "live"));
   document.body.addEventListener("htmx:sseError", () => say("off", "reconnecting"));
   document.body.addEventListener("htmx:sseClose", () => say("off", "stopped"));
-  if (live && !document.querySelector("[sse-connect]")) say("off", "an older page");
-  const list = document.getElementById("alerts");
+  if (live && !stream) say("off", "an older page");
   document.body.addEventListener("htmx:afterSwap", (event) => tellTimes(event.target.parentElement ?? event.target));
-  document.body.addEventListener("htmx:sseMessage", () => {
+  document.body.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const { data, lastEventId } = event.detail;
+    const address = new URL(stream.getAttribute("sse-connect"), location.href);
+    address.searchParams.set("after", lastEventId);
+    stream.setAttribute("sse-connect", address.pathname + address.search); // a new connection goes on from here
+    if (event.target !== list) {
+      if (event.target.contains(document.activeElement)) event.preventDefault();
+      return;
+    }
+    if (document.hidden) document.title = `(${unseen += alertsIn(data)}) ${title}`;
+    if (!held && !isReading()) return;
+    event.preventDefault();
+    held += alertsIn(data);
+    document.getElementById("waiting-count").textContent = held.toLocaleString("en");
+    waiting.hidden = false;
+  });
+  document.body.addEventListener("htmx:sseMessage", (event) => {
+    if (event.target !== list) return;
     document.getElementById("nothing")?.remove();
-    if (!list) return;
-    const rows = list.querySelectorAll(":scope > .row");
-    for (let number = MOST_ROWS; number < rows.length; number++) rows[number].remove();
-    tellTimes(list);
+    trim();
+  });
+  // A browser has few connections for one server: a page that nobody sees gives its own back after a while.
+  let asleep = 0;
+  let source = null;
+  if (stream && window.htmx) htmx.createEventSource = (url) => (source = new EventSource(url));
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(asleep);
+    if (document.hidden) {
+      asleep = setTimeout(() => { source?.close(); source = null; say("off", "asleep"); }, UNSEEN_FOR);
+    } else {
+      unseen = 0;
+      document.title = title;
+      if (stream && !source) location.reload();
+    }
   });
 
   // Keys
-  const rows = () => [...document.querySelectorAll(".row .open, .step")];
-  const move = (step) => {
-    const all = rows();
+  const move = (step, wanted = ".row .open, .timeline:not(.brief) .step") => {
+    const all = [...document.querySelectorAll(wanted)];
     if (!all.length) return;
-    const at = all.indexOf(document.activeElement);
-    const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + step))];
+    // From where the keys are, or else from what the page was opened at.
+    const from = document.activeElement.closest(".row .open, .step") ?? document.querySelector(".timeline:not(.brief) .step.here");
+    const isBehind = (one) => from && from.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const isBefore = (one) => from && from.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_PRECEDING;
+    const next = !from ? all[0] : step > 0 ? all.find(isBehind) : all.findLast(isBefore);
+    if (!next) return;
     next.focus({ preventScroll: true });
     next.scrollIntoView({ block: "center" });
   };
   const keys = document.getElementById("keys");
   document.getElementById("keys-button")?.addEventListener("click", () => keys.showModal());
-  const places = { a: "/", s: "/sessions", r: "/reviews", i: "/incidents", u: "/rules", v: "/activity", p: "/policy" };
+  const places = { a: "/", s: "/sessions", r: "/reviews", i: "/incidents", u: "/rules", v: "/activity", o: "/reports", p: "/policy" };
   let going = false;
   document.addEventListener("keydown", (event) => {
     const target = event.target;
@@ -85,6 +141,8 @@
     switch (event.key) {
       case "j": move(1); break;
       case "k": move(-1); break;
+      case "n": move(1, ".step.found"); break;
+      case "N": move(-1, ".step.found"); break;
       case "g": going = true; break;
       case "t": switchTheme(); break;
       case "?": keys.open ? keys.close() : keys.showModal(); break;
@@ -106,5 +164,33 @@
   for (const form of document.querySelectorAll("form[method=post]")) {
     form.addEventListener("submit", () => setTimeout(() => form.querySelectorAll("button").forEach((button) => { button.disabled = true; })));
   }
-  document.querySelector(".step.here")?.scrollIntoView({ block: "center" });
+  document.querySelector(".timeline:not(.brief) .step.here")?.scrollIntoView({ block: "center" });
+  document.querySelector(".bar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+  // A place on the strip of a session leads to the events there.
+  const strip = document.querySelector(".strip-box");
+  const eventAt = (event) => {
+    const { left, width } = strip.querySelector(".strip").getBoundingClientRect();
+    const share = Math.max(0, Math.min(0.9999, (event.clientX - left) / width));
+    return Number(strip.dataset.first) + Math.floor(share * Number(strip.dataset.total));
+  };
+  strip?.addEventListener("mousemove", (event) => { strip.title = `event ${eventAt(event).toLocaleString("en")}`; });
+  strip?.addEventListener("click", (event) => {
+    if (event.target.closest("form, a")) return;
+    const number = eventAt(event);
+    location.assign(`${location.pathname}?at=${number}#e${number}`);
+  });
+
+  // Something that is wrong with an edit leads to its line.
+  const text = document.getElementById("policy-text");
+  for (const problem of document.querySelectorAll("[data-line]")) {
+    problem.addEventListener("click", () => {
+      const lines = text.value.split("\n");
+      const line = Math.min(lines.length, Number(problem.dataset.line)) - 1;
+      const begin = lines.slice(0, line).reduce((sum, one) => sum + one.length + 1, 0);
+      text.focus();
+      text.setSelectionRange(begin, begin + lines[line].length);
+      text.scrollTop = text.scrollHeight * (line - 4) / lines.length;
+    });
+  }
 })();

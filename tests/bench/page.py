@@ -1,0 +1,328 @@
+"""The page in a real browser: while 10,000 alerts come in within a minute, and over a session of 20,000 events.
+
+What a person waits for is measured where they wait for it, in Chromium: from the press of a key or a button to the
+next picture (Event Timing), and from a click to the page or the part that it opens. ``python -m tests.bench page``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from stream_guard.alerting.outbox import AlertOutbox
+from stream_guard.demo.sessions import sample_events
+from tests.browser.devtools import CHROMIUM
+from tests.http_end import HttpEnd
+from tests.page.house import open_house
+from tests.page.large_history import LISTS, fill, seconds
+
+ALERTS: Final = 10_000
+SECONDS: Final = 60.0
+EVENTS: Final = 20_000
+BATCHES: Final = 240  # requests that bring the alerts
+FLOOD: Final = """
+rules:
+  - {id: no-wipe, kind: no_call, params: {tool: wipe}, severity: critical, reason: Nothing is wiped.}
+"""
+SECRET: Final = "whsec_" + "A" * 43 + "="  # of the receiver in this process
+# Every wait from an input to the next picture, and every task that kept the page busy.
+_WATCH: Final = """
+window.waits = []; window.busy = []; window.frames = 0;
+const keep = (name) => (list) => window[name].push(
+  ...list.getEntries().filter((one) => one.interactionId !== 0).map((one) => one.duration));
+new PerformanceObserver(keep("waits")).observe({type: "event", durationThreshold: 16});
+new PerformanceObserver(keep("busy")).observe({type: "longtask"});
+document.addEventListener("htmx:sseMessage", () => { window.frames += 1; });
+"""
+
+
+class Served:
+    """A server with the page, and what an agent sends to it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self._client = httpx.Client(base_url=url, timeout=60, trust_env=False)
+
+    def send(self, events: Sequence[dict[str, Any]]) -> None:
+        """Send events; every one must be accepted."""
+        answer = self._client.post("/v1/events", json={"events": list(events)}).raise_for_status().json()
+        assert answer["accepted"] == len(events), answer
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table of the history has."""
+        with sqlite3.connect(self.folder / "history.db") as database:
+            [(found,)] = database.execute(f"SELECT count(*) FROM {table}")
+        database.close()
+        return int(found)
+
+    def outbox(self) -> dict[str, int]:
+        """Return how many alerts are in each state of the outbox."""
+        opened = AlertOutbox(self.folder / "outbox.db", shared=True)
+        try:
+            return opened.depths("pager")
+        finally:
+            opened.close()
+
+
+@contextmanager
+def served(folder: Path, policy: str, end: HttpEnd | None = None) -> Iterator[Served]:
+    """Start ``serve`` with a policy; alerts go to a receiver too where there is one."""
+    (folder / "policy.yaml").write_text(policy)
+    command = [sys.executable, "-m", "stream_guard.cli", "serve", "--policy", str(folder / "policy.yaml")]
+    command += ["--port", "0", "--history", str(folder / "history.db")]
+    names = {"STREAM_GUARD_DELIVERY__OUTBOX": str(folder / "outbox.db")}
+    if end is not None:
+        route = {"to": f"webhook:{end.url}", "secret": SECRET}
+        names["STREAM_GUARD_DELIVERY__ROUTES"] = msgspec.json.encode({"pager": route}).decode()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **names})
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line + process.stderr.read()
+        yield Served(found.group(0), folder)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def flood_events(count: int, first: int = 0) -> list[dict[str, Any]]:
+    """Return attempts that each break a rule, in sessions of ten."""
+    return [
+        {
+            "kind": "tool_call",
+            "session_id": f"flood-{number // 10}",
+            "event_id": f"f{number}",
+            "call_id": f"f{number}",
+            "agent": f"agent-{number % 7}",
+            "tool": "wipe",
+            "time": 1_800_000_000.0 + number / 100,
+            "args": {"path": f"/srv/{number}", "force": True},
+        }
+        for number in range(first, first + count)
+    ]
+
+
+def long_session(count: int = EVENTS, name: str = "long") -> list[dict[str, Any]]:
+    """Return one session of many events: conversations of the refund agent, one after the other."""
+    made: list[dict[str, Any]] = []
+    began = 1_800_000_000.0
+    for number, event in enumerate(sample_events(count // 10)):
+        if event["kind"] != "session_end":
+            made.append(event | {"session_id": name, "event_id": f"e{number}", "time": began + len(made)})
+        if len(made) == count:
+            break
+    return made
+
+
+def demo_policy() -> str:
+    """Return the policy of the sample sessions: eleven rules, most of which remember something."""
+    return (files("stream_guard.demo") / "policy.yaml").read_text()
+
+
+@contextmanager
+def chromium_page() -> Iterator[Any]:
+    """Open a page of Chromium that notes how long people wait."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser: Any = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_context(viewport={"width": 1200, "height": 800}).new_page()
+        page.add_init_script(_WATCH)
+        yield page
+        browser.close()
+
+
+class Waits:
+    """What somebody waits for in a browser, in milliseconds."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self._url = url
+        self._times: dict[str, list[float]] = {}
+        self._inputs = 0
+        self.frames = 0
+        self.elements = 0  # of the largest page
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.collect()
+
+    def open(self, name: str, path: str = "", link: str = "") -> None:
+        """Note how long a page takes to show something, from the click on."""
+        if link:
+            self.collect()
+            with self.page.expect_navigation():
+                self.page.click(link)
+        else:
+            self.page.goto(f"{self._url}{path}")
+        self.page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+        painted = self.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        self._times.setdefault(name, []).append(painted)
+
+    def part(self, name: str, script: str) -> None:
+        """Note what a script in the page returns: how long a part of the page took."""
+        self._times.setdefault(name, []).append(self.page.evaluate(script))
+        self.collect()
+
+    def collect(self) -> None:
+        """Take over what the open page noted since it was asked last: inputs of 16 ms and more, and long tasks."""
+        self.page.wait_for_timeout(60)  # an input is noted with the picture that follows it
+        noted = self.page.evaluate(
+            "() => { const count = performance.interactionCount; "
+            "const told = [window.waits, window.busy, window.frames, count - (window.counted ?? 0)]; "
+            "window.waits = []; window.busy = []; window.frames = 0; window.counted = count; "
+            "return [...told, document.getElementsByTagName('*').length]; }"
+        )
+        self._times.setdefault("input to picture", [0.0]).extend(noted[0])
+        self._times.setdefault("task", [0.0]).extend(noted[1])
+        self.frames += noted[2]
+        self._inputs += noted[3]
+        self.elements = max(self.elements, noted[4])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the longest of each sort, in milliseconds, and how often it was looked at."""
+        longest = {name: round(max(times)) for name, times in self._times.items()}
+        return {"inputs": self._inputs, "longest_ms": longest, "elements": self.elements}
+
+
+def measure(folder: Path, alerts: int = ALERTS, within: float = SECONDS, events: int = EVENTS) -> dict[str, Any]:
+    """Return what people wait for, and what became of the alerts."""
+    if CHROMIUM is None:
+        return {"missing": "no Chromium is installed (Debian: apt-get install chromium)"}
+    for name in ("flood", "session", "lists"):
+        (folder / name).mkdir()
+    return {
+        "flood": flood(folder / "flood", alerts, within),
+        "session": long_one(folder / "session", events),
+        "lists": lists(folder / "lists"),
+    }
+
+
+def flood(folder: Path, alerts: int, within: float) -> dict[str, Any]:
+    """Use the page while alerts come in, and count them afterwards: in the history, at the receiver, in the outbox."""
+    with HttpEnd() as end, served(folder, FLOOD, end) as server, chromium_page() as page:
+        waits = Waits(page, server.url)
+        waits.open("alerts", "/")
+        page.wait_for_selector("#live.on")
+        sender = Thread(target=_send_flood, args=(server, alerts, within))
+        began = time.monotonic()
+        sender.start()
+        while sender.is_alive():
+            _look_around(waits)
+        took = time.monotonic() - began
+        page.goto(f"{server.url}/")
+        told = _settled(server, alerts)
+        sent = [request.json["data"] for request in end.requests]
+        summaries = [alert for alert in sent if alert["kind"] == "stream_guard_summary"]
+        return {
+            **waits.summary(),
+            "seconds": round(took, 1),
+            "live_messages": waits.frames,
+            "in_history": server.count("sg_alerts"),
+            "on_the_page": int(page.inner_text(".tile-critical strong").replace(",", "")),
+            "sent": len(sent) - len(summaries),
+            "summaries": [alert["suppressed"] for alert in summaries],
+            "outbox": told,
+        }
+
+
+def _send_flood(server: Served, alerts: int, within: float) -> None:
+    began = time.monotonic()
+    for number in range(BATCHES):
+        first, last = alerts * number // BATCHES, alerts * (number + 1) // BATCHES
+        server.send(flood_events(last - first, first))
+        time.sleep(max(0.0, began + within * (number + 1) / BATCHES - time.monotonic()))
+
+
+def _look_around(waits: Waits) -> None:
+    """Do once what a person on call does: keys, a filter, an alert, its session, the other lists, and back."""
+    waits.press("t", "t", "?", "Escape", "/", "Escape")
+    waits.page.wait_for_timeout(1500)
+    waits.press("j", "j", "k")
+    waits.open("alert", link="#alerts .open")
+    waits.open("its session", link="main .button")
+    waits.press("j", "n")
+    for path in ("/sessions", "/incidents", "/rules", "/activity", "/?severity=critical&rule=no-wipe", "/"):
+        waits.open(path.partition("?")[0].strip("/") or "alerts", path)
+    waits.page.wait_for_selector("#live.on")
+
+
+def _settled(server: Served, alerts: int) -> dict[str, int]:
+    """Wait until every alert was sent or summed up, and return how many of each the outbox has."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        told = server.outbox()
+        if sum(told.get(state, 0) for state in ("sent", "summed")) >= alerts and not told.get("held"):
+            break
+        time.sleep(1)
+    return server.outbox()
+
+
+def long_one(folder: Path, events: int) -> dict[str, Any]:
+    """Open a long session, scroll through it, jump to a finding, and ask what rules remembered there."""
+    with served(folder, demo_policy()) as server, chromium_page() as page:
+        made = long_session(events)
+        for begin in range(0, len(made), 200):
+            server.send(made[begin : begin + 200])
+        while server.count("sg_events") < len(made):
+            time.sleep(0.2)
+        waits = Waits(page, server.url)
+        waits.open("its end", f"/sessions/long?at={events - 20}")
+        waits.part("first look at states", _STATES)
+        waits.part("next look at states", _STATES)
+        waits.open("its beginning", "/sessions/long")
+        while page.query_selector(".next[hx-get]"):
+            waits.part("scroll to more", _SCROLL)
+        waits.open("its beginning", "/sessions/long")
+        waits.open("jump to a finding", link=".findings a")
+        page.wait_for_selector(".step.here")
+        waits.press("j", "j", "n", "N", "k", "t", "t", "?", "Escape")
+        waits.open("jump on the strip", link=".strip")
+        waits.open("sessions", "/sessions")
+        return {**waits.summary(), "events": server.count("sg_events"), "findings": server.count("sg_alerts")}
+
+
+def lists(folder: Path) -> dict[str, float]:
+    """Return the seconds of the slowest lists of a million findings."""
+    with open_house(folder) as house:
+        house.database.read("SELECT 1")
+        fill(folder)
+        took = {path: seconds(house, path) for path in LISTS}
+    return dict(sorted(took.items(), key=lambda one: -one[1])[:5])
+
+
+# Until what was asked for is there; each returns the milliseconds that it took.
+_STATES: Final = """async () => {
+  const closed = [...document.querySelectorAll("details.states:not([open])")];
+  const asked = closed.find((one) => one.textContent.includes("one moment"));
+  if (!asked) return 0;
+  const began = performance.now();
+  asked.querySelector("summary").click();
+  while (asked.textContent.includes("one moment")) await new Promise(requestAnimationFrame);
+  return performance.now() - began;
+}"""
+_SCROLL: Final = """async () => {
+  const had = document.querySelectorAll(".step").length;
+  const began = performance.now();
+  scrollTo(0, document.body.scrollHeight);
+  while (document.querySelectorAll(".step").length === had) await new Promise(requestAnimationFrame);
+  return performance.now() - began;
+}"""
