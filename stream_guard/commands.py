@@ -158,7 +158,7 @@ class RecordingReader:
 
         for place in _files(target):
             name = "agentlog" if self._form == "auto" and _is_agentlog(place) else self._form
-            decoder = self._assembly.make_decoder(name)
+            decoder = self._assembly.make_decoder(name, recorded=True)
             yield from RecordedEvents([place], decoder, self._assembly.settings, self._letters)
 
     @property

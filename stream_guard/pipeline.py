@@ -58,6 +58,7 @@ class Pipeline:
     ) -> None:
         self.reader = EventReader(decoder, dead_letters, table.memory)
         self._places = places
+        self._last: Record | None = None
         self._feed = table.feed
         self._counts = table.counts
 
@@ -86,6 +87,7 @@ class Pipeline:
                 if len(out) > before:  # at once: a place is not remembered for ever
                     out[before:] = [places.located(finding) for finding in out[before:]]
                     before = len(out)
+            self._last = record
         self._counts.records += count
 
     def locate(self, found: list[Finding]) -> None:
@@ -100,5 +102,9 @@ class Pipeline:
 
     def finish(self, out: list[Finding]) -> None:
         """Judge the events that still wait: no record will follow. The caller ends the sessions next."""
+        # What waited came in any record before; if there was only one, in that.
+        only = self._last if self._counts.records == 1 else None
         for event in self.reader.finish():
+            if self._places is not None and only is not None:
+                self._places.note(only, event)
             self._feed(event, out)

@@ -91,6 +91,9 @@ class Memory(Protocol):
     def part(self, name: str) -> Memory:
         """Return a memory of its own inside this one."""
 
+    def count_orphans(self, spans: int) -> None:
+        """Count spans that became events although a span around them has not come."""
+
 
 @runtime_checkable
 class HoldingDecoder(Protocol):

@@ -57,18 +57,6 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
     return merged
 
 
-def lacks_ancestor(span: Span, spans: Mapping[str, Span]) -> bool:
-    """Whether a span around this one is not known yet, so that a later record may tell of which call it is a view."""
-    above: Span | None = span
-    for _ in range(_MAX_DEPTH):
-        if above is None:
-            return True
-        if not above.parent_id or above.sort in ("agent", "llm") or (above.sort == "tool" and not above.protocol):
-            return False
-        above = spans.get(above.parent_id)
-    return False
-
-
 def same_tool(one: str, other: str) -> bool:
     """Whether two names are one tool's; a framework may put the name of the server in front."""
     if one == other:

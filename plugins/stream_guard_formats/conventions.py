@@ -95,7 +95,7 @@ _ARGUMENTS: Final = (
     "tool_parameters",
     "input",
 )
-_RESULTS: Final = (
+RESULT_NAMES: Final = (
     "gen_ai.tool.call.result",
     "gcp.vertex.agent.tool_response",
     "output.value",
@@ -141,7 +141,7 @@ _TEXTS: Final[dict[str, tuple[str, ...]]] = {
 }
 _VALUES: Final[dict[str, tuple[str, ...]]] = {
     "arguments": _ARGUMENTS,
-    "result": _RESULTS,
+    "result": RESULT_NAMES,
     "error": ("error.type",),
     "action": DECISION_NAMES,
     "query": ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "input.value"),

@@ -34,8 +34,7 @@ class FlatSpansDecoder(OtlpDecoder, JsonDecoder):
         if not spans or not any(is_flat_span(span) for span in spans):
             shown = name_of(data) if not isinstance(data, list) else "list without spans"
             raise DecodeError(f'a span has an object of "attributes", or is one, and this is {shown}')
-        service = next((name for span in spans if (name := _service(span))), "")
-        return self._sessions.read([read_flat_span(span, record) for span in spans], [], service)
+        return self._sessions.read([read_flat_span(span, record) for span in spans], [], "")
 
 
 def is_flat_span(data: dict[str, Json]) -> bool:
@@ -71,6 +70,7 @@ def read_flat_span(span: dict[str, Json], record: Record) -> RawSpan:
             for event in (events if isinstance(events, list) else [])
             if isinstance(event, dict)
         ),
+        service=_service(span),
     )
 
 

@@ -17,6 +17,7 @@ from stream_guard_formats.span_messages import DETAILS, messages_in_events
 GEN_AI: Final = "gen_ai."
 _CLAUDE: Final = "claude_code."
 _NAMES: Final = (GEN_AI, _CLAUDE, "agent.threat.")  # how the names of log records about agents begin
+MESSAGES: Final = ("gen_ai.input.messages", "gen_ai.output.messages")  # of a call to a model
 _EXCEPTION: Final = "gen_ai.client.operation.exception"
 # What a record of Claude Code is, in the words that its spans have for it.
 _CLAUDE_SORTS: Final = {
@@ -88,7 +89,7 @@ def _model_call(trace_id: str, span_id: str, logs: Sequence[AgentLog]) -> Iterat
             attributes |= {name: log.fields[name] for name in shared}
         if reason := next((text_at(log.fields, "finish_reason") for log in logs if log.name == "gen_ai.choice"), ""):
             attributes["gen_ai.response.finish_reasons"] = [reason]
-    has_messages = any(attributes.get(name) for name in ("gen_ai.input.messages", "gen_ai.output.messages"))
+    has_messages = any(attributes.get(name) for name in MESSAGES)
     times = [log.time for log in logs if log.time is not None]
     start, end = (min(times), max(times)) if times else (None, None)
     if has_messages and sort_of(attributes) == "llm":

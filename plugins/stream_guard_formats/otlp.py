@@ -34,25 +34,26 @@ class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
         if "resourceSpans" not in traces and "resourceLogs" not in logs:
             raise DecodeError('the export has neither "resourceSpans" nor "resourceLogs"; metrics have no events')
         logged = list(logged_spans(_agent_logs(logs)))
-        return self._sessions.read(list(_spans(traces)), logged, _service(traces) or _service(logs))
+        return self._sessions.read(list(_spans(traces)), logged, _service_of_logs(logs) if logged else "")
 
 
-def _service(data: dict[str, Json]) -> str:
-    resources = [
-        *objects_in(data, "resourceSpans", "resources"),
-        *objects_in(data, "resourceLogs", "resources"),
-    ]
-    names = (text_at(attributes_of(object_at(resource, "resource")), "service.name") for resource in resources)
+def _service_of_logs(data: dict[str, Json]) -> str:
+    names = map(_service, objects_in(data, "resourceLogs", "resources"))
     return next((name for name in names if name), "")
+
+
+def _service(resource: dict[str, Json]) -> str:
+    return text_at(attributes_of(object_at(resource, "resource")), "service.name")
 
 
 def _spans(data: dict[str, Json]) -> Iterator[RawSpan]:
     for resource in objects_in(data, "resourceSpans", "resources"):
+        service = _service(resource)
         for scope in objects_in(resource, "scopeSpans", "scopes"):
-            yield from (_raw_span(span) for span in objects_in(scope, "spans", "spans"))
+            yield from (_raw_span(span, service) for span in objects_in(scope, "spans", "spans"))
 
 
-def _raw_span(span: dict[str, Json]) -> RawSpan:
+def _raw_span(span: dict[str, Json], service: str) -> RawSpan:
     status = object_at(span, "status")
     events = objects_in(span, "events", "events")
     return RawSpan(
@@ -67,6 +68,7 @@ def _raw_span(span: dict[str, Json]) -> RawSpan:
         events=tuple((text_at(event, "name"), attributes_of(event)) for event in events),
         kind=_KINDS.get(str(span.get("kind")), ""),
         status_message=text_at(status, "message")[:1000],
+        service=service,
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any, Final, Self
 from stream_guard import Decoder, Event, Memory
 from stream_guard_formats.otlp_sessions import OtlpSessions
 from stream_guard_formats.stitching import Stitcher
+from stream_guard_formats.waiting_spans import SpanWaits
 
-WAIT: Final = 60.0  # seconds of event time that spans wait for the one that names their conversation
+# Seconds of event time that spans wait for the one that names their conversation, and for those around them.
+_WAITS: Final = SpanWaits(session=60.0, parents=30.0)
 
 
 class OtlpDecoder(Decoder):
@@ -18,20 +20,21 @@ class OtlpDecoder(Decoder):
 
     lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
 
-    def __init__(self, *, strict_keys: bool = True, wait: float = WAIT) -> None:
+    def __init__(self, *, strict_keys: bool = True, waits: SpanWaits = _WAITS) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._wait = wait
+        self._waits = waits
         self._sessions: OtlpSessions | Stitcher = OtlpSessions()
 
     @classmethod
     def configure(cls, settings: Any) -> Self:
         """Return a decoder for the settings under ``decode``."""
-        return cls(strict_keys=settings.decode.strict_keys, wait=settings.decode.trace_wait)
+        waits = SpanWaits(settings.decode.trace_wait, settings.decode.parent_wait)
+        return cls(strict_keys=settings.decode.strict_keys, waits=waits)
 
     def remember(self, memory: Memory) -> Self:
         """Return a copy that lets spans wait, and keeps them in ``memory``."""
         holding = copy(self)
-        holding._sessions = Stitcher(memory, self._wait)  # noqa: SLF001  # of its own class
+        holding._sessions = Stitcher(memory, self._waits)  # noqa: SLF001  # of its own class
         return holding
 
     def share(self, other: OtlpDecoder) -> None:

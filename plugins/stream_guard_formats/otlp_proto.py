@@ -29,9 +29,8 @@ class OtlpProtoDecoder(OtlpDecoder):
         if not record.value:
             return []
         traces, broken = _parse(ExportTraceServiceRequest, record.value)
-        if traces is not None and all(_has_ids(span) for span in _spans(traces)):
-            service = _service(traces.resource_spans)
-            return self._sessions.read([_raw_span(span) for span in _spans(traces)], (), service)
+        if traces is not None and all(_has_ids(span) for span, _ in _spans(traces)):
+            return self._sessions.read([_raw_span(span, service) for span, service in _spans(traces)], (), "")
         # The fields of both requests have the same numbers. Logs that are parsed as traces give spans without ids.
         logs, _ = _parse(ExportLogsServiceRequest, record.value)
         if logs is None and broken:
@@ -42,7 +41,7 @@ class OtlpProtoDecoder(OtlpDecoder):
                 "nothing"
             )
         about_agents = [_agent_log(log) for log in _log_records(logs) if is_about_agents(_name(log))]
-        return self._sessions.read((), list(logged_spans(about_agents)), _service(logs.resource_logs))
+        return self._sessions.read((), list(logged_spans(about_agents)), _service_of_logs(logs))
 
 
 def _parse(kind: Any, value: bytes) -> tuple[Any, str]:
@@ -52,24 +51,31 @@ def _parse(kind: Any, value: bytes) -> tuple[Any, str]:
         return None, str(error) or "the bytes end too early or are no protobuf"
 
 
-def _spans(request: Any) -> Iterator[Any]:
-    return (span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans)
+def _spans(request: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the spans, each with its service."""
+    for resource in request.resource_spans:
+        service = _service(resource)
+        for scope in resource.scope_spans:
+            yield from ((span, service) for span in scope.spans)
 
 
 def _log_records(request: Any) -> Iterator[Any]:
     return (log for resource in request.resource_logs for scope in resource.scope_logs for log in scope.log_records)
 
 
-def _service(resources: Iterable[Any]) -> str:
-    names = (text_at(_attributes(resource.resource.attributes), "service.name") for resource in resources)
-    return next((name for name in names if name), "")
+def _service_of_logs(request: Any) -> str:
+    return next((name for name in map(_service, request.resource_logs) if name), "")
+
+
+def _service(resource: Any) -> str:
+    return text_at(_attributes(resource.resource.attributes), "service.name")
 
 
 def _has_ids(holder: Any) -> bool:
     return len(holder.trace_id) == 16 and len(holder.span_id) == 8
 
 
-def _raw_span(span: Any) -> RawSpan:
+def _raw_span(span: Any, service: str) -> RawSpan:
     return RawSpan(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
@@ -82,6 +88,7 @@ def _raw_span(span: Any) -> RawSpan:
         events=tuple((event.name, _attributes(event.attributes)) for event in span.events),
         kind=_KINDS.get(span.kind, ""),
         status_message=span.status.message[:1000],
+        service=service,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from stream_guard import Event, Json
 from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, label
+from stream_guard_formats.log_records import MESSAGES
 from stream_guard_formats.raw_spans import RawSpan
 from stream_guard_formats.spans import SpanReader
 
@@ -31,7 +32,10 @@ class OtlpSessions:
         self._in_logs: OrderedDict[str, bool] = OrderedDict()  # spans whose content came in log records
 
     def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str) -> list[Event]:
-        """Return the events of an export, session by session. ``logged`` are spans made of its log records."""
+        """Return the events of an export, session by session.
+
+        ``logged`` are spans made of its log records, which are from ``service``.
+        """
         for raw in (*spans, *logged):
             if session_id := session_of(raw.attributes):
                 _remember(self._sessions, raw.trace_id, session_id)
@@ -43,7 +47,7 @@ class OtlpSessions:
                 by_session.setdefault(self._sessions.get(raw.trace_id, raw.trace_id), []).append(raw)
         events: list[Event] = []
         for session_id, raws in by_session.items():
-            conversation = Conversation(session_id, labels=labels_of(service))
+            conversation = Conversation(session_id, labels=labels_of(raws, service))
             events += SpanReader(conversation).read([read_span(raw) for raw in raws])
         return events
 
@@ -57,8 +61,10 @@ class OtlpSessions:
         return []
 
 
-def labels_of(service: str) -> dict[str, str] | None:
-    """Return the labels of all events of an export."""
+def labels_of(raws: Sequence[RawSpan], service: str) -> dict[str, str] | None:
+    """Return the labels of all events of a session: the service that its first span is from, else that of its logs."""
+    named = [(raw.start or 0.0, raw.span_id, raw.service) for raw in raws if raw.service]
+    service = min(named)[2] if named else service
     return {"service": label(service)} if service else None
 
 
@@ -66,9 +72,28 @@ def join_logs(spans: Sequence[RawSpan], logged: Sequence[RawSpan]) -> list[RawSp
     """Return the spans with the attributes from their log records, and the logged spans that have no span here."""
     if not logged:
         return list(spans)
-    left = {raw.span_id: raw.attributes for raw in logged}
-    joined = [raw._replace(attributes=raw.attributes | left.pop(raw.span_id, {})) for raw in spans]
-    return [*joined, *(raw for raw in logged if raw.span_id in left)]
+    left: dict[str, RawSpan] = {}
+    for raw in sorted(logged, key=lambda one: one.start or 0.0):
+        before = left.get(raw.span_id)
+        left[raw.span_id] = raw if before is None else _join(before, raw)
+    joined = [
+        raw._replace(attributes=raw.attributes | found.attributes) if (found := left.pop(raw.span_id, None)) else raw
+        for raw in spans
+    ]
+    return [*joined, *left.values()]
+
+
+def _join(before: RawSpan, raw: RawSpan) -> RawSpan:
+    """Return the log records of one call as one span. Messages that came in several records follow each other."""
+    both = before.attributes | raw.attributes
+    for name in MESSAGES:
+        one, other = before.attributes.get(name), raw.attributes.get(name)
+        if one and other and one != other and isinstance(one, list) and isinstance(other, list):
+            both[name] = [*one, *(message for message in other if message not in one)]
+        else:
+            both[name] = other or one
+    ends = [time for time in (before.end, raw.end, raw.start) if time is not None and time != before.start]
+    return before._replace(attributes=both, end=max(ends, default=None))
 
 
 def has_content(raw: RawSpan) -> bool:

@@ -25,6 +25,7 @@ class RawSpan(NamedTuple):
     events: tuple[tuple[str, dict[str, Json]], ...] = ()
     kind: SpanKind = ""
     status_message: str = ""
+    service: str = ""  # the process that it is from
 
 
 class Span(NamedTuple):

@@ -85,10 +85,11 @@ class SpanTree:
         return around is not None and around.span_id == tool.span_id
 
     def agents_around(self, span: Span) -> list[Span]:
-        """Return the agents around a span that call a model themselves, the nearest first."""
+        """Return the agents around a span that call a model themselves, the nearest first; without any, the nearest."""
         known = self._agents.get(span.parent_id)
         if known is None:
-            known = [above for above in self._above(span) if above.span_id in self._calling_agents]
+            around = [above for above in self._above(span) if above.sort == "agent"]
+            known = [agent for agent in around if agent.span_id in self._calling_agents] or around[:1]
             self._agents[span.parent_id] = known
         return known
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from stream_guard import Event, Json
-from stream_guard_formats.call_views import MergedCall, args_digest, lacks_ancestor, merge_views, same_tool
+from stream_guard_formats.call_views import MergedCall, args_digest, merge_views, same_tool
 from stream_guard_formats.conversation import Conversation, ResultStatus, label, text_block, text_of
 from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory, digest_of
 from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
@@ -62,8 +62,8 @@ class SpanReader:
     def missing_views(self, spans: Sequence[Span]) -> float:
         """Return how many seconds to wait for a record that probably tells more of what the spans are about.
 
-        So it is for a call to a model without content, which log records may hold; for a request whose history has more
-        answers than are known; and for a span of MCP when the span around it was not sent yet.
+        So it is for a call to a model without content, which log records may hold, and for a request whose history has
+        more answers than are known.
         """
         self._prepare(spans)
         wait = 0.0
@@ -76,8 +76,6 @@ class SpanReader:
                 elif sum(message.role == "assistant" for message in inputs) > before:
                     wait = _WAIT_FOR_SPANS
                 before += 1
-            elif span.sort == "tool" and span.protocol and lacks_ancestor(span, self._tree.spans):
-                wait = _WAIT_FOR_SPANS
         return wait
 
     def read(self, spans: Sequence[Span]) -> list[Event]:
@@ -94,7 +92,7 @@ class SpanReader:
             else:
                 self._add_other(span)
         self._history.trim()
-        return _by_time(self._conversation.events)
+        return by_time(self._conversation.events)
 
     def _prepare(self, spans: Sequence[Span]) -> None:
         self._tree.add(spans)
@@ -424,7 +422,8 @@ def _may_hold_result(output: Json) -> bool:
     return False
 
 
-def _by_time(events: list[Event]) -> list[Event]:
+def by_time(events: list[Event]) -> list[Event]:
+    """Return the events sorted by time. An event without a time stays behind the one before it."""
     times: list[float] = []
     for event in events:
         times.append(event.time if event.time is not None else times[-1] if times else 0.0)

@@ -49,7 +49,7 @@ class Traces:
 
     def read(self) -> Iterator[Event]:
         """Yield the events from the beginning."""
-        decoder = self.assembly.make_decoder(self._form)
+        decoder = self.assembly.make_decoder(self._form, recorded=True)
         letters = DeadLetters(None, Counts(), format_name=self._form)
         lateness = self.assembly.lateness(self._form)
         events = iter(RecordedEvents(self.targets, decoder, self.assembly.settings, letters, lateness=lateness))

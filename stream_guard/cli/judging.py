@@ -36,7 +36,7 @@ def judge(traces: Sequence[str], policy: Policy, form: str, assembly: Assembly) 
     counts = Counts()
     letters = assembly.open_dead_letters(None, form, counts)
     table = open_table(policy, counts, assembly.settings.sessions)
-    pipeline = Pipeline(assembly.make_decoder(form), table, letters, RecordPlaces())
+    pipeline = Pipeline(assembly.make_decoder(form, recorded=True), table, letters, RecordPlaces())
     found: list[Finding] = []
     settings = assembly.settings
     with show_progress(extent_of_all(traces, settings), "check", plain=False) as watch:

@@ -148,7 +148,7 @@ def open_reader(job: Job, share: Share, pacer: Pacer | None = None, stop: Flag |
     if job.checkpoint is not None:
         suffix = f".{share.number + 1}-of-{share.of}"
         store = CheckpointStore(job.checkpoint.with_name(job.checkpoint.name + suffix))
-    decoder = assembly.make_decoder(job.form)
+    decoder = assembly.make_decoder(job.form, recorded=pacer is None)
     return ShareReader(
         assembly.open_source(job.source, checkpoint=store, stop=stop),
         EventSelection(decoder, share, job.span, pacer),

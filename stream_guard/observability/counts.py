@@ -62,6 +62,7 @@ class Counts:
         "late_events",
         "lookalike_names",
         "merged_calls",
+        "orphan_spans",
         "outbox",
         "outbox_oldest",
         "paths",
@@ -105,6 +106,7 @@ class Counts:
         self.disbelieved_times = 0  # stamps that moved no clock; the event was judged all the same
         self.disbelieved_ends = 0  # ends by somebody who may not end the session, after which it went on
         self.merged_calls = 0  # views of a tool call that was counted already
+        self.orphan_spans = 0  # spans that were told without a span around them, which had not come
         self.lookalike_names = 0  # attempts under a name that only looks like a known one
         self.contested_calls = 0  # tool calls on whose arguments common readers differ
         self.unpaired_results = 0  # results no open call was found for

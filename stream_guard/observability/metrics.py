@@ -92,6 +92,7 @@ class Metrics(Collector):
             "Views of tool calls that were counted already",
             counts.merged_calls,
         )
+        yield _total("orphan_spans", "Spans judged without a span around them", counts.orphan_spans)
         yield _total(
             "lookalike_names", "Attempts under a name that only looks like a known one", counts.lookalike_names
         )

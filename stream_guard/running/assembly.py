@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from threading import Event as Flag
 from types import TracebackType
@@ -91,13 +92,18 @@ class Assembly:
             raise SettingsError(f"{target} needs an extra: pip install 'stream-guard[otlp]'")
         return "otlp"
 
-    def make_decoder(self, form: str, *, tenants: bool = True) -> Decoder:
+    def make_decoder(self, form: str, *, tenants: bool = True, recorded: bool = False) -> Decoder:
         """Return the decoder of a format, and of those that topics have; SettingsError lists the formats there are.
 
-        With ``tenants`` the names of sessions contain the tenant, where the settings say which label names it.
+        With ``tenants`` the names of sessions contain the tenant, where the settings say which label names it. What is
+        ``recorded`` is read to its end, so spans may wait that long for those around them.
         """
-        formats = self.settings.decode.formats
-        decoders = {name: self._make_decoder(name) for name in (form, *formats.values())}
+        settings = self.settings
+        if recorded:
+            decode = settings.decode.model_copy(update={"parent_wait": inf})
+            settings = settings.model_copy(update={"decode": decode})
+        formats = settings.decode.formats
+        decoders = {name: self._make_decoder(name, settings) for name in (form, *formats.values())}
         decoder: Decoder = TopicDecoder(form, decoders, formats) if formats else decoders[form]
         prices = self.settings.decode.prices
         decoder = PricedDecoder(decoder, prices) if prices else decoder
@@ -259,18 +265,18 @@ class Assembly:
         places: RecordPlaces | None = None,
     ) -> RecordedEvents:
         """Return the events of recordings, in the order of the targets. ``places`` learns where each stands."""
-        decoder = self.make_decoder(form, tenants=tenants)
+        decoder = self.make_decoder(form, tenants=tenants, recorded=True)
         letters = self.open_dead_letters(dead_letters, form, counts if counts is not None else Counts())
         return RecordedEvents(
             targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict, places=places
         )
 
-    def _make_decoder(self, form: str) -> Decoder:
+    def _make_decoder(self, form: str, settings: Settings) -> Decoder:
         decoders = self.registry.decoders
         if form not in decoders:
             near = did_you_mean(form, decoders)
             raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
         kind = decoders[form]
         if issubclass(kind, ConfiguredDecoder):
-            return kind.configure(self.settings)
-        return kind(strict_keys=self.settings.decode.strict_keys)
+            return kind.configure(settings)
+        return kind(strict_keys=settings.decode.strict_keys)

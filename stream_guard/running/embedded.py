@@ -41,6 +41,7 @@ from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.sessions.clock import QUORUM, SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
+from stream_guard.sources import is_written
 from stream_guard.sources.kafka import KafkaSource
 from stream_guard.sources.marks import MarkedSource
 from stream_guard.sources.otlp import OtlpSource
@@ -198,7 +199,8 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     if options.reloading is not None:
         counts.policy_reloads = options.reloading.results
     policy = assembly.fit(options.policy, options.form)
-    decoder = watched(assembly.make_decoder(options.form), options.watch)
+    recorded = not options.follow and is_written(options.source)
+    decoder = watched(assembly.make_decoder(options.form, recorded=recorded), options.watch)
     delivery = assembly.open_delivery(options.alerts, counts, checkpoint, routes=True)
     position = position_of(checkpoint, DEAD_LETTERS_META)
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)

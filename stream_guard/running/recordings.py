@@ -53,7 +53,10 @@ class RecordedEvents:
                 if self._places is not None:
                     self._places.note(record, event)
                 yield event
-        yield from self._reader.finish()
+        for event in self._reader.finish():
+            if self._places is not None and self.records == 1:  # what waited came in any record before
+                self._places.note(record, event)
+            yield event
         letters = self.dead_letters
         letters.flush()
         if self._strict and letters.total and not letters.is_kept:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from stream_guard.engine.cross_session import MARK
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 
 _PREFIX: Final = f"{MARK}decoder{MARK}"
@@ -24,15 +25,25 @@ class DecoderMemory:
     """
 
     def __init__(
-        self, store: Store, part: str = "", changed: dict[str, tuple[bytes, float] | None] | None = None
+        self,
+        store: Store,
+        counts: Counts | None = None,
+        part: str = "",
+        changed: dict[str, tuple[bytes, float] | None] | None = None,
     ) -> None:
         self._store = store
+        self._counts = counts if counts is not None else Counts()
         self._prefix = f"{_PREFIX}{part}"
         self._changed = {} if changed is None else changed  # None: drop the row
 
     def part(self, name: str) -> DecoderMemory:
         """Return a memory with names of its own inside this one."""
-        return DecoderMemory(self._store, f"{self._prefix[len(_PREFIX) :]}{name}{MARK}", self._changed)
+        inside = f"{self._prefix[len(_PREFIX) :]}{name}{MARK}"
+        return DecoderMemory(self._store, self._counts, inside, self._changed)
+
+    def count_orphans(self, spans: int) -> None:
+        """Count spans that became events although a span around them has not come."""
+        self._counts.orphan_spans += spans
 
     def get(self, name: str) -> bytes | None:
         """Return what was put last, or None."""

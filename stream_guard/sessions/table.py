@@ -55,7 +55,7 @@ class SessionTable:
         clock: SharedClock | None = None,
     ) -> None:
         self.store = store
-        self.memory = DecoderMemory(store)
+        self.memory = DecoderMemory(store, counts)
         self.counts = counts
         self.limits = limits or SessionLimits()
         self.shared_clock = shared_clock

@@ -52,6 +52,10 @@ class DecodeSettings(Section):
         ge=0,
         description="how long, in event time, spans wait for the one that names their conversation",
     )
+    parent_wait: Duration = Field(
+        default=30.0,
+        description="how long, in event time, spans wait for the spans around them; in a recording, until its end",
+    )
     formats: dict[str, str] = Field(
         default={}, description="formats of topics, by topic; the others have that of --from-format"
     )

@@ -38,6 +38,11 @@ def is_endless(target: str) -> bool:
     return Path(target).is_dir()
 
 
+def is_written(target: str) -> bool:
+    """Whether the records of this input are there already; those of a pipe and of a receiver come when they happen."""
+    return target.startswith(SCHEME) or not (target == "-" or target.startswith(OTLP) or Path(target).is_fifo())
+
+
 def open_source(  # noqa: PLR0911  # one for each sort of source
     target: str,
     *,

@@ -258,7 +258,7 @@ def test_spans_may_be_five_seconds_late_unless_the_policy_says_otherwise(tmp_pat
     assert [assembly.load_policy(policy, form).max_out_of_orderness for form in formats] == [0.0, 0.0, 0.0]
 
 
-def test_call_that_is_told_late_is_judged_in_its_place(tmp_path: Path) -> None:
+def test_call_that_is_sent_late_is_judged_in_its_place(tmp_path: Path) -> None:
     policy, recording = tmp_path / "policy.yaml", tmp_path / "spans.jsonl"
     policy.write_text("rules: [{id: r, kind: must_call_before, params: {first: look, second: pay}}]\n")
     tools = {"pay": 3.0, "look": 1.0}  # the one that happened later is sent first
@@ -266,7 +266,7 @@ def test_call_that_is_told_late_is_judged_in_its_place(tmp_path: Path) -> None:
     recording.write_bytes(b"".join(spans))
     command = ["check", str(recording), "--policy", str(policy), "--from-format", "otlp-json", "--format", "jsonl"]
     assert CliRunner().invoke(app, command).exit_code == 0
-    policy.write_text(policy.read_text() + "sessions: {max_out_of_orderness: 0}\n")
+    policy.write_text(policy.read_text().replace("first: look, second: pay", "first: pay, second: look"))
     assert CliRunner().invoke(app, command).exit_code == 1
 
 

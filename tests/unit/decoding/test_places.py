@@ -69,3 +69,16 @@ def test_events_of_a_file_are_found_again_by_the_ids_they_get_when_they_are_judg
     assert [places.of("s", event.event_id) for event in events if event.event_id] == [
         Place(str(file), n + 1) for n in range(3)
     ]
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_a_span_that_waited_to_the_end_stands_in_the_only_record_there_was(tmp_path: Path, lines: int) -> None:
+    file = tmp_path / "spans.jsonl"
+    span: dict[str, Any] = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "execute_tool pay"}
+    span["attributes"] = [{"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]
+    export = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    file.write_text((json.dumps(export) + "\n") * lines)
+    places = RecordPlaces()
+    with Assembly() as assembly:
+        first, *_ = list(assembly.read_events([str(file)], "auto", places=places))
+    assert places.of(first.session_id, first.event_id) == (Place(str(file), 1) if lines == 1 else None)
