@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -38,6 +38,7 @@ class HttpEnd:
         self.requests: list[Request] = []
         self.replies: list[Reply] = []
         self.reply = Reply()
+        self.held_by: Event | None = None  # no answer is given before it is set
         self._came = Condition()
         end = self
 
@@ -48,6 +49,8 @@ class HttpEnd:
                 with end._came:
                     end.requests.append(Request(self.path, headers, body))
                     end._came.notify_all()
+                if end.held_by is not None:
+                    end.held_by.wait()
                 reply = end.replies.pop(0) if end.replies else end.reply
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():

@@ -94,8 +94,10 @@ def _read_secret(value: SecretStr | None, file: Path | None, name: str) -> str:
         return ""
     try:
         text = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: the {name} of a route cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{file}: the {name} of a route cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file}: the {name} of a route cannot be read: it is not UTF-8") from None
     if not text:
         raise SettingsError(f"{file}: the file for the {name} of a route is empty")
     return text
