@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-kafka bench-detection broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -133,7 +133,7 @@ docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source.
 compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
 
-.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' 2>/dev/null) | setup-dev
+.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.c' 2>/dev/null) | setup-dev
 	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
 		"headers of Python, python3-dev)"; exit 1; }
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this
@@ -145,6 +145,10 @@ compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into 
 bench: setup-dev ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
 	$(BIN)/python -m tests.bench
+
+bench-instructions: setup-dev ## count the instructions of each part for an event; CHANGE="what moved them" keeps them; needs valgrind
+	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is counted"
+	CHANGE="$(CHANGE)" $(BIN)/python -m tests.bench instructions
 
 bench-kafka: setup-dev ## measure the worker on a real broker against clients that do nothing; JSON to .cache/bench-kafka.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"

@@ -1,8 +1,9 @@
-"""``make bench``: measure everything, print a table, write JSON."""
+"""``make bench``: measure everything but instructions, print a table, write JSON."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -11,7 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.registry import build_registry
-from tests.bench import contract, diff, formats, guard, lengths, memory, page, rates, receiver, redaction, serve, shadow
+from tests.bench import (
+    contract,
+    diff,
+    formats,
+    guard,
+    instructions,
+    lengths,
+    memory,
+    page,
+    rates,
+    receiver,
+    redaction,
+    serve,
+    shadow,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache"
@@ -34,13 +49,14 @@ def main(arguments: Sequence[str]) -> int:
             "receiver": lambda: receiver.measure(Path(folder)),
             "redaction": redaction.measure,
             "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
+            "instructions": instructions.measure,  # takes minutes, and needs valgrind
         }
         unknown = [name for name in arguments if name not in benches]
         if unknown:
             print(f"no benchmark {', '.join(unknown)}; there are {', '.join(benches)}", file=sys.stderr)
             return 2
         results: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
-        for name in arguments or benches:
+        for name in arguments or [name for name in benches if name != "instructions"]:
             print(f"measuring {name} ...", file=sys.stderr)
             results[name] = benches[name]()
             _show(name, results[name])
@@ -57,6 +73,10 @@ def _show(name: str, result: dict[str, Any]) -> None:
             rate, share = numbers["events_per_second"], numbers["share_of_floor"]
             print(f"{row:21} {numbers['us_per_event']:8.2f} us/event {rate:10,.0f} events/s {share:7.1%} of its floor")
         print(f"200 rules, few of which can match, take {result['rules_200_to_10']:.2f}x the time of 10")
+    elif name == "instructions":
+        instructions.show(result, instructions.last_kept())
+        if change := os.environ.get("CHANGE"):
+            instructions.keep(change, result)
     elif name == "lengths":
         for length, cost in result["us_per_event"].items():
             print(f"sessions of {length:>6} events {cost:8.2f} us/event")

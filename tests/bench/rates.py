@@ -66,7 +66,7 @@ def _least(file: Path) -> dict[str, float]:
 def _works(registry: Registry, file: Path) -> dict[str, Callable[[], float]]:
     """Return what is measured, by the name of its row: each returns the CPU seconds that it took."""
     works: dict[str, Work] = {
-        "msgspec alone": lambda: _decode_only(file),
+        "msgspec alone": lambda: decode_only(file),
         "decode only": lambda: _read(registry, file),
     }
     for rules in (0, 10, 50, 200):
@@ -76,7 +76,7 @@ def _works(registry: Registry, file: Path) -> dict[str, Callable[[], float]]:
     return {name: partial(cpu_seconds, work) for name, work in works.items()}
 
 
-def _decode_only(file: Path) -> None:
+def decode_only(file: Path) -> None:
     """Read the lines and decode them with msgspec: nothing that reads events can be quicker."""
     decode = msgspec.json.Decoder(Event).decode
     with file.open("rb") as lines:
@@ -84,11 +84,16 @@ def _decode_only(file: Path) -> None:
             decode(line)
 
 
+def run_options(registry: Registry, file: Path, rules: int, alerts: Path) -> RunOptions:
+    """Return the options of a run of the embedded runner: lines in, alerts out."""
+    return RunOptions(source=str(file), policy=policy(rules, registry), alerts=(f"jsonl:{alerts}",), serve=False)
+
+
 def _run(registry: Registry, file: Path, rules: int, *, strict: bool) -> Work:
-    """Return a whole run of the embedded runner: lines in, alerts out."""
+    """Return such a run, from its opening to its end."""
     settings = Settings(decode=DecodeSettings(strict_keys=strict))
     alerts = file.with_name("alerts.jsonl")
-    options = RunOptions(source=str(file), policy=policy(rules, registry), alerts=(f"jsonl:{alerts}",), serve=False)
+    options = run_options(registry, file, rules, alerts)
 
     def work() -> None:
         alerts.unlink(missing_ok=True)
