@@ -1,5 +1,7 @@
 """The build hook of the compiled wheel: mypyc makes extension modules of the modules that pyproject.toml lists.
 
+Modules written in C are listed there too, and are built as they are.
+
 Off by default: HATCH_BUILD_HOOK_ENABLE_CUSTOM=true turns it on. What it builds goes into the wheel straight from a
 temporary folder, never into the source tree, where it would hide later edits (docs/adr/0015).
 
@@ -42,6 +44,7 @@ class CompiledBuild(BuildHookInterface[Any]):
             build_data["force_include"][str(tree / file)] = file.removeprefix("plugins/")
         with chdir(tree):
             _compile(modules, built, scratch)
+            compile_c(self.config["c-modules"], built, scratch)
         for library in sorted(built.rglob("*.so")):
             build_data["force_include"][str(library)] = library.relative_to(built).as_posix()
         build_data["infer_tag"] = True
@@ -154,7 +157,6 @@ def _let_kinds_be_derived_from(text: str) -> str:
 def _compile(modules: list[str], built: Path, scratch: Path) -> None:
     """Compile the modules, given as files below the working directory, into one library and a stub for each."""
     from mypyc.build import mypycify  # noqa: PLC0415  # a wheel without compiled parts is built without it
-    from setuptools import Distribution  # noqa: PLC0415  # likewise
 
     extensions = mypycify(
         # Errors elsewhere are `make lint`'s to find, and must not depend on which release of a dependency is here.
@@ -164,6 +166,23 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
         debug_level="0",  # debugging data would name this temporary folder: the same sources, another wheel
     )
     _put_docstrings_back(modules, scratch / "c")
+    _build(extensions, built, scratch)
+
+
+def compile_c(files: list[str], built: Path, scratch: Path) -> None:
+    """Build modules that are written in C, given as files below the working directory."""
+    from setuptools import Extension  # noqa: PLC0415  # see _compile
+
+    names = [Path(file).with_suffix("").as_posix().replace("/", ".") for file in files]
+    # Without debugging data, which would name the temporary folder.
+    options = ["-O2", "-g0"]
+    extensions = [Extension(name, [file], extra_compile_args=options) for name, file in zip(names, files, strict=True)]
+    _build(extensions, built, scratch)
+
+
+def _build(extensions: list[Any], built: Path, scratch: Path) -> None:
+    from setuptools import Distribution  # noqa: PLC0415  # see _compile
+
     distribution = Distribution({"name": "stream-guard-compiled", "ext_modules": extensions})
     command = distribution.get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(built), str(scratch / "o")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stream_guard.language.paths import MISSING, Path, json_equal
     from stream_guard.language.patterns import Regex, ToolPattern, literal
     from stream_guard.language.similarity import Measure
+    from stream_guard.language.strict_json import check_json
     from stream_guard.language.text_protocols import TextProtocol
     from stream_guard.model import (
         EVENT_KINDS,
@@ -196,6 +197,7 @@ __all__ = [
     "ask_chat",
     "build_registry",
     "chat_cost",
+    "check_json",
     "encode_alert",
     "evaluate",
     "hookimpl",
@@ -244,6 +246,7 @@ _MODULES: Final = {
     "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
     "stream_guard.language.similarity": ("Measure",),
+    "stream_guard.language.strict_json": ("check_json",),
     "stream_guard.language.text_protocols": ("TextProtocol",),
     "stream_guard.model": (
         "Action",

@@ -6,11 +6,21 @@ import re
 from datetime import datetime
 from typing import Any, Final
 
-import jiter
 import msgspec
 import xxhash
 
-from stream_guard import DecodeError, Event, Json, Record, ToolCall, Turn, parse_arguments, parts_of, read_json
+from stream_guard import (
+    DecodeError,
+    Event,
+    Json,
+    Record,
+    ToolCall,
+    Turn,
+    check_json,
+    parse_arguments,
+    parts_of,
+    read_json,
+)
 from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
 
@@ -25,7 +35,6 @@ _STAMPED: Final = ("index", "attempt")
 _STAMPED_OF_A_TURN: Final = ("text", "tools")
 
 _REFUSALS: Final = (ValueError, RecursionError)
-_from_json = jiter.from_json
 _replace = msgspec.structs.replace
 
 
@@ -42,9 +51,8 @@ class NativeDecoder:
         if record.truncated:
             record.check_whole()
         try:
-            # msgspec lets the last of two equal keys win, and nests as deep as the interpreter allows.
             if self._strict:
-                _from_json(value, catch_duplicate_keys=True, allow_inf_nan=False, cache_mode="keys")
+                check_json(value)
             event: Event = self._decode(value)
         except _REFUSALS:
             return self._look_closer(record)

@@ -11,11 +11,11 @@ import re
 import unicodedata
 from typing import Final, NamedTuple
 
-import jiter
 import msgspec
 from msgspec.structs import force_setattr
 
 from stream_guard.language.paths import json_equal
+from stream_guard.language.strict_json import check_json
 from stream_guard.model import Json, ToolCall
 
 MAX_NESTING: Final = 200  # what the strict parser allows; rules and stores recurse no deeper
@@ -49,7 +49,7 @@ def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
             return _decode(value)
         except ValueError:
             pass  # the other parser says better what is wrong
-    jiter.from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False, cache_mode="keys")
+    check_json(value, strict_keys=strict_keys)
     return _decode(value)
 
 
