@@ -1,4 +1,4 @@
-"""The sink ``console``: alerts for people, as table rows on a terminal and as plain lines elsewhere."""
+"""The sink ``console``: alerts for people, as a table on a wide terminal, as paragraphs or plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Sink, SinkError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _STREAMS: Final = {"": "stdout", "-": "stdout", "stdout": "stdout", "stderr": "stderr"}
 _STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan"}
+_NARROW: Final = 110  # columns below which there is no room for a table
 _COLUMNS: Final = ("time", "severity", "rule", "session", "turn", "what")
 
 
@@ -64,21 +66,34 @@ class ConsoleSink(Sink):
         from rich.table import Table  # noqa: PLC0415  (slow to import, see open)
         from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
 
-        wide = self._console.width >= 110
+        if self._console.width < _NARROW:
+            self._print_paragraphs(alerts)
+            return
         table = Table(box=None, show_header=not self._has_heading, pad_edge=False, expand=True)
         self._has_heading = True
         # Fixed widths: rows that are printed later must stand under the same headings.
-        widths = (19, 8, 24, 16, 4) if wide else (8, 8, 16, 10, 4)
-        for name, width in zip(_COLUMNS, widths, strict=False):
+        for name, width in zip(_COLUMNS, (19, 8, 24, 16, 4), strict=False):
             table.add_column(name, width=width, overflow="fold")  # ids go on below; none is cut
         table.add_column(_COLUMNS[-1], ratio=1, overflow="fold")
         for alert in alerts:
             clock, severity, *others = _cells(alert)
             # Text, not str: square brackets in agent text would be markup.
-            table.add_row(
-                Text(clock if wide else clock[-8:]), Text(severity, style=_STYLES.get(severity, "")), *map(Text, others)
-            )
+            table.add_row(Text(clock), Text(severity, style=_STYLES.get(severity, "")), *map(Text, others))
         self._console.print(table)
+
+    def _print_paragraphs(self, alerts: Sequence[Alert]) -> None:
+        """Print each alert over the whole width: columns would be so narrow that ids fall apart."""
+        from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
+
+        for alert in alerts:
+            clock, severity, rule, session, turn, what = _cells(alert)
+            place = f"{rule} {session} turn {turn}" if turn else f"{rule} {session}"
+            text = f"{clock[-8:]} {severity.upper()} {place}: {what}".strip()
+            lines = wrap(text, self._console.width, subsequent_indent="    ", break_on_hyphens=False)
+            shown = Text("\n".join(lines))
+            start = text.index(severity.upper())
+            shown.stylize(_STYLES.get(severity, ""), start, start + len(severity))
+            self._console.print(shown)
 
 
 def make_visible(text: str) -> str:

@@ -24,7 +24,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.schema import policy_schema
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents
-from stream_guard.starting.files import write_files
+from stream_guard.starting.files import refuse_to_overwrite, write_files
 from stream_guard.starting.first_policy import MODELINE, SCHEMA_FILE, propose, settle
 from stream_guard.starting.survey import Survey
 from stream_guard.starting.templates import SETTINGS
@@ -61,6 +61,8 @@ class Traces:
 
 def begin_from_traces(traces: Traces, into: Path, extra: dict[str, str], *, force: bool) -> None:
     """Survey traces, write a policy that fits them, and hold it against them."""
+    if not force:  # before the work, not after it
+        refuse_to_overwrite(into, (POLICY, SCHEMA_FILE, SETTINGS_FILE, *extra))
     registry, settings = traces.assembly.registry, traces.assembly.settings
     look = FirstLook()
     survey = Survey()

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stream_guard.errors import SettingsError
+
+
+def refuse_to_overwrite(folder: Path, names: Iterable[str]) -> None:
+    """Raise SettingsError where one of the files is there already."""
+    targets = [folder / name for name in names]
+    there = [str(target) for target in targets if target.exists() or target.is_symlink()]
+    if there:
+        raise SettingsError(f"not overwritten: {', '.join(there)}; name another folder with --into, or say --force")
 
 
 def write_files(folder: Path, texts: Mapping[str, str], *, force: bool) -> list[Path]:
@@ -16,9 +24,8 @@ def write_files(folder: Path, texts: Mapping[str, str], *, force: bool) -> list[
     A file that is replaced is replaced as a whole: a link is not followed, and no reader sees half of it.
     """
     targets = [folder / name for name in texts]
-    there = [str(target) for target in targets if target.exists() or target.is_symlink()]
-    if there and not force:
-        raise SettingsError(f"not overwritten: {', '.join(there)}; name another folder with --into, or say --force")
+    if not force:
+        refuse_to_overwrite(folder, texts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, text in zip(targets, texts.values(), strict=True):

@@ -251,6 +251,22 @@ def test_console_shows_agent_text_on_a_terminal_and_obeys_none_of_it(
     assert ("\x1b[1;31m" in out) == colour
 
 
+def test_console_breaks_no_id_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    names = {"rule_id": "a-rule-with-a-long-name", "session_id": "session-2026-01-31-0007"}
+    shown = msgspec.structs.replace(alert(reason="ask first, " * 8, detail=HOSTILE), **names)
+    SINKS["console"].open("stdout").send([shown])
+    lines = terminal.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert lines[0].startswith("12:00:00 ERROR a-rule-with-a-long-name session-2026-01-31-0007 turn 3:")
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert max(map(len, lines)) <= 80
+    assert "\\x1b[2J" in terminal.getvalue()
+
+
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_made_visible_text_stays_on_its_line_and_shows_everything(text: str) -> None:
     assert make_visible(text).isprintable()
