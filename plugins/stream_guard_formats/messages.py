@@ -206,3 +206,12 @@ def _output_text(output: Json) -> str:
 
 def _call_block(call_id: Json, name: Json, arguments: Json) -> dict[str, Json]:
     return tool_use(call_id, name, arguments, strict_keys=True)
+
+
+def may_hold_result(output: Json) -> bool:
+    """Whether a value may hold a message with a result. This is cheap, because most values do not."""
+    if isinstance(output, str):
+        return '"tool_call_id"' in output
+    if isinstance(output, dict):
+        return "tool_call_id" in output or "tool_call_id" in object_at(output, "kwargs")
+    return False

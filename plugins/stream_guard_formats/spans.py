@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final
 
-import msgspec
-
-from stream_guard import Event, Json
-from stream_guard_formats.call_views import MergedCall, args_digest, merge_views, same_tool
-from stream_guard_formats.conversation import Conversation, ResultStatus, label, text_block, text_of
-from stream_guard_formats.conversation_history import AnnouncedCall, ConversationHistory, digest_of
-from stream_guard_formats.messages import CallResult, Message, read_messages, unpack
+from stream_guard import Event
+from stream_guard_formats.call_views import merge_views
+from stream_guard_formats.conversation import Conversation
+from stream_guard_formats.conversation_history import ConversationHistory
+from stream_guard_formats.messages import may_hold_result
 from stream_guard_formats.raw_spans import Span
-from stream_guard_formats.reading import object_at
+from stream_guard_formats.span_calls import CallTelling
+from stream_guard_formats.span_decisions import DecisionTelling
+from stream_guard_formats.span_telling import SpanTelling
 from stream_guard_formats.span_tree import SpanTree
+from stream_guard_formats.span_turns import TurnTelling
 
-# A trace may announce any number of calls and answer none of them.
-_MAX_OPEN_CALLS: Final = 256
 # Seconds of event time. Exporters send every five seconds: what another process tells may come that much later.
 _WAIT_FOR_CONTENT: Final = 5.0
 _WAIT_FOR_SPANS: Final = 15.0
 _RANKS: Final = {"llm": 0, "tool": 1}
 
-_encode = msgspec.json.Encoder().encode
-
-
-class _NamedMessage(NamedTuple):
-    """A message and what it is known by. It holds the message, whose address is the key of a table."""
-
-    message: Message
-    key: str
-    digest: str
-
 
 class SpanReader:
     """Reads the spans of one conversation.
 
-    Every call to a model sends the whole history again. A message becomes an event when it is met for the first time.
-    Results are recognised by the id of their call, texts by how often they occurred, and answers also by their place.
     A call to a model may have two spans, one around the other. Only the inner one becomes events. The spans of one tool
     call become one call.
 
@@ -54,10 +40,10 @@ class SpanReader:
         self._history = history or ConversationHistory()
         conversation.count_ids(self._history.ids)
         self._tree = SpanTree(known)
-        self._messages: dict[str, tuple[list[Message], list[Message]]] = {}  # by model span: inputs and outputs
-        self._outputs: dict[str, str] = {}  # results that were sent to a model, by call id
-        self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
-        self._names: dict[int, _NamedMessage] = {}
+        telling = SpanTelling(conversation, self._history, self._tree)
+        self._turns, self._decisions = TurnTelling(telling), DecisionTelling(telling)
+        self._calls = CallTelling(telling, self._decisions)
+        self._is_prepared = False
 
     def missing_views(self, spans: Sequence[Span]) -> float:
         """Return how many seconds to wait for a record that probably tells more of what the spans are about.
@@ -70,7 +56,7 @@ class SpanReader:
         before = sum(self._history.turns.values())
         for span in sorted(spans, key=_place):
             if span.sort == "llm" and not span.failed and not span.identity:
-                inputs, outputs = self._messages[span.span_id]
+                inputs, outputs = self._turns.messages[span.span_id]
                 if not inputs and not outputs and not span.told:
                     wait = max(wait, _WAIT_FOR_CONTENT)
                 elif sum(message.role == "assistant" for message in inputs) > before:
@@ -80,15 +66,15 @@ class SpanReader:
 
     def read(self, spans: Sequence[Span]) -> list[Event]:
         """Return the events of the spans, sorted by time. An event without a time stays behind the one before it."""
-        if not self._messages:
+        if not self._is_prepared:
             self._prepare(spans)
         calls = {call.span.span_id: call for call in merge_views(self._tree.spans, spans)}
         for span in sorted(spans, key=_place):
             if span.sort == "tool":
                 if (call := calls.pop(span.span_id, None)) is not None:
-                    self._add_tool_call(call)
+                    self._calls.add(call)
             elif self._tree.is_model_call(span):
-                self._add_model_call(span)
+                self._turns.add(span)
             else:
                 self._add_other(span)
         self._history.trim()
@@ -96,330 +82,23 @@ class SpanReader:
 
     def _prepare(self, spans: Sequence[Span]) -> None:
         self._tree.add(spans)
-        for span in spans:
-            if span.sort == "llm" or span.remote:
-                inputs, outputs = self._read_inputs(span.inputs), read_messages(span.outputs, "assistant")
-                self._messages[span.span_id] = inputs, outputs
-                results = [result for message in inputs for result in message.results]
-                self._outputs |= {result.call_id: result.output for result in results if result.call_id}
-
-    def _read_inputs(self, inputs: Json) -> list[Message]:
-        """Return the messages that went to the model. A message that was sent before is not parsed again."""
-        value = unpack(inputs)
-        if not isinstance(value, list):
-            return read_messages(value, "user")
-        messages: list[Message] = []
-        for item in value:
-            key = _encode(item)
-            parsed = self._parsed.get(key)
-            if parsed is None:
-                parsed = self._parsed[key] = read_messages(item, "user", depth=1)
-            messages += parsed
-        return messages
+        self._turns.prepare(spans)
+        self._is_prepared = True
 
     def _add_other(self, span: Span) -> None:
         if span.sort in ("retrieval", "memory"):
-            self._add_store(span)
+            self._calls.add_store(span)
         elif span.sort == "decision":
-            self._add_decision(span, span)
+            self._decisions.add(span, span)
         elif span.sort == "prompt":
-            self._add_prompt(span)
-        elif isinstance(span.outputs, str | dict | list) and _may_hold_result(span.outputs):
-            self._add_announced_results(span)
-
-    def _add_model_call(self, span: Span) -> None:
-        if span.identity and self._is_told(f"m{span.identity}"):
-            return
-        span = self._tree.with_outcome(span)
-        inputs, outputs = self._messages[span.span_id]
-        if not inputs and not outputs:
-            inputs, outputs = self._content_around(span)
-        header = self._header(span, span.start)
-        self._add_messages(inputs, header)
-        answers = [message for message in outputs if message.role == "assistant"]
-        content: list[Json] = [text_block(message.text) for message in answers if message.text]
-        content += [call for message in answers for call in message.calls]
-        if span.told:
-            self._add_late_content(content, outputs, header)
-            return
-        extra = dict(span.response)
-        extra["stop_reason"] = span.stop_reason or ("error" if span.failed and not content else None)
-        extra["usage"] = span.usage
-        if span.failed and span.error:
-            extra["error"] = span.error
-        if span.start is not None and span.end is not None:
-            extra["latency_ms"] = (span.end - span.start) * 1000
-        if span.model:
-            header["labels"] = {**self._conversation.labels, "model": label(span.model)}
-        # A span without any messages comes from a source that is configured not to capture them.
-        header["captured"] = bool(inputs or outputs)
-        request = dict(span.request)
-        if self._history.retrieved:
-            request["retrieved"] = self._history.use_chunks()
-        if request:
-            header["request"] = request
-        key = _turn_key(content) if content else f"t{span.identity or span.span_id}"
-        self._add_turn(key, content, extra, header)
-        self._add_messages([message for message in outputs if message.results], header, results_only=True)
-
-    def _content_around(self, span: Span) -> tuple[list[Message], list[Message]]:
-        """Return the messages of the span around this one, where that is the same call."""
-        around = self._tree.model_call_around(span)
-        return self._messages.get(around.span_id, ([], [])) if around is not None else ([], [])
-
-    def _add_late_content(self, content: list[Json], outputs: Sequence[Message], header: dict[str, Any]) -> None:
-        """Add the calls and the results of a turn that was told without its content."""
-        for block in content:
-            if block["type"] == "tool_use":
-                self._announce([block])
-                self._conversation.call(["late", block["id"]], block, **header)
-        self._add_messages([message for message in outputs if message.results], header, results_only=True)
-
-    def _add_turn(self, key: str, content: list[Json], extra: dict[str, Json], header: dict[str, Any]) -> None:
-        history = self._history
-        history.add_message(key)
-        run = header.get("run_id", "")
-        history.turns[run] = history.turns.get(run, 0) + 1
-        self._conversation.turn(key, content, extra=extra, **header)
-        self._announce([block for block in content if block["type"] == "tool_use"])
-
-    def _announce(self, calls: Sequence[dict[str, Json]]) -> None:
-        history = self._history
-        for block in calls:
-            call_id = block["id"]
-            # The span of the call may have come before the answer that announces it.
-            if call_id and history.take(f"span before {call_id}"):
-                continue
-            history.open.append(AnnouncedCall(call_id, block["name"], args_digest(block["input"])))
-        del history.open[:-_MAX_OPEN_CALLS]
-        history.calls |= {block["id"]: True for block in calls}
-
-    def _add_messages(self, messages: Sequence[Message], header: dict[str, Any], *, results_only: bool = False) -> None:
-        """Add the messages, or only the results in them, that did not become events before."""
-        if "request" in header:
-            header = {name: value for name, value in header.items() if name != "request"}
-        met: Counter[str] = Counter()
-        turns = 0
-        for message in messages:
-            for result in message.results:
-                key = f"r{result.call_id or result.tool}"
-                met[key] += 1
-                if met[key] > self._history.count_of(key):
-                    self._add_result(result, key, header)
-            if results_only or message.role not in ("user", "assistant") or not (message.text or message.calls):
-                continue
-            named = self._names.get(id(message)) or self._name(message)
-            met[named.digest] += 1
-            turns += message.role == "assistant"
-            # Some exports cut messages that they send again: an answer is then recognised by its place.
-            placed = message.role == "assistant" and turns <= self._history.turns.get(header.get("run_id", ""), 0)
-            before = self._history.messages.get(named.digest, 0)
-            if met[named.digest] <= before or placed or (message.calls and self._announced_all(message)):
-                continue
-            key = named.key
-            if message.role == "user":
-                self._history.add_message(key)
-                if not header.get("run_id"):  # a sub-agent's parent writes in the user's role: no person spoke
-                    self._history.begin_question()
-                    self._conversation.user(key, message.text, **header)
-            else:
-                self._add_turn(key, _blocks_of(message), {}, dict(header))
-
-    def _name(self, message: Message) -> _NamedMessage:
-        """Return the key of a message. It is made once, although every later request sends the message again."""
-        key = f"u{message.text}" if message.role == "user" else _turn_key(_blocks_of(message))
-        named = self._names[id(message)] = _NamedMessage(message, key, digest_of(key))
-        return named
-
-    def _announced_all(self, message: Message) -> bool:
-        return all(call["id"] and call["id"] in self._history.calls for call in message.calls)
-
-    def _add_announced_results(self, span: Span) -> None:
-        """Add the results of announced calls from the outputs of a span that is neither a model's nor a tool's."""
-        announced = self._history.calls
-        messages = [
-            message
-            for message in read_messages(span.outputs)
-            if any(result.call_id in announced for result in message.results)
-        ]
-        self._add_messages(messages, self._header(span, span.end), results_only=True)
-
-    def _add_result(self, result: CallResult, key: str, header: dict[str, Any]) -> None:
-        waiting = self._history.open
-        if result.call_id:
-            call = next((call for call in reversed(waiting) if call.call_id == result.call_id), None)
-        else:
-            call = next((call for call in waiting if call.tool == result.tool), None)
-            if call is None:
-                return  # the call has its result already, or was never announced
-        self._history.add_message(key)
-        if call is not None:
-            waiting.remove(call)
-        status: Literal["ok", "error"] = "error" if result.failed else "ok"
-        call_id = result.call_id or (call.call_id if call else "")
-        if result.call_id:
-            self._history.add_message(f"result before {call_id}")
-        self._conversation.result(key, call_id, result.output, status=status, tool=result.tool, **header)
-
-    def _add_tool_call(self, merged: MergedCall) -> None:
-        span = merged.span
-        if merged.told or (span.identity and self._is_told(f"v{span.identity}")):
-            return
-        if span.call_id and self._history.take(f"result before {span.call_id}"):
-            return  # a later request told the result before the span came
-        args = unpack(span.inputs)
-        call = self._announced_call(span, args)
-        call_id = span.call_id or (call.call_id if call else span.span_id)
-        tool = call.tool if call is not None and same_tool(call.tool, span.name) else span.name
-        block = {"id": call_id, "name": tool, "input": {} if args is None else args}
-        captured = span.inputs is not None
-        if call is None:
-            if span.call_id:
-                self._history.add_message(f"span before {span.call_id}")
-            self._conversation.call([span.span_id], block, **self._header(span, span.start) | {"captured": captured})
-        elif call in self._history.open:
-            self._history.open.remove(call)
-        for view in merged.inner if call is None or call.args == args_digest(args) else ():
-            # The session counts what is merged: to it, another view is the same attempt, reported again.
-            self._conversation.call([view.span_id], block, **self._header(view, view.start) | {"captured": captured})
-        if span.decision is not None and span.decision.action != "allow":
-            self._add_decision(span, span._replace(call_id=call_id, name=tool))
-        self._add_outcome(span, call_id, tool)
-
-    def _add_outcome(self, span: Span, call_id: str, tool: str) -> None:
-        key = f"r{call_id or tool}"
-        self._history.add_message(key)
-        output, failed = _tool_output(span.outputs)
-        captured = span.outputs is not None
-        if not captured and call_id in self._outputs:  # the span leaves the result out, the next model call has it
-            output, captured = self._outputs[call_id], True
-        elif not captured and span.error and span.inputs is not None:  # content is captured, and there was none
-            output, captured = span.error, True
-        header = self._header(span, span.end) | {"captured": captured}
-        if span.start is not None and span.end is not None:
-            header["latency_ms"] = (span.end - span.start) * 1000
-        status: ResultStatus = "error" if failed or span.failed else "ok"
-        # Claude Code's spans say that a call failed in a span of their own; without one, it never ran.
-        ran = bool(span.protocol) or not span.identity or self._tree.has_outcome(span)
-        if (status == "error" or not ran) and self._tree.is_denied(span):
-            status = "blocked"
-        self._conversation.result(key, call_id, output, status=status, tool=tool, **header)
-
-    def _announced_call(self, span: Span, args: Json) -> AnnouncedCall | None:
-        """Return the open call of a tool's span: by its id, else by its tool, best with equal arguments."""
-        waiting = self._history.open
-        if span.call_id:
-            same_id = [call for call in waiting if call.call_id == span.call_id]
-            if same_id:
-                return same_id[-1]
-            candidates = [call for call in waiting if not call.call_id and same_tool(call.tool, span.name)]
-        else:
-            candidates = [call for call in waiting if same_tool(call.tool, span.name)]
-        digest_of_args = args_digest(args) if len(candidates) > 1 else ""
-        equal = (call for call in candidates if call.args == digest_of_args)
-        return next(equal, candidates[0] if candidates else None)
-
-    def _add_store(self, span: Span) -> None:
-        """Add a retrieval, or what was done with a memory, as a call of a tool that is called like it."""
-        block = {"id": span.span_id, "name": span.name, "input": span.inputs or {}}
-        header = self._header(span, span.start) | {"captured": span.inputs is not None}
-        self._conversation.call([span.span_id], block, **header)
-        header = self._header(span, span.end) | {"captured": span.outputs is not None}
-        status: ResultStatus = "error" if span.failed else "ok"
-        self._conversation.result(
-            f"r{span.span_id}", span.span_id, span.outputs, status=status, tool=span.name, **header
-        )
-        if span.sort == "retrieval" and isinstance(span.outputs, list):
-            self._history.add_chunks(span.outputs)
-
-    def _add_decision(self, span: Span, target: Span) -> None:
-        """Add what a guard, a person or an evaluator said, as a decision about the call it is about."""
-        decision = span.decision
-        if decision is None:
-            return
-        around = target if target.sort == "tool" else self._tree.tool_around(span)
-        call_id = decision.call_id or (around.call_id or around.span_id if around is not None else "")
-        tool = decision.tool or (around.name if around is not None else "")
-        header = self._header(span, span.start)
-        if call_id and self._is_told("\n".join(("d", call_id, decision.action, *decision.rule_ids))):
-            return
-        told = call_id in self._history.calls or self._history.count_of(f"r{call_id}") > 0
-        if tool and decision.action != "allow" and not told and target.sort != "tool":
-            # What is held back may never run: nothing else tells of the attempt.
-            block = {"id": call_id, "name": tool, "input": {}}
-            self._announce([block])
-            self._conversation.call(["held back", call_id], block, **header | {"captured": False})
-        if decision.labels:
-            header["labels"] = {**self._conversation.labels, **decision.labels}
-        self._conversation.decision([span.span_id, "d"], decision.action, call_id, tool, decision.rule_ids, **header)
-
-    def _add_prompt(self, span: Span) -> None:
-        """Add what a person wrote. Spans and log records both tell it, and each of them as often as it was written."""
-        text = span.inputs if isinstance(span.inputs, str) else ""
-        channel = f"p{'log' if span.end is None else 'span'} {text}"
-        self._history.add_message(channel)
-        key = f"u{text}"
-        if self._history.count_of(channel) > self._history.count_of(key):
-            self._history.add_message(key)
-            header = self._header(span, span.start) | {"captured": span.inputs is not None}
-            self._conversation.user(key, text, **header)
-
-    def _is_told(self, key: str) -> bool:
-        """Whether a view of this was told before; from now on it is."""
-        told = self._history.count_of(key) > 0
-        self._history.add_message(key)
-        return told
-
-    def _header(self, span: Span, time: float | None) -> dict[str, Any]:
-        """Return the time and the agent of a span's events. An agent inside another has a run of its own."""
-        agents = self._tree.agents_around(span)
-        header: dict[str, Any] = {"time": time}
-        if not agents and not span.agent and not span.run_id:
-            return header
-        if agents or span.agent:
-            header["agent"] = agents[0].agent[:200] if agents else span.agent
-        if len(agents) > 1:
-            header["run_id"] = agents[0].span_id
-            header["agent_path"] = tuple(agent.agent[:200] for agent in reversed(agents[1:]))
-        if span.run_id:
-            header |= {"run_id": span.run_id, "agent": header.get("agent") or "sub-agent"}
-        return header
-
-
-def _blocks_of(message: Message) -> list[Json]:
-    return [*([text_block(message.text)] if message.text else []), *message.calls]
+            self._decisions.add_prompt(span)
+        elif isinstance(span.outputs, str | dict | list) and may_hold_result(span.outputs):
+            self._turns.add_announced_results(span)
 
 
 def _place(span: Span) -> tuple[float, int, float, str]:
     """Return the sort key of a span. At the same moment, calls to a model come first, then tools."""
     return span.start or 0.0, _RANKS.get(span.sort, 2), span.end or 0.0, span.span_id
-
-
-def _tool_output(outputs: Json) -> tuple[Json, bool]:
-    """Return the result in a tool's span, and whether a message in it says that the call failed."""
-    output = unpack(outputs)
-    messages = read_messages(output) if _may_hold_result(output) else []
-    results = [result for message in messages for result in message.results]
-    if results:
-        return results[0].output, results[0].failed
-    if isinstance(output, dict) and isinstance(output.get("content"), list):
-        return text_of(output["content"]), output.get("isError") is True
-    return output if isinstance(output, str) else outputs, False
-
-
-def _turn_key(content: list[Json]) -> str:
-    """Return a key that stays the same when a turn is sent again, even with its arguments written differently."""
-    parts = [block.get("text") or block.get("id") or [block["name"], block["input"]] for block in content]
-    return "t" + msgspec.json.encode(parts).decode()
-
-
-def _may_hold_result(output: Json) -> bool:
-    """Whether a value may hold a message with a result. This is cheap, because most values do not."""
-    if isinstance(output, str):
-        return '"tool_call_id"' in output
-    if isinstance(output, dict):
-        return "tool_call_id" in output or "tool_call_id" in object_at(output, "kwargs")
-    return False
 
 
 def by_time(events: list[Event]) -> list[Event]:
