@@ -26,19 +26,6 @@ class PricedDecoder:
         """Return the record's events, or raise DecodeError."""
         return self._price(self._decoder.decode(record))
 
-    def remember(self, memory: Memory) -> PricedDecoder:
-        """Let the decoder hold events back, if it does."""
-        inner = self._decoder
-        return PricedDecoder(inner.remember(memory) if isinstance(inner, HoldingDecoder) else inner, self._prices)
-
-    def elapse(self, seconds: float) -> Sequence[Event]:
-        """Return the events that have waited long enough."""
-        return self._price(self._decoder.elapse(seconds)) if isinstance(self._decoder, HoldingDecoder) else ()
-
-    def finish(self) -> Sequence[Event]:
-        """Return the events that still wait."""
-        return self._price(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
-
     def _price(self, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:
             if type(event) is Turn and isinstance(usage := event.response.get("usage"), dict) and _COST not in usage:
@@ -51,6 +38,33 @@ class PricedDecoder:
         written = turn.labels.get("model") or turn.response.get("model") or (turn.request or {}).get("model")
         model = str(written or "")
         return self._prices.get(model) or self._prices.get(_DATE.sub("", model))
+
+
+class HoldingPricedDecoder(PricedDecoder):
+    """The same for a decoder that holds events back."""
+
+    def __init__(self, decoder: Decoder, holding: HoldingDecoder, prices: Mapping[str, ModelPrice]) -> None:
+        super().__init__(decoder, prices)
+        self._holding = holding
+
+    def remember(self, memory: Memory) -> Decoder:
+        """Let the decoder hold events back."""
+        return with_prices(self._holding.remember(memory), self._prices)
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return the events that have waited long enough."""
+        return self._price(self._holding.elapse(seconds))
+
+    def finish(self) -> Sequence[Event]:
+        """Return the events that still wait."""
+        return self._price(self._holding.finish())
+
+
+def with_prices(decoder: Decoder, prices: Mapping[str, ModelPrice]) -> Decoder:
+    """Return the decoder with the cost in its turns; it holds events back only if the decoder does."""
+    if isinstance(decoder, HoldingDecoder):
+        return HoldingPricedDecoder(decoder, decoder, prices)
+    return PricedDecoder(decoder, prices)
 
 
 def cost_of(usage: Mapping[str, Json], price: ModelPrice) -> float:

@@ -20,7 +20,7 @@ from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothi
 from stream_guard.alerting.routes import make_route, queue_name
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.prices import PricedDecoder
+from stream_guard.decoding.prices import with_prices
 from stream_guard.decoding.tenants import with_tenants
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
@@ -106,7 +106,7 @@ class Assembly:
         decoders = {name: self._make_decoder(name, settings) for name in (form, *formats.values())}
         decoder: Decoder = TopicDecoder(form, decoders, formats) if formats else decoders[form]
         prices = self.settings.decode.prices
-        decoder = PricedDecoder(decoder, prices) if prices else decoder
+        decoder = with_prices(decoder, prices) if prices else decoder
         label = self.settings.sessions.tenant_label
         return with_tenants(decoder, label) if tenants and label else decoder
 

@@ -11,7 +11,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.decoding.prices import cost_of
 from stream_guard.errors import SettingsError
-from stream_guard.ports import Record
+from stream_guard.ports import HoldingDecoder, Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import ModelPrice, Settings, load_settings
 
@@ -48,6 +48,15 @@ def test_a_table_of_prices_gives_the_cost_that_a_record_leaves_out() -> None:
 def test_the_date_in_the_name_of_a_model_does_not_hide_its_price() -> None:
     assert "cost_usd" in usage_of(chat("gpt-x-2026-01-31", prompt_tokens=1), "openai-chat")
     assert "cost_usd" not in usage_of(chat("another", prompt_tokens=1), "openai-chat")
+
+
+def test_a_decoder_with_prices_holds_events_back_only_if_it_does_without() -> None:
+    forms = ("native", "openai-chat", "otlp-json", "auto")
+    for form in forms:
+        plain, priced = (
+            Assembly(settings).make_decoder(form) for settings in (Settings(), Settings.model_validate(PRICES))
+        )
+        assert isinstance(priced, HoldingDecoder) == isinstance(plain, HoldingDecoder), form
 
 
 def test_the_cost_in_the_record_wins() -> None:
