@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -32,9 +34,12 @@ class Reply(NamedTuple):
 
 
 class HttpEnd:
-    """Listens on a free port of loopback. ``replies`` are given in turn, then ``reply`` for ever."""
+    """Listens on a free port of loopback. ``replies`` are given in turn, then ``reply`` for ever.
 
-    def __init__(self) -> None:
+    ``certificate`` is a file with a key and its certificate, for HTTPS.
+    """
+
+    def __init__(self, certificate: Path | None = None) -> None:
         self.requests: list[Request] = []
         self.replies: list[Reply] = []
         self.reply = Reply()
@@ -66,7 +71,11 @@ class HttpEnd:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def wait_for(self, number: int, seconds: float = 20.0) -> bool:

@@ -59,8 +59,11 @@ class HttpReceiver:
                 after = _retry_after(answer.headers.get("retry-after", ""))
                 return answer.status_code, after, _read(answer) if answer.is_success else b""
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ssl.SSLError) as error:
-            kind = type(error).__name__
-            raise SinkError(f"{self._sink} at {self.host} cannot be reached: {kind}", retryable=True) from None
+            # Why there is no connection names no address: nobody listens, no such name, a certificate.
+            why = f": {error}" if isinstance(error, httpx.ConnectError) else ""
+            raise SinkError(
+                f"{self._sink} at {self.host} cannot be reached: {type(error).__name__}{why}", retryable=True
+            ) from None
 
     def close(self) -> None:
         """Close all connections."""

@@ -23,7 +23,8 @@ from stream_guard.settings import DeliverySettings, PluginSettings, RouteSetting
 from stream_guard.testing import alert
 from stream_guard.testing.sink_laws import odd_alerts
 from tests.http_end import HttpEnd, Reply
-from tests.parts import import_part
+from tests.kafka import certificates
+from tests.parts import import_part, require
 
 SINKS = build_registry(PluginSettings(allow=("sinks",))).sinks
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -208,6 +209,20 @@ def test_nobody_there_is_worth_another_try() -> None:
     with pytest.raises(sg.SinkError, match="cannot be reached") as refused:
         open_sink("alertmanager", url, timeout=2).send([FOUND])
     assert refused.value.retryable
+
+
+def test_a_receiver_is_known_by_its_certificate_and_the_log_says_when_it_is_not(tmp_path: Path) -> None:
+    require(not certificates.missing_part(), certificates.missing_part())
+    made = certificates.make_certificates(tmp_path)
+    with HttpEnd(certificate=made.broker) as end:
+        open_sink("alertmanager", end.url, ca_file=made.authority).send([FOUND])
+        assert len(end.requests) == 1
+        for unknown in (made.stranger, None):
+            with pytest.raises(sg.SinkError, match=r"cannot be reached: ConnectError: .*certificate verify failed"):
+                open_sink("alertmanager", end.url, ca_file=unknown).send([FOUND])
+        assert len(end.requests) == 1
+    with pytest.raises(sg.SinkError, match="cannot be set up"):
+        open_sink("alertmanager", end.url, ca_file=tmp_path / "none.pem")
 
 
 def test_canary_secrets_reach_no_sink_no_log_no_outbox(
