@@ -43,6 +43,9 @@ _MAX_ALL_BYTES: Final = 64 << 20
 _MAX_READ: Final = 2_000
 # Seconds of event time that log records wait for the span of their call. Exporters send every five seconds.
 _WAIT_FOR_SPAN: Final = 5.0
+# The share of the wait for its parents after which a span may be told together with another. What waits on is written
+# anew each time, so a trace must not tell its spans one by one.
+_PATIENCE: Final = 29 / 30
 
 _encode_history = msgspec.msgpack.Encoder().encode
 _decode_history = msgspec.msgpack.Decoder(ConversationHistory).decode
@@ -202,7 +205,7 @@ class Stitcher:
         while self._due and self._due[0][0] <= now:
             due, trace_id = heappop(self._due)
             if trace_id in self._waiting and self._waiting[trace_id].due == due:  # else it was told since
-                events += self._tell(trace_id, now - self._waits.parents)
+                events += self._tell(trace_id, now - self._waits.parents * _PATIENCE)
         return events
 
     def _tell_surplus(self) -> list[Event]:

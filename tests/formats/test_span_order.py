@@ -197,6 +197,16 @@ def test_what_is_given_up_for_one_parent_still_waits_for_another() -> None:
     assert agents(spans.read(export([asking])))["Spain."] == "researcher"
 
 
+def test_spans_that_wait_for_many_parents_are_told_a_few_times_and_not_one_by_one() -> None:
+    spans = Spans(recorded=False)
+    for number in range(100):  # one every 30 ms, each with a parent of its own that never comes
+        at = number * 0.03
+        spans.read(export([chat(1000 + number, 5000 + number, (at, at), [text("user", f"question {number}")], [])]))
+    told = [len(spans.elapse(0.03)) for _ in range(1200)]
+    assert sum(told) == 200
+    assert 0 < sum(count > 0 for count in told) <= 4
+
+
 def test_spans_without_any_time_wait_no_longer_than_others() -> None:
     timeless = {key: value for key, value in ASKED.items() if "TimeUnixNano" not in key}
     spans = Spans(recorded=False)
