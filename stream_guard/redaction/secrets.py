@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -12,11 +13,13 @@ import re2
 from stream_guard.language.patterns import TextSet
 from stream_guard.redaction import named
 from stream_guard.redaction.formats import FORMATS, SecretFormat
-from stream_guard.redaction.words import is_slug, is_wording
+from stream_guard.redaction.words import is_mixed, is_slug, is_wording
 
 # A word may begin behind an underscore, an escaped sign of JSON (\n) or an escaped sign of a URL (%3D).
 _BEGIN: Final = r"(?:\b|_|\\[a-z]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
 _MIXED: Final = "A-Za-z0-9"  # in an alphabet: words can be written in it
+# A prefix that is known where no word begins: others occur in encoded data by chance.
+_TELLING: Final = re.compile(r".*[-_]|[A-Za-z]{4,}")
 
 _Mask = Callable[[Any], str]  # of a match of re2, which has no type
 
@@ -25,6 +28,8 @@ class _Secret(NamedTuple):
     anchor: str  # a short expression that occurs wherever the pattern does
     pattern: str
     mask: _Mask
+    glued: str = ""  # the same behind a letter or a digit, as in xsk-...
+    mask_glued: _Mask = str
 
 
 def _shaped(row: SecretFormat) -> _Secret:
@@ -35,7 +40,12 @@ def _shaped(row: SecretFormat) -> _Secret:
         found: str = match.group()
         return found if in_words is not None and in_words(body) else f"{begin}[masked api key]"
 
-    return _Secret(row.anchor or row.prefix, f"({_BEGIN})(?:{row.prefix})({row.body})", mask)
+    def mask_glued(match: Any) -> str:
+        return mask(match) if is_mixed(match.group(2)) else str(match.group())
+
+    shape = f"(?:{row.prefix})({row.body})"
+    glued = f"([A-Za-z0-9]){shape}" if in_words is not None and _TELLING.fullmatch(row.prefix) else ""
+    return _Secret(row.anchor or row.prefix, f"({_BEGIN}){shape}", mask, glued, mask_glued)
 
 
 def _labelled(label: str) -> _Mask:
@@ -90,8 +100,8 @@ def _any_secret() -> TextSet:
 
 
 @cache
-def _compiled(number: int) -> Any:
-    return re2.compile(_SECRETS[number].pattern)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern)
 
 
 def mask_id(text: str) -> str:
@@ -103,5 +113,8 @@ def mask_id(text: str) -> str:
 def mask_secrets(text: str) -> str:
     """Return the whole text with ``[masked ...]`` where a secret stood."""
     for number in sorted(_any_secret().search(text)):
-        text = _compiled(number).sub(_SECRETS[number].mask, text)
+        secret = _SECRETS[number]
+        text = _compiled(secret.pattern).sub(secret.mask, text)
+        if secret.glued:
+            text = _compiled(secret.glued).sub(secret.mask_glued, text)
     return text

@@ -10,6 +10,8 @@ _PIECE: Final = re.compile(r"[^-_./+=~]+")
 _WORD_OR_NUMBER: Final = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]{1,4}[a-z]{0,2}")
 _HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
+_RUN: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+")
+_RUNS: Final = 5  # runs of one sort of sign; sixteen drawn ones have ten on average
 _LONGEST: Final = 20  # letters of a word
 _USUAL: Final = 3.5  # letters of a word on average, where only capitals divide them
 
@@ -31,3 +33,9 @@ def is_wording(text: str) -> bool:
     if not humps or max(map(len, humps)) > _LONGEST or sum(map(len, humps)) < _USUAL * len(humps):
         return False
     return all(_VOWEL.search(hump) for hump in humps if len(hump) > 1)
+
+
+def is_mixed(text: str) -> bool:
+    """Whether the text changes often between capitals, small letters and digits; numbers of things keep to one case."""
+    in_one_case = text == text.lower() or text == text.upper()
+    return not in_one_case and len(_RUN.findall(text)) >= _RUNS

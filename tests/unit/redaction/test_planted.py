@@ -31,6 +31,18 @@ def test_no_secret_of_a_published_shape_is_shown(vendor: str, shape: str) -> Non
     assert shown == []
 
 
+@pytest.mark.parametrize("before", ["x", "Q", "7", "key", "apikey"])
+@pytest.mark.parametrize(
+    "shape",
+    ["sk-{A48}", "sk-proj-{w60}", "sk-ant-api03-{w60}", "ghp_{A36}", "hf_{A34}", "glpat-{A20}", "sk_live_{A24}"],
+)
+def test_a_key_that_is_glued_to_a_word_is_not_shown(before: str, shape: str) -> None:
+    random = Random(f"{before}{shape}")  # the same secrets in every run
+    for _ in range(20):
+        secret = draw(shape, random)
+        assert mask_secrets(f"run {before}{secret} now") == f"run {before}[masked api key] now"
+
+
 def test_the_table_and_the_shapes_hold_more_than_a_hundred_vendors() -> None:
     assert len({row.vendor for row in FORMATS}) >= 100
     assert len(shapes()) >= 100
@@ -106,6 +118,7 @@ def test_a_password_may_be_words(context: str, password: str) -> None:
         "key: value, keyboard: qwerty, monkey=banana, turkey: 2",
         "sk-learn-pipeline-configuration-example and sk-your-key-goes-here",
         "task-force, disk-usage-report-of-2026, risk-register",
+        "task-7f3a9b2c4d5e6f708192aabb, disk-getElementsByTagNameAndClass, desk-TeamRedBlueGreen-Report",
         "pk_index_on_orders, rk_position, whsec_ is a prefix",
         "ghp_ and github_pat_ begin tokens; ghp_example_token_name",
         "glpat-rotation-runbook-for-2026-q1",
@@ -155,6 +168,9 @@ def test_chance_that_is_no_secret_is_hardly_ever_spoilt() -> None:
         "order {d3}-{d7}-{d7}",
         "blob {b200}",
         "{A22}",
+        "task-{h24}",
+        "mask_{h32}",
+        "shelf_{h32}",
     )
     share, spoilt = spoilt_share(draw(form, random) for form in forms for _ in range(2_000))
     assert share < SPOILT, spoilt[:10]
