@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from stream_guard.analysis.alphabet import patterns_in
-from stream_guard.engine.watched_paths import needed_paths
+from stream_guard.engine.bound import needed_paths
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.model import Event, Json, ToolCall, Turn, UserMessage
 from stream_guard.observability.counts import Counts

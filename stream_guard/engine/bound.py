@@ -15,6 +15,7 @@ from stream_guard.language.paths import MISSING, Path
 from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json, Scope
 from stream_guard.policy.agents import Agents
+from stream_guard.policy.gates import certain_leaves
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec
 from stream_guard.rule import NoState, Rule, State, Verdict, Where
 
@@ -47,6 +48,7 @@ class BoundRule:
         "judge_gate",
         "key",
         "may_open",
+        "needed_paths",
         "needs_clock",
         "needs_content",
         "needs_turn",
@@ -81,6 +83,7 @@ class BoundRule:
         self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
         self.key = _key(number, spec)
         self.arg_paths = frozenset(_arg_paths(spec))
+        self.needed_paths = tuple(needed_paths(spec))
         self.part_scoped = spec.scope is Scope.SESSION
         needs = rule.needs()
         # Gate and key count too: a gate over missing content would never open, and everything would pass.
@@ -153,6 +156,19 @@ def _paths_read(spec: RuleSpec) -> list[Path]:
     """Return the paths that the rule's key and gate read."""
     paths = [leaf.path for leaf in _gate_leaves(spec)]
     return paths + [key_path(part) for part in spec.key if part != "session"]
+
+
+def needed_paths(spec: RuleSpec) -> Iterator[Path]:
+    """Yield the paths without which the rule cannot fire: of its gate, of its key, and of its parameters."""
+    if spec.when is not None:
+        for leaf in certain_leaves(spec.when.source):
+            if leaf["op"] != "exists":
+                yield Path(leaf["path"])
+    yield from (key_path(part) for part in spec.key if part.startswith("args."))
+    for name in type(spec.rule.params).model_fields:
+        value = getattr(spec.rule.params, name, None)
+        if isinstance(value, Path):
+            yield value
 
 
 def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:

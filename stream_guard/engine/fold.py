@@ -111,8 +111,12 @@ class Engine:
                 memory.add(tag)
             else:
                 memory.discard(tag)
-            if leaf.lacks is not None:
-                (memory.add if leaf.lacks(event) else memory.discard)(leaf.unknown_tag)
+            if leaf.lacks is None:
+                continue
+            if leaf.lacks(event):
+                memory.add(leaf.unknown_tag)
+            else:
+                memory.discard(leaf.unknown_tag)
 
     def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
         self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings

@@ -5,15 +5,13 @@ What was seen is no longer looked for, so that a rule whose paths all occur cost
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from typing import Final
 
-from stream_guard.engine.bound import BoundRule, key_path
+from stream_guard.engine.bound import BoundRule
 from stream_guard.language.paths import MISSING, Path, When
 from stream_guard.model import Event, ToolCall
 from stream_guard.observability.counts import Counts
-from stream_guard.policy.gates import certain_leaves
-from stream_guard.policy.spec import RuleSpec
 
 MOST_FIELDS: Final = 1000  # names of arguments that are remembered for advice
 
@@ -47,18 +45,5 @@ class PathWatch:
 
 def watch(bounds: Iterable[BoundRule], about: Container[When]) -> PathWatch | None:
     """Return the watch over the paths of rules that are about these things; None where there is none."""
-    awaited = [(bound.spec.id, path) for bound in bounds for path in needed_paths(bound.spec) if path.when in about]
+    awaited = [(bound.spec.id, path) for bound in bounds for path in bound.needed_paths if path.when in about]
     return PathWatch(awaited) if awaited else None
-
-
-def needed_paths(spec: RuleSpec) -> Iterator[Path]:
-    """Yield the paths without which the rule cannot fire: of its gate, of its key, and of its parameters."""
-    if spec.when is not None:
-        for leaf in certain_leaves(spec.when.source):
-            if leaf["op"] != "exists":
-                yield Path(leaf["path"])
-    yield from (key_path(part) for part in spec.key if part.startswith("args."))
-    for name in type(spec.rule.params).model_fields:
-        value = getattr(spec.rule.params, name, None)
-        if isinstance(value, Path):
-            yield value

@@ -24,19 +24,24 @@ class Coverage:
     def __init__(self, policy: Policy, engine: Engine) -> None:
         self._policy = policy
         self._engine = engine
-        self._answers: dict[tuple[str, str], Decision] = {}
+        self._answers: dict[str, dict[str, Decision]] = {}  # by agent and tool
+        self._known = 0
 
     def of(self, attempt: ToolCall) -> Decision:
         """Return the answer; most attempts share one with others of their tool and agent."""
         if attempt.agent_path:
             return self._answer(attempt)
-        key = (attempt.tool, attempt.agent)
-        known = self._answers.get(key)
-        if known is None:
-            if len(self._answers) >= _KNOWN:
-                self._answers.clear()
-            known = self._answers[key] = self._answer(attempt)
-        return known
+        of_agent = self._answers.get(attempt.agent)  # two lookups take less than a key of two names
+        known = of_agent.get(attempt.tool) if of_agent is not None else None
+        return known if known is not None else self._keep(attempt)
+
+    def _keep(self, attempt: ToolCall) -> Decision:
+        if self._known >= _KNOWN:
+            self._answers.clear()
+            self._known = 0
+        self._known += 1
+        answer = self._answers.setdefault(attempt.agent, {})[attempt.tool] = self._answer(attempt)
+        return answer
 
     def _answer(self, attempt: ToolCall) -> Decision:
         name = self._engine.names[attempt.tool]
@@ -60,4 +65,6 @@ class Coverage:
         plans = [self._engine.local.calls[attempt.tool]]
         plans += [group.index.calls[attempt.tool] for group in self._engine.cross_session]
         bounds = [bound for plan in plans if plan is not None for bound in plan.rules]
-        return [bound for bound in bounds if not bound.spec.agent or agents.governs(bound.spec.agent)(attempt)]
+        owners = {bound.spec.agent for bound in bounds}
+        governing = {owner for owner in owners if not owner or agents.governs(owner)(attempt)}
+        return [bound for bound in bounds if bound.spec.agent in governing]

@@ -139,7 +139,7 @@ class Guard:
         decision = self._decider.decide(attempt, found, objections)
         if decision.action is Action.ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
-        ended = self._ended.reason(attempt.session_id)
+        ended = self._ended.reason(attempt.session_id) if len(self._ended) else None
         is_new_end = decision.session_ended and ended is None
         if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)

@@ -75,14 +75,20 @@ _INVISIBLE: Final = re.compile(
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
+_NUL: Final = "\x00"
+_BACKSPACE: Final = "\x08"
+_DELETE: Final = "\x7f"
+HIDDEN: Final = _NUL + _BACKSPACE + _DELETE
+"""The signs of ASCII that hide in a word. Its other invisible signs separate words."""
+
 
 def see_through(text: str) -> str:
     """Return the text in NFKC, without invisible signs, and with imitated letters in words that are partly Latin.
 
     A plain text comes back as it is, the same object.
     """
-    if text.isascii() and "\x00" not in text and "\x08" not in text and "\x7f" not in text:
-        return text  # other invisible signs of ASCII separate words
+    if text.isascii() and _NUL not in text and _BACKSPACE not in text and _DELETE not in text:
+        return text
     seen = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
     return _WORD.sub(_fold_word, seen)
 

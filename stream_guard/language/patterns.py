@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from stream_guard.language.lookalikes import see_through
+from stream_guard.language.lookalikes import HIDDEN, see_through
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
@@ -118,10 +118,12 @@ def _reason(error: Exception) -> str:
 class TextSet:
     """Many text patterns looked for in one pass; the cost hardly grows with their number."""
 
-    __slots__ = ("_set", "match_nothing")
+    __slots__ = ("_hidden", "_set", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._set = _compile_set(tuple(patterns))
+        # One more pattern tells which texts of ASCII need a second look.
+        self._set = _compile_set((*patterns, f"[{HIDDEN}]"))
+        self._hidden = len(patterns)
         self.match_nothing = bool(self._set.Match(b""))  # whether some pattern occurs even in an empty text
 
     def search(self, text: str) -> list[int]:
@@ -129,13 +131,12 @@ class TextSet:
 
         They occur as it is written, or as a reader sees it (``lookalikes``).
         """
-        found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
-        if text.isascii() and text.isprintable():  # the usual text, which needs no second look
+        written = text.encode("utf-8", "replace")
+        found: list[int] | None = self._set.Match(written)
+        if len(written) == len(text) and (not found or self._hidden not in found):  # the usual text, which is ASCII
             return found or []
-        seen = see_through(text)
-        if seen is text:
-            return found or []
-        return list({*(found or ()), *(self._set.Match(seen.encode("utf-8", "replace")) or ())})
+        seen: list[int] = self._set.Match(see_through(text).encode("utf-8", "replace")) or []
+        return list({*(found or ()), *seen} - {self._hidden})
 
 
 @lru_cache(maxsize=32)

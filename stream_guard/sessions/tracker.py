@@ -52,6 +52,9 @@ class Tracker:
         self._names = engine.names
         self._derived = engine.derived or None
         self._tools = counts.tools
+        # Made once: every call that may be known is asked with one of them.
+        self._lenient = Leniency(later=not engine.is_inline, earlier=True)
+        self._strict = Leniency(later=not engine.is_inline, earlier=False)
         self.small: Event | None = None  # an event that is known to be small: it need not be measured
         self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
         self.opened: OpenCall | None = None  # that attempt
@@ -153,10 +156,10 @@ class Tracker:
             out.append(lookalike_finding(call, name.tool))
 
     def _count_call(self, call: ToolCall, session: Session, out: Findings) -> None:
-        call_id, unanswered = call.call_id, session.open
+        call_id, tool, unanswered = call.call_id, call.tool, session.open
         # Most calls are new: neither their id is open nor a call without one.
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
-        plan = self._engine.local.calls[call.tool]
+        plan = self._engine.local.calls[tool]
         known = match_event(session, call, self._leniency(plan)) if may_be_known else None
         if known is not None:
             # By this number a caller finds the findings of the block that announced the call.
@@ -165,7 +168,7 @@ class Tracker:
             return
         session.part_active = True
         is_small = call is self.small
-        opened = self._open_attempt(session, call_id, call.tool, call.args, call.event_id, is_small=is_small)
+        opened = self._open_attempt(session, call_id, tool, call.args, call.event_id, is_small=is_small)
         self.counted, self.opened = call, opened
         self._show_call(plan, call, opened, session, out)
 
@@ -178,7 +181,7 @@ class Tracker:
     def _leniency(self, plan: Plan | None) -> Leniency:
         """Return which sighting of an attempt at the tool of a plan may leave the arguments out."""
         reads_args = self._show_across is not None or (plan is not None and plan.reads_args)
-        return Leniency(later=not self._engine.is_inline, earlier=not reads_args)
+        return self._strict if reads_args else self._lenient
 
     def _open_attempt(
         self,
@@ -301,9 +304,17 @@ def _stamp_text(turn: Turn, content: Json, names: ToolNames) -> list[dict[str, J
     if text or turn.text:
         force_setattr(turn, "text", text)
     if blocks or turn.tools:
-        seen = [(tool, names[tool]) for tool in map(_name, blocks)]
-        force_setattr(turn, "tools", tuple([tool if name is None else name.tool for tool, name in seen]))
+        force_setattr(turn, "tools", _tools(blocks, names))
     return blocks
+
+
+def _tools(blocks: list[dict[str, Json]], names: ToolNames) -> tuple[str, ...]:
+    tools = []
+    for block in blocks:
+        written = _name(block)
+        name = names[written]
+        tools.append(written if name is None else name.tool)
+    return tuple(tools)
 
 
 def _name(block: dict[str, Json]) -> str:
