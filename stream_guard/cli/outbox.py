@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,11 +66,8 @@ def list_alerts(
     settings_file: SettingsFile = None,
 ) -> None:
     """List alerts in the outbox: dead letters, unless another state is asked for."""
-    outbox = _open(file, settings_file)
-    try:
+    with closing(_open(file, settings_file)) as outbox:
         rows = outbox.listing(state.value, sink, limit)
-    finally:
-        outbox.close()
     listed = [
         QueuedAlert(
             row.number,
@@ -94,11 +92,8 @@ def retry(
     settings_file: SettingsFile = None,
 ) -> None:
     """Send dead letters once more, or one by one what was summed up; by the process that sends, or its next start."""
-    outbox = _open(file, settings_file)
-    try:
+    with closing(_open(file, settings_file)) as outbox:
         number = outbox.retry(sink, time.time(), state.value)
-    finally:
-        outbox.close()
     typer.echo(f"{number} alerts will be sent again", err=True)
 
 
@@ -109,11 +104,8 @@ def drop(
     settings_file: SettingsFile = None,
 ) -> None:
     """Forget dead letters, or what was summed up."""
-    outbox = _open(file, settings_file)
-    try:
+    with closing(_open(file, settings_file)) as outbox:
         number = outbox.drop(sink, state.value)
-    finally:
-        outbox.close()
     typer.echo(f"{number} alerts forgotten", err=True)
 
 

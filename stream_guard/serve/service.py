@@ -22,6 +22,7 @@ from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.model import Action, Alert, ToolCall
 from stream_guard.policy.spec import Policy
+from stream_guard.redaction import mask_id
 from stream_guard.serve.admission import REFUSALS
 from stream_guard.serve.stopping import StoppingRules
 from stream_guard.serve.unjudged import UnjudgedAllows
@@ -158,12 +159,12 @@ class Service:
             return Ruling(action=Action.BLOCK, reason=f"not judged: {why}", policy_version=version)
         _logger.error("an attempt was allowed without being judged: %s", why)
         alert = Alert(
-            alert_id=f"{FAIL_OPEN}.{attempt.session_id}.{attempt.event_id or attempt.call_id}",
+            alert_id=f"{FAIL_OPEN}.{mask_id(attempt.session_id)}.{mask_id(attempt.event_id or attempt.call_id)}",
             rule_id=FAIL_OPEN,
             kind=FAIL_OPEN,
             severity="critical",
             session_id=attempt.session_id,
-            event_id=attempt.event_id,
+            event_id=mask_id(attempt.event_id),
             index=None,
             time=attempt.time,
             detail=f"an attempt was allowed without being judged: {why}",
