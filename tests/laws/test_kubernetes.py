@@ -176,6 +176,17 @@ def selected(selector: dict[str, Any]) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_alerts_that_wait_are_on_a_volume_that_outlives_the_pod(name: str) -> None:
+    [container] = containers(WORKLOADS[name])
+    claims = {claim["metadata"]["name"] for claim in WORKLOADS[name]["spec"]["volumeClaimTemplates"]}
+    kept = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] in claims]
+    image = (FOLDER.parent / "Dockerfile").read_text()
+    # Where a process starts is where its outbox is, unless the settings say otherwise.
+    assert re.findall(r"^WORKDIR (\S+)$", image.rpartition("FROM ")[2], re.MULTILINE) == kept
+    assert load_deployed(variables(container)).delivery.outbox is None
+
+
 def test_services_budgets_and_the_autoscaler_are_about_workloads_that_exist() -> None:
     for resource in RESOURCES:
         spec, own = resource.get("spec", {}), [resource["metadata"]["name"]]
