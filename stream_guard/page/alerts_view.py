@@ -18,8 +18,9 @@ from stream_guard.page import charts
 from stream_guard.page.live import Watched
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
-from stream_guard.page.sign_in import who
+from stream_guard.page.sign_in import identify, who
 from stream_guard.page.steps import steps_to
+from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
 
 SEVERITIES: Final = tuple(severity.word for severity in reversed(Severity))
@@ -72,7 +73,10 @@ class AlertViews:
         def tiles() -> str:
             return self._tools.templates.fragment("_tiles.html", tiles=self._tiles(wanted.tenant), wanted=wanted)
 
-        events = self._tools.live.watch(Watched(wanted, render, tiles, who(request).name), after)
+        def is_known() -> bool:
+            return isinstance(identify(self._tools.parts.door, request), Identity)
+
+        events = self._tools.live.watch(Watched(wanted, render, tiles, who(request).name, is_known), after)
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 

@@ -39,6 +39,7 @@ class Watched:
     render: Render
     tiles: Callable[[], str] | None = None
     name: str = ""  # of the token; empty where there is none
+    may_go_on: Callable[[], bool] = lambda: True  # asked now and then: tokens are taken back
 
 
 class LiveAlerts:
@@ -74,7 +75,7 @@ class LiveAlerts:
         self._look_from(missed[-1].number if missed else seen)
         try:
             yield b"retry: 2000\n\n"
-            spoke = drew = time.monotonic()
+            spoke = drew = asked = time.monotonic()
             stale = False
             while not self.closing:
                 noted = await self._next(queue)
@@ -89,6 +90,10 @@ class LiveAlerts:
                     with suppress(StoreError):  # whoever looks for alerts says so
                         yield as_event("tiles", await run_in_threadpool(watched.tiles), seen)
                     drew, stale = now, False
+                if now - asked >= _QUIET:
+                    if not watched.may_go_on():
+                        return
+                    asked = now
                 if now - spoke >= _QUIET:
                     yield b": still here\n\n"
                     spoke = now

@@ -25,7 +25,7 @@ from stream_guard.serve.bodies import RequestRefused
 
 _PAGE: Final = 60  # events that are sent at once
 _ABOVE: Final = 8  # events above the one that was asked for
-_LOADED: Final = 1_000  # events after which the rest is a page of its own: a browser does not hold 20,000
+_LOADED: Final = 600  # events after which the rest is a page of its own: a browser does not hold 20,000
 _LISTED: Final = 50
 _COUNTED: Final = 100  # findings of a session in a list
 _FINDINGS: Final = 30  # of a session that are listed one by one

@@ -68,7 +68,7 @@ def who(request: Request) -> Identity:
 def _refusal(request: Request, refused: JSONResponse) -> Response:
     if refused.status_code != 401:  # not by this name of the machine: no token would help
         return refused
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    wanted = local_target(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
     if request.method != "GET" or request.headers.get("hx-request"):
         return Response("sign in again, then repeat what you did", 401, media_type="text/plain")
     if request.headers.get("sec-fetch-site") == "cross-site":
