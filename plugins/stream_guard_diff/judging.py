@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_guard import redact_text
-from stream_guard_diff.effects import Effect, Effects, far_columns, fill_missing, measure_effects
+from stream_guard_diff.effects import Effect, Effects, far_columns, fill_missing, measure_effects, rows_of
 from stream_guard_diff.measured import LEAST_RATIO, LEAST_SHARE, LEVEL, MEASURED
 from stream_guard_diff.measures import ItemTable, SessionItem
 from stream_guard_diff.noise import Corrected, Deals, correct, deal, differences, novelty
@@ -23,6 +23,11 @@ MOST_CHANGES: Final = 5  # of one axis that a report names
 MOST_SESSIONS: Final = 5  # that a change names to show it
 POWER: Final = 0.8  # how likely a change must be seen, to be called detectable
 WANTED: Final = 0.10  # the change for which a report says how many sessions would show it
+
+# What many sessions do anyway shows only a large change, and that is far from chance: it needs little of the level.
+FEW_SESSIONS: Final = 16
+FEW_SHARE: Final = 0.08
+_USUAL: Final = ", usual"
 
 _NEXT_TO_NONE: Final = 0.001  # of the sessions: an axis on which chance does no more has nothing usual to change
 
@@ -151,7 +156,7 @@ def judge_surface(
         table.items, fill_missing(table.matrix(), strata, first_candidate), strata, first_candidate
     )
     deals = deal(strata, len(values), first_candidate)
-    news = [_novel(item, sets, deals) for item, sets in table.novelties]
+    news = [_novel(item, sets, least, deals) for item, sets, least in table.novelties]
     items += [item for item, _, _ in news]
     values = np.column_stack([values, *(column for _, column, _ in news)])
     surface = _Surface(strata, items, values, first_candidate, names, thresholds, len(items) - len(news))
@@ -164,12 +169,10 @@ def judge_surface(
 
 
 def _novel(
-    item: SessionItem, sets: Sequence[Set[str]], deals: Deals
+    item: SessionItem, sets: Sequence[Set[str]], least: int, deals: Deals
 ) -> tuple[SessionItem, NDArray[np.float64], NDArray[np.float64]]:
     """Return the item about the thing that is new, in which sessions it is, and how often things are new by chance."""
-    counts, things = novelty(deals, sets)
-    new = set(things)
-    column = np.array([float(not new.isdisjoint(found)) for found in sets])
+    counts, column, things = novelty(deals, sets, least)
     more = f" (or one of {len(things) - 1} more)" if len(things) > 1 else ""
     shown = f"{redact_text(things[0])}{more}" if things else "nothing"
     return item._replace(says=item.says.format(shown)), column, counts
@@ -182,15 +185,39 @@ def _weight(axis: MeasuredAxis) -> tuple[bool, int, float]:
 
 def _correct(surface: _Surface, found: NDArray[np.float64]) -> tuple[Corrected, Corrected | None]:
     """Correct what got worse, or only changed; and by itself what got better, which never blocks."""
-    groups = [item.axis for item in surface.items]
-    shares = {name: MEASURED[name].share if name in MEASURED else 1.0 for name in groups}
+    groups = _groups(surface)
+    shares = {group: _share_of(group) for group in groups}
     directed = np.array([item.worse for item in surface.items]) == 1
     level = surface.thresholds.level
     worse = correct(np.where(directed, found, np.abs(found)), groups, shares, level)
-    if not directed.any():
+    columns = _that_can_improve(surface)
+    if not columns:
         return worse, None
-    columns = np.flatnonzero(directed)
     return worse, correct(-found[:, columns], [groups[column] for column in columns], shares, level)
+
+
+def _that_can_improve(surface: _Surface) -> list[int]:
+    """Return the columns of which less is better. That the candidate lacks what the baseline had is no improvement."""
+    return [column for column, item in enumerate(surface.items[: surface.averaged]) if item.worse]
+
+
+def _groups(surface: _Surface) -> list[str]:
+    """Return which items are corrected together: those of an axis that few sessions have, and apart from them the rest.
+
+    How many have it is counted over both sides, so that dealing out stays fair. What only one side has is few.
+    """
+    dealt = sorted({row for stratum in surface.strata for row in rows_of(stratum, surface.first_candidate)})
+    support = (surface.values[dealt] != 0).sum(axis=0)
+    support[surface.averaged :] = 0
+    few = max(FEW_SESSIONS, FEW_SHARE * len(dealt))
+    return [
+        item.axis if item.scale == "share" and item.worse and support[column] <= few else f"{item.axis}{_USUAL}"
+        for column, item in enumerate(surface.items)
+    ]
+
+
+def _share_of(group: str) -> float:
+    return MEASURED[group.removesuffix(_USUAL)].usual if group.endswith(_USUAL) else 1.0
 
 
 def _axis(
@@ -207,9 +234,8 @@ def _axis(
     real = sorted({column for column in columns if worse.items[column] <= level} | set(forbidden))
     chances = worse.items
     if not real and better is not None:
-        directed = [column for column, item in enumerate(surface.items) if item.worse]
         chances = np.ones(len(surface.items))
-        chances[directed] = better.items
+        chances[_that_can_improve(surface)] = better.items
         real = [column for column in columns if chances[column] <= level]
     effects = measure_effects(surface.values, surface.strata, surface.first_candidate, real)
     changes = [_change(surface, column, effects, chances[column]) for column in real]
@@ -217,7 +243,8 @@ def _axis(
     verdict = _verdict(changes)
     kind = MEASURED[name]
     least = surface.thresholds.of(surface.items[columns[0]])
-    new_in, detectable, needed = _power(surface, columns, found, worse.needed[name], deals)
+    needed_p = worse.needed[name if name in worse.needed else f"{name}{_USUAL}"]
+    new_in, detectable, needed = _power(surface, columns, found, needed_p, deals)
     return MeasuredAxis(
         name=name,
         title=kind.title,

@@ -21,8 +21,8 @@ DEALS: Final = 5_000
 _FEWEST: Final = 1_000
 _CELLS: Final = 20_000_000  # deals times sessions that are in memory; beyond, there are fewer deals
 SEED: Final = 42
-_MOST_THINGS: Final = 400
-_MOST_SESSIONS: Final = 1_000  # a thing that more sessions have is not new
+_MOST_THINGS: Final = 1_000
+_DEALS_AT_ONCE: Final = 500
 
 Matrix = NDArray[np.float64]
 
@@ -71,26 +71,46 @@ def _weight(stratum: Stratum) -> float:
     return before * after / (before + after)
 
 
-def novelty(deals: Deals, sets: Sequence[Set[str]]) -> tuple[NDArray[np.float64], list[str]]:
-    """Return, for each deal, how much there is that only the candidate has; and which things that are, as it happened.
+def novelty(
+    deals: Deals, sets: Sequence[Set[str]], least: int = 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
+    """Return, for each deal, by how much more sessions of the candidate have a thing that the other side lacks.
 
-    A thing counts by the square of its sessions: one that few have is often on one side by chance, one that many have
-    hardly ever is.
+    Beside it, which sessions have one as it happened, and which things those are that only the candidate has. Things
+    count that at least ``least`` sessions have.
     """
-    support: Counter[str] = Counter(name for found in sets for name in found)
-    names = [name for name, count in support.most_common() if 1 < count <= _MOST_SESSIONS][:_MOST_THINGS]
+    dealt = (deals.weights != 0).any(axis=0)
+    support: Counter[str] = Counter(name for row, found in enumerate(sets) if dealt[row] for name in found)
+    single = {name for name, count in support.items() if count == 1 == least}
+    alone = dealt & np.array([not single.isdisjoint(found) for found in sets], dtype=np.bool_)
+    names = sorted(
+        (name for name, count in support.items() if max(2, least) <= count), key=lambda name: (-support[name], name)
+    )[:_MOST_THINGS]
     places = {name: column for column, name in enumerate(names)}
-    has = np.zeros((len(sets), len(names)))
-    for row, found in enumerate(sets):
-        for name in found:
-            if name in places:
-                has[row, places[name]] = 1.0
-    has[~(deals.weights != 0).any(axis=0)] = 0.0
+    has = np.zeros((len(sets), len(names)), dtype=np.float32)
+    for row in np.flatnonzero(dealt):
+        has[row, [places[name] for name in sets[row] if name in places]] = 1.0
+    moved = np.empty(deals.count)
+    for start in range(0, deals.count, _DEALS_AT_ONCE):
+        weights = deals.weights[start : start + _DEALS_AT_ONCE]
+        marked = _only_on_its_side(weights > 0, has) | alone
+        moved[start : start + len(weights)] = np.einsum("ij,ij->i", weights, marked)
+    happened = deals.weights[0] > 0
+    new = {name for row in np.flatnonzero(happened) for name in sets[row] if name in single or name in places}
+    new -= {name for row in np.flatnonzero(dealt & ~happened) for name in sets[row]}
+    column = (_only_on_its_side(deals.weights[:1] > 0, has)[0] | alone).astype(np.float64)
+    return np.round(moved, 9), column, sorted(new, key=lambda name: (-support[name], name))
+
+
+def _only_on_its_side(candidate: NDArray[np.bool_], has: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return, for each deal and session, whether it has a thing that only its own side has."""
+    counts = candidate.astype(np.float32) @ has
     total = has.sum(axis=0)
-    on_candidate = (deals.weights > 0).astype(np.float64) @ has
-    counts = np.where((on_candidate == total) & (total > 1), total**2, 0.0)
-    new = sorted(np.flatnonzero(counts[0]), key=lambda column: -counts[0, column])
-    return counts.sum(axis=1), [names[column] for column in new]
+    one_sided = ((counts == total) | (counts == 0)).any(axis=0)
+    has, counts, total = has[:, one_sided], counts[:, one_sided], total[one_sided]
+    new, old = (counts == total).astype(np.float32), (counts == 0).astype(np.float32)
+    found: NDArray[np.bool_] = np.where(candidate, new @ has.T, old @ has.T) > 0
+    return found
 
 
 def differences(deals: Deals, values: Matrix) -> Matrix:

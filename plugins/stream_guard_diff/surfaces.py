@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from stream_guard import Policy
+from stream_guard_diff.effects import rows_of
 from stream_guard_diff.judging import NoiseReport, Thresholds, improved_faults, judge_surface
 from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
 from stream_guard_diff.pairing import Pairing, Stratum
@@ -37,7 +38,7 @@ def measure_noise(  # both sides, how they are paired, and what they are held to
     if report.not_measured:
         return report
     names = [trail.session_id for trail in new]
-    table = measure_sessions((*old, *new))
+    table = measure_sessions((*old, *new), _tasks(strata, len(old), len(new)))
     words = table.split_off("words")
     rules = _rule_table(broken, policy) if policy else ItemTable(len(broken))
     judged = judge_surface(strata, rules, len(old), names, thresholds)
@@ -57,6 +58,15 @@ def _cannot_be_measured(strata: Sequence[Stratum], level: float) -> str:
             return ""
     sessions = sum(len(stratum.baseline) for stratum in strata), sum(len(stratum.candidate) for stratum in strata)
     return f"{sessions[0]} against {sessions[1]} sessions are too few to tell change from chance"
+
+
+def _tasks(strata: Sequence[Stratum], before: int, after: int) -> list[int]:
+    """Return the number of each session's stratum; one that is in none has a number of its own."""
+    tasks = list(range(len(strata), len(strata) + before + after))
+    for number, stratum in enumerate(strata):
+        for row in rows_of(stratum, before):
+            tasks[row] = number
+    return tasks
 
 
 def _rule_table(broken: Sequence[Set[str]], policy: Policy) -> ItemTable:

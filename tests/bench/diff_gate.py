@@ -143,10 +143,11 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
             if share < 0 and fault not in BETTER:
                 continue
             right, why = [], Counter[str]()
-            for name, tasks in agents.items():
-                if fault == "confirmation skipped" and name.startswith("dyn"):
-                    continue  # one message of the user, and nothing to confirm
-                for number in range(rounds):
+            # In the others there is one message of the user, and nothing to confirm.
+            able = [name for name in agents if fault != "confirmation skipped" or name.startswith("tau")]
+            for name in able:
+                tasks = agents[name]
+                for number in range(rounds * len(agents) // len(able)):
                     drawn = random.Random(f"{fault} {name} {number}")
                     old, new = split(tasks, 100, drawn)
                     if share < 0:

@@ -15,9 +15,12 @@ from stream_guard_diff.trails import SessionTrail
 __all__ = ["ItemTable", "SessionItem", "measure_sessions"]
 
 
-def measure_sessions(trails: Sequence[SessionTrail]) -> ItemTable:
-    """Measure all sessions of both sides. What is usual is learned from all of them: no label, no side is read."""
-    table = ItemTable(len(trails))
+def measure_sessions(trails: Sequence[SessionTrail], tasks: Sequence[int] = ()) -> ItemTable:
+    """Measure all sessions of both sides. What is usual is learned from all of them: no side is read.
+
+    ``tasks`` says which sessions have the same task, by a number each.
+    """
+    table = ItemTable(len(trails), tasks)
     for measure in (measure_calls, measure_steps, measure_arguments, measure_speech, measure_usage):
         measure(trails, table)
     return table

@@ -6,22 +6,23 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
-
-from rapidfuzz.distance import Levenshtein
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from stream_guard import Json, RecordedCall, RecordedTurn, redact_text
-from stream_guard_diff.measures.items import MOST_ITEMS, ItemTable, SessionItem
-from stream_guard_diff.trails import SessionTrail, UserStep
+from stream_guard_diff.measures.items import MOST_ITEMS, ItemTable, SessionItem, count_support
+from stream_guard_diff.measures.spelling import Spelling, tokens_of, written
+from stream_guard_diff.trails import SessionTrail
 
 DUE: Final = 0.9  # share of a tool's calls from which on an argument is due, and of values, from which on a form is
 ODD: Final = 0.05  # share of the values up to which a form is odd
 ENOUGH: Final = 8
+FEW: Final = 3  # other calls of a tool, or sessions, that show at least what is usual
 COMMON: Final = 0.03  # share of sessions from which on a value is a common one, such as an option
 SHORT: Final = 60  # characters; longer values are texts that the agent writes, and come from nowhere by right
-_IDENTIFYING: Final = 5  # characters from which on a value with a digit in it names one thing
+LONGEST: Final = 2_000  # characters of a value whose words are held against what stood before
+LOOSE: Final = 0.1  # share of the other sessions up to which values that stood nowhere are odd
 _MOST_VALUES: Final = 200  # of one session
-_TOKENS: Final = re.compile(r"[^\W_]+")
 _LETTERS: Final = re.compile(r"[^\W\d_]")
 _DIGITS: Final = re.compile(r"\d")
 
@@ -34,13 +35,8 @@ def measure_arguments(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     _add_names(trails, table)
     values = [_values_of(trail) for trail in trails]
     _add_forms(values, table)
-    common = _add_common_values(values, table)
-    counts = [_unfounded(trail, common) for trail in trails]
-    for says, sort in (
-        ("gives a call a number or a name that stood nowhere before", "identifying"),
-        ("gives a call a value that is nearly one that stood there, and is none", "near"),
-    ):
-        table.add(SessionItem("odd_values", says, 1), [sort in found for found in counts])
+    _add_common_values(values, table)
+    _add_unfounded(trails, table)
 
 
 def _add_names(trails: Sequence[SessionTrail], table: ItemTable) -> None:
@@ -49,25 +45,35 @@ def _add_names(trails: Sequence[SessionTrail], table: ItemTable) -> None:
         [(call.tool, set(call.args) if isinstance(call.args, dict) else set()) for call in _calls(trail)]
         for trail in trails
     ]
-    calls: Counter[str] = Counter()
-    named: Counter[ArgumentPlace] = Counter()
-    for row in rows:
-        for tool, names in row:
-            calls[tool] += 1
-            named.update((tool, name) for name in names)
+    calls = Counter(tool for row in rows for tool, _ in row)
+    named = Counter((tool, name) for row in rows for tool, names in row for name in names)
     varying = [place for place in named if named[place] < calls[place[0]]]
     for tool, name in sorted(varying, key=lambda place: (-named[place], place))[:MOST_ITEMS]:
         shares = [_share([name in names for called, names in row if called == tool]) for row in rows]
         table.add(SessionItem("argument_names", f"gives {tool} the argument {name}", among=f"call {tool}"), shares)
-    due: defaultdict[str, set[str]] = defaultdict(set)
-    for (tool, name), count in named.items():
-        if count >= DUE * calls[tool] and calls[tool] >= ENOUGH:
-            due[tool].add(name)
-    lacking = [any(due[tool] - names for tool, names in row) for row in rows]
-    table.add(SessionItem("arguments", "leaves out an argument that the tool nearly always gets", 1), lacking)
+    slips = [_name_slips(row, calls, named) for row in rows]
+    for says, slip in (
+        ("leaves out an argument that the tool nearly always gets", "missing"),
+        ("gives a tool an argument under another name than it nearly always has", "renamed"),
+    ):
+        table.add(SessionItem("arguments", says, 1), [slip in found for found in slips])
     pairs = [{f"{tool} {name}" for tool, names in row for name in names} for row in rows]
     table.add_unusual("arguments", pairs, "gives a tool an argument that next to no session gives it")
     table.add_new("arguments", pairs, "gives {}, an argument that the baseline never gives,")
+
+
+def _name_slips(row: Sequence[tuple[str, set[str]]], calls: Counter[str], named: Counter[ArgumentPlace]) -> set[str]:
+    """Return what is wrong with the names of one session's arguments, beside the calls of all others."""
+    others = calls - Counter(tool for tool, _ in row)
+    usual = named - Counter((tool, name) for tool, names in row for name in names)
+    due = {place for place, count in usual.items() if count >= DUE * others[place[0]] and others[place[0]] >= FEW}
+    slips: set[str] = set()
+    for tool, names in row:
+        if any(place[0] == tool and place[1] not in names for place in due):
+            slips.add("missing")
+            if any(usual[tool, name] <= ODD * others[tool] for name in names):
+                slips.add("renamed")
+    return slips
 
 
 def _add_forms(values: Sequence[ArgumentValues], table: ItemTable) -> None:
@@ -87,8 +93,8 @@ def _add_forms(values: Sequence[ArgumentValues], table: ItemTable) -> None:
     table.add(SessionItem("odd_values", "gives a call a value whose form is odd for that argument", 1), unlike)
 
 
-def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> set[tuple[ArgumentPlace, str]]:
-    """Of the sessions that give an argument, how often it has a value that many give; return all such values."""
+def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> None:
+    """Of the sessions that give an argument, how often it has a value that many give."""
     support: Counter[tuple[ArgumentPlace, str]] = Counter()
     for row in values:
         support.update({(place, value) for place, found in row.items() for value in found})
@@ -98,49 +104,58 @@ def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> se
         says = f"gives {place[0]} {place[1]} = {redact_text(value)}"
         table.add(SessionItem("argument_values", says, among=f"give {place[0]} {place[1]}"), shares)
     written = [{f"{tool} {name} = {value}" for (tool, name), found in row.items() for value in found} for row in values]
-    table.add_new("odd_values", written, "gives {}, a value that the baseline never gives,")
-    return common
+    table.add_new("odd_values", written, "gives {}, a value that the baseline never gives,", least=3)
 
 
-def _unfounded(trail: SessionTrail, common: set[tuple[ArgumentPlace, str]]) -> set[str]:
-    """Return which sorts of values there are that neither the user, nor a result, nor many other sessions gave."""
+def _add_unfounded(trails: Sequence[SessionTrail], table: ItemTable) -> None:
+    """A value comes from the user, from a result, or is one that other sessions give too; else it was made up.
+
+    Where others make values up as well, such as texts, only one counts that is nearly a known one, and is none.
+    """
+    rows = [list(islice(_read_values(trail), _MOST_VALUES)) for trail in trails]
+    support = count_support({(value.place, value.text) for value in row} for row in rows)
+    made_up = [[value for value in row if value.unknown and support[value.place, value.text] == 1] for row in rows]
+    given = count_support({value.place for value in row} for row in rows)
+    loose = count_support({value.place for value in row} for row in made_up)
+    spelling = Spelling(trails)
+    for place, text in support:
+        spelling.add_value(place, text)
+    odd, near = [], []
+    for number, row in enumerate(made_up):
+        places = {value.place for value in row}
+        odd.append(any(given[place] > FEW and loose[place] - 1 <= LOOSE * (given[place] - 1) for place in places))
+        unknown = {token for value in row for token in value.unknown}
+        near.append(
+            any(spelling.is_slip(token, number) for token in unknown)
+            or any(spelling.is_miswritten(value.place, value.text) for value in row)
+        )
+    for says, column in (
+        ("gives a call a value that stood nowhere before, where nearly all stood somewhere", odd),
+        ("gives a call a value that is nearly a known one, and is none", near),
+    ):
+        table.add(SessionItem("odd_values", says, 1), column)
+
+
+class GivenValue(NamedTuple):
+    """A value of an argument, and the words and numbers in it that nobody had given before."""
+
+    place: ArgumentPlace
+    text: str
+    unknown: tuple[str, ...]
+
+
+def _read_values(trail: SessionTrail) -> Iterator[GivenValue]:
     known: set[str] = set()
-    found: set[str] = set()
     for step in trail.steps:
-        if isinstance(step, UserStep):
-            known.update(_TOKENS.findall(step.text.lower()))
-        elif not isinstance(step, RecordedTurn):
-            written = step.output if isinstance(step.output, str) else json.dumps(step.output, ensure_ascii=False)
-            known.update(_TOKENS.findall(written.lower()))
-        else:
+        if isinstance(step, RecordedTurn):
             for call in step.calls:
-                for name, value in _leaves(call.args):
-                    tokens = _TOKENS.findall(value.lower())
-                    if ((call.tool, name), value) in common or known.issuperset(tokens):
-                        continue
-                    found |= _sorts(value, tokens, known)
-                    known.update(tokens)
-            known.update(_TOKENS.findall(step.text.lower()))
-    return found
-
-
-def _sorts(value: str, tokens: Sequence[str], known: set[str]) -> set[str]:
-    sorts: set[str] = set()
-    if len(value) >= _IDENTIFYING and _DIGITS.search(value):
-        sorts.add("identifying")
-    for token in tokens:
-        if len(token) >= _IDENTIFYING and token not in known:
-            close = (one for one in known if abs(len(one) - len(token)) <= 1 and len(one) >= _IDENTIFYING)
-            if any(
-                Levenshtein.distance(token, one, score_cutoff=1) <= 1 and not _inflected(token, one) for one in close
-            ):
-                sorts.add("near")
-    return sorts
-
-
-def _inflected(token: str, one: str) -> bool:
-    """Whether one word is the other with a letter more at its end, as a plural is."""
-    return token.isalpha() and (token.startswith(one) or one.startswith(token))
+                for name, value in _leaves(call.args, longest=LONGEST):
+                    tokens = tokens_of(value)
+                    unknown = tuple(dict.fromkeys(token for token in tokens if token not in known))
+                    yield GivenValue((call.tool, name), value, unknown)
+            known.update(tokens_of(step.text))
+        else:
+            known.update(tokens_of(written(step)))
 
 
 def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, list[str]]:
@@ -155,17 +170,17 @@ def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, list[str]]:
     return dict(found)
 
 
-def _leaves(args: Json, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the short values of arguments, with the names that lead to them."""
+def _leaves(args: Json, name: str = "", longest: int = SHORT) -> Iterator[tuple[str, str]]:
+    """Yield the values of arguments up to a length, with the names that lead to them."""
     if isinstance(args, dict):
         for key, item in args.items():
-            yield from _leaves(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(args, list):
+            yield from _leaves(item, f"{name}.{key}" if name else str(key), longest)
+    elif isinstance(args, list) and args:
         for item in args:
-            yield from _leaves(item, name)
-    elif args is not None:
-        value = json.dumps(args) if isinstance(args, bool | int | float) else str(args)
-        if value and len(value) <= SHORT:
+            yield from _leaves(item, name, longest)
+    else:
+        value = args if isinstance(args, str) else json.dumps(args)
+        if value and len(value) <= longest:
             yield name, value
 
 

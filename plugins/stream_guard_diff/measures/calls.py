@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log
+from typing import Final
 
-from stream_guard import RecordedTurn
-from stream_guard_diff.measures.items import ItemTable, SessionItem
+from stream_guard import Json, RecordedTurn
+from stream_guard_diff.measures.items import ItemTable, SessionItem, count_support
 from stream_guard_diff.trails import SessionTrail, UserStep
+
+STRANGE: Final = 0.05  # share of the sessions up to which a tool may be there by exception
 
 
 def measure_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:
@@ -18,12 +21,42 @@ def measure_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     table.add_each("tools", called, "calls {}")
     table.add_unusual("new_tools", called, "calls a tool that next to no session calls")
     table.add_new("new_tools", called, "calls {}, which the baseline never calls,")
+    table.add(
+        SessionItem("new_tools", "calls a tool that next to no session calls, in the place of a usual one", 1),
+        _stand_ins(trails, called, table),
+    )
     table.add_each("order", [_followed(trail) for trail in trails], "calls {}")
     _add_repeats(trails, table)
     failed = [trail.recording.failed_results for trail in trails]
     table.add(SessionItem("errors", "has a call that failed", 1), [count > 0 for count in failed])
     table.add(SessionItem("errors", "has more than one call that failed", 1), [count > 1 for count in failed])
     _add_amounts(trails, table)
+
+
+def _stand_ins(trails: Sequence[SessionTrail], called: Sequence[set[str]], table: ItemTable) -> list[bool]:
+    """Whether a session calls a rare tool with the arguments of a tool that others with its task call, and it does not.
+
+    What a task, or a page that an agent read, asks for by exception takes no other tool's place.
+    """
+    names: dict[str, set[str]] = {}
+    for trail in trails:
+        for turn in trail.recording.turns:
+            for call in turn.calls:
+                names.setdefault(call.tool, set()).update(call.args if isinstance(call.args, dict) else ())
+    support = count_support(called)
+    odd = {tool for tool, count in support.items() if count <= STRANGE * len(called)}
+    found = []
+    for tools, mates in zip(called, table.mates(), strict=True):
+        theirs = Counter(tool for mate in mates for tool in called[mate])
+        missing = [tool for tool, count in theirs.items() if tool not in tools and 2 * count >= len(mates)]
+        strange = [tool for tool in tools & odd if not theirs[tool]]
+        found.append(any(_fits(names[one], names[other]) for one in strange for other in missing))
+    return found
+
+
+def _fits(given: set[str], usual: set[str]) -> bool:
+    """Whether a call with the given arguments could stand where one with the usual arguments stood."""
+    return given <= usual if given else not usual
 
 
 def _followed(trail: SessionTrail) -> set[str]:
@@ -47,7 +80,7 @@ def _add_repeats(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     in_a_row = [any(first == second for first, second in pairwise(row)) for row in tokens]
     most = [max(Counter(row).values(), default=0) for row in tokens]
     for says, column in (
-        ("makes the same call again right after it succeeded", [_repeats_success(trail) for trail in trails]),
+        ("makes a call again, and gets the same answer again", [_repeats_answer(trail) for trail in trails]),
         ("makes the same call twice in a row", in_a_row),
         ("makes a call again that it made before", [count > 1 for count in most]),
         ("makes one call three times or more", [count > 2 for count in most]),
@@ -56,16 +89,25 @@ def _add_repeats(trails: Sequence[SessionTrail], table: ItemTable) -> None:
         table.add(SessionItem("repeats", says, 1), column)
 
 
-def _repeats_success(trail: SessionTrail) -> bool:
-    last = ""
+def _repeats_answer(trail: SessionTrail) -> bool:
+    """Whether a call of the turn before, or of the same one, is made again and has the same answer.
+
+    Asking again later, or when the answer may have changed, is no fault.
+    """
+    before: dict[str, Json] = {}
+    now: dict[str, Json] = {}
+    waiting: deque[str] = deque()
     for step in trail.steps:
-        if isinstance(step, RecordedTurn):
-            for call in step.calls:
-                if call.token == last:
-                    return True
-                last = call.token
-        elif isinstance(step, UserStep) or step.failed:
-            last = ""
+        if isinstance(step, UserStep):
+            before, now = {}, {}
+        elif isinstance(step, RecordedTurn):
+            before, now = now, {}
+            waiting = deque(call.token for call in step.calls)
+        elif waiting:
+            token = waiting.popleft()
+            if any(token in answers and answers[token] == step.output for answers in (before, now)):
+                return True
+            now[token] = step.output
     return False
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values: TypeAlias = NDArray[np.float64]
+_Thing = TypeVar("_Thing", bound=Hashable)
 
 LEAST_SUPPORT: Final = 4  # sessions that must differ from the rest: fewer could never be more than chance
 UNUSUAL: Final = 0.01  # share of the sessions up to which a thing is unusual
@@ -29,11 +30,12 @@ class SessionItem(NamedTuple):
 class ItemTable:
     """Columns of values, one for each item, one row a session; where an item is not about a session, no number."""
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, sessions: int, tasks: Sequence[int] = ()) -> None:
         self.sessions = sessions
+        self.tasks = tasks or range(sessions)
         self.items: list[SessionItem] = []
         self.columns: list[Values] = []
-        self.novelties: list[tuple[SessionItem, Sequence[set[str]]]] = []
+        self.novelties: list[tuple[SessionItem, Sequence[set[str]], int]] = []
 
     def add(self, item: SessionItem, values: Iterable[float | None], *, always: bool = False) -> None:
         """Add a column. One in which nearly all sessions are alike could never tell the sides apart: it is dropped."""
@@ -54,17 +56,27 @@ class ItemTable:
 
     def add_unusual(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
         """Add a column: sessions with a thing that next to none has. More is worse."""
-        support = count_support(sets)
-        rare = {name for name, count in support.items() if count <= max(1, UNUSUAL * len(sets))}
+        rare = self.rare(sets)
         self.add(SessionItem(axis, says, 1), [not rare.isdisjoint(found) for found in sets])
 
-    def add_new(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
-        """Look for things that only the candidate's sessions have; ``says`` has a place for the thing."""
-        self.novelties.append((SessionItem(axis, says, 1), sets))
+    def rare(self, sets: Sequence[set[str]]) -> set[str]:
+        """Return the things that next to no session has."""
+        return {name for name, count in count_support(sets).items() if count <= max(1, UNUSUAL * len(sets))}
+
+    def add_new(self, axis: str, sets: Sequence[set[str]], says: str, least: int = 1) -> None:
+        """Look for things that only the candidate's sessions have, at least so many; ``says`` has a place for one."""
+        self.novelties.append((SessionItem(axis, says, 1), sets, least))
+
+    def mates(self) -> list[list[int]]:
+        """Return, for each session, the others with its task."""
+        rows: dict[int, list[int]] = {}
+        for row, task in enumerate(self.tasks):
+            rows.setdefault(task, []).append(row)
+        return [[other for other in rows[task] if other != row] for row, task in enumerate(self.tasks)]
 
     def split_off(self, axis: str) -> ItemTable:
         """Take the columns of an axis out, and return them as a table of their own."""
-        taken = ItemTable(self.sessions)
+        taken = ItemTable(self.sessions, self.tasks)
         both = list(zip(self.items, self.columns, strict=True))
         taken.items = [item for item, _ in both if item.axis == axis]
         taken.columns = [column for item, column in both if item.axis == axis]
@@ -77,9 +89,9 @@ class ItemTable:
         return np.column_stack(self.columns) if self.columns else np.zeros((self.sessions, 0))
 
 
-def count_support(sets: Iterable[Iterable[str]]) -> Mapping[str, int]:
+def count_support(sets: Iterable[Iterable[_Thing]]) -> Mapping[_Thing, int]:
     """Return in how many sets each thing is."""
-    support: dict[str, int] = {}
+    support: dict[_Thing, int] = {}
     for found in sets:
         for name in found:
             support[name] = support.get(name, 0) + 1

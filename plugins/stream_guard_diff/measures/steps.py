@@ -11,14 +11,15 @@ from stream_guard import RecordedTurn
 from stream_guard_diff.measures.items import ItemTable, SessionItem
 from stream_guard_diff.trails import SessionTrail, UserStep
 
-WAITS: Final = 0.55  # a tool that is called after the user's yes as often as this waits for it
+WAITS: Final = 0.4  # a tool that is called after the user's yes as often as this waits for it
 NEEDED: Final = 0.9  # a tool that is called before another as often as this is a step towards it
 ENOUGH: Final = 8  # calls, or sessions, from which on that can be told
 _MOST_TOOLS: Final = 60
 _LONGEST: Final = 4_000
 _BEGINNING: Final = 80  # of a message: a yes comes first
 _YES: Final = re.compile(
-    r"\b(yes|yep|yeah|proceed|go ahead|confirm|confirmed|please do|i agree|that's correct|sounds good|do it)\b"
+    r"\b(yes|yep|yeah|ok|okay|sure|correct|fine|perfect|absolutely|proceed|go ahead|go with|confirm|confirmed|please do"
+    r"|i agree|that['\u2019]s right|sounds (good|fine|great)|that works|do it)\b"
 )
 _ASKS: Final = re.compile(
     r"\b(confirm|confirmation|proceed|go ahead|yes|shall i|should i|would you like|do you want|correct|agree)\b"
@@ -31,7 +32,7 @@ def measure_steps(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     for says, heard, often in (
         ("makes a call without hearing the user first, that nearly always waits", _spoke, NEEDED),
         ("makes a call without the user's yes, that usually waits for it", _agreed, WAITS),
-        ("makes a call without asking and the user's yes, that usually waits for both", _was_asked, WAITS),
+        ("makes a call without asking and a yes right before it, that usually waits for both", _was_asked, WAITS),
     ):
         seen: Counter[str] = Counter(tool for row in rows for tool, _ in row)
         waited: Counter[str] = Counter(tool for row in rows for tool, opening in row if heard(tool, opening))
@@ -74,7 +75,7 @@ def _agreed(_: str, opening: Opening) -> bool:
 
 
 def _was_asked(tool: str, opening: Opening) -> bool:
-    return _agreed(tool, opening) and bool(_ASKS.search(opening.asked))
+    return tool == opening.first and _agreed(tool, opening) and bool(_ASKS.search(opening.asked))
 
 
 def _add_missing_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from math import isfinite, log
@@ -32,9 +33,24 @@ def measure_usage(trails: Sequence[SessionTrail], table: ItemTable) -> None:
         table.add(SessionItem(axis, says, 1, "ratio"), typical)
         whole = f"{says.split(' in ')[0].split(' for ')[0]} in a whole session"
         table.add(SessionItem(axis, whole, 1, "ratio"), [log(1 + sum(row)) if row else None for row in rows])
+        if sort == "output_tokens":
+            table.add(SessionItem(axis, "output tokens for 1,000 characters", 1, "ratio"), _density(trails))
         if sort != "characters":
             item = SessionItem(axis, f"{says}, beside others with the same calls", 1, "ratio")
             table.add(item, _beside_others(trails, sort))
+
+
+def _density(trails: Sequence[SessionTrail]) -> list[float | None]:
+    """Return how many tokens what is written takes: an agent that thinks longer writes no more, and costs more."""
+    rows = [
+        [
+            log(1 + 1000 * value / (1 + len(turn.text) + sum(len(json.dumps(call.args)) for call in turn.calls)))
+            for turn in trail.recording.turns
+            if (value := _amount(turn, "output_tokens")) is not None
+        ]
+        for trail in trails
+    ]
+    return [median(row) if row else None for row in rows]
 
 
 def _beside_others(trails: Sequence[SessionTrail], sort: str) -> list[float | None]:
@@ -53,7 +69,7 @@ def _beside_others(trails: Sequence[SessionTrail], sort: str) -> list[float | No
             by_tools[tools].append(value)
     usual = {tools: median(values) for tools, values in by_tools.items() if len(values) >= ENOUGH}
     beside = [[value - usual[tools] for tools, value in row if tools in usual] for row in rows]
-    return [fmean(row) if row else None for row in beside]
+    return [median(row) if row else None for row in beside]
 
 
 def _amount(turn: RecordedTurn, sort: str) -> float | None:
