@@ -88,7 +88,7 @@ def novelty(
     )[:_MOST_THINGS]
     places = {name: column for column, name in enumerate(names)}
     has = np.zeros((len(sets), len(names)), dtype=np.float32)
-    for row in np.flatnonzero(dealt):
+    for row in np.flatnonzero(dealt).tolist():
         has[row, [places[name] for name in sets[row] if name in places]] = 1.0
     moved = np.empty(deals.count)
     for start in range(0, deals.count, _DEALS_AT_ONCE):
@@ -96,8 +96,8 @@ def novelty(
         marked = _only_on_its_side(weights > 0, has) | alone
         moved[start : start + len(weights)] = np.einsum("ij,ij->i", weights, marked)
     happened = deals.weights[0] > 0
-    new = {name for row in np.flatnonzero(happened) for name in sets[row] if name in single or name in places}
-    new -= {name for row in np.flatnonzero(dealt & ~happened) for name in sets[row]}
+    new = {name for row in np.flatnonzero(happened).tolist() for name in sets[row] if name in single or name in places}
+    new -= {name for row in np.flatnonzero(dealt & ~happened).tolist() for name in sets[row]}
     column = (_only_on_its_side(deals.weights[:1] > 0, has)[0] | alone).astype(np.float64)
     return np.round(moved, 9), column, sorted(new, key=lambda name: (-support[name], name))
 
@@ -139,6 +139,17 @@ class Corrected:
     needed: dict[str, float]  # of each axis, the raw p at which an item of it would be over the level
 
 
+def _ties(found: Matrix) -> Matrix:
+    """Return less than one step of p, and more of it the further a number is out.
+
+    Of all deals, one is the furthest in every column. That must not make it as rare as one that is further by far.
+    """
+    spread = found.std(axis=0)
+    out = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    step: Matrix = np.clip(out, 0.0, 99.0) / 100 / len(found)
+    return step
+
+
 def correct(found: Matrix, groups: Sequence[str], shares: Mapping[str, float], level: float) -> Corrected:
     """Correct columns, larger is more extreme, in two steps: inside each group, then all groups together.
 
@@ -146,7 +157,8 @@ def correct(found: Matrix, groups: Sequence[str], shares: Mapping[str, float], l
     """
     p = chances(found)
     names = list(dict.fromkeys(groups))
-    least = {name: p[:, [group == name for group in groups]].min(axis=1) for name in names}
+    ranked = p - _ties(found)
+    least = {name: ranked[:, [group == name for group in groups]].min(axis=1) for name in names}
     weighed = np.column_stack([chances(-least[name][:, None])[:, 0] / shares[name] for name in names])
     smallest = np.sort(weighed.min(axis=1))
     count = len(found)
@@ -156,11 +168,12 @@ def correct(found: Matrix, groups: Sequence[str], shares: Mapping[str, float], l
 
     items = np.empty(len(groups))
     for column, group in enumerate(groups):
-        in_group = float((least[group] <= p[0, column]).sum()) / count
+        in_group = float((least[group] <= ranked[0, column]).sum()) / count
         items[column] = over_all(in_group / shares[group])
     # The p of a group at which the whole is at the level, then the p of an item at which its group is at that.
     allowed = float(smallest[max(0, int(level * count) - 1)])
     needed = {
-        name: float(np.sort(least[name])[max(0, int(min(1.0, allowed * shares[name]) * count) - 1)]) for name in names
+        name: max(1 / count, float(np.sort(least[name])[max(0, int(min(1.0, allowed * shares[name]) * count) - 1)]))
+        for name in names
     }
     return Corrected(items, {name: over_all(weighed[0, place]) for place, name in enumerate(names)}, p[0], needed)

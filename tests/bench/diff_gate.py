@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +44,7 @@ POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FOR
 BETTER: Final = ("confirmation skipped", "policy broken", "call repeated", "refusal", "twice the tokens")
 
 Tasks = dict[str, list[Session]]  # the sessions of one agent by task
+Row = tuple[str, dict[str, Any]]
 
 
 def read_agents(folder: Path) -> dict[str, Tasks]:
@@ -119,9 +120,8 @@ def ask(old: Sequence[Session], new: Sequence[Session], policy: Policy | None) -
     return decide(report), report
 
 
-def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> dict[str, Any]:
+def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Iterator[Row]:
     """Compare each agent with itself, and for the largest size each team."""
-    rows: dict[str, Any] = {}
     for size in SIZES:
         passed, why = [], Counter[str]()
         for name, tasks in (join(agents) if size > 50 else agents).items():
@@ -131,14 +131,12 @@ def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> dict[
                     answer, report = ask(*sides, policy)
                     passed.append(not answer.trips)
                     why.update(axis.name for axis in report.noise.axes if axis.blocks)
-        rows[f"null {size}"] = {"right": sum(passed), "of": len(passed), "why_not": dict(why)}
-    return rows
+        yield f"null {size}", {"right": sum(passed), "of": len(passed), "why_not": dict(why)}
 
 
-def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names: Sequence[str] = ()) -> dict[str, Any]:
+def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names: Sequence[str]) -> Iterator[Row]:
     """Plant faults into the candidate, then into the baseline alone: what is worse blocks, what is better does not."""
-    rows: dict[str, Any] = {}
-    for fault in names or PLANTS:
+    for fault in names:
         for share in (0.3, 0.1, -0.3):
             if share < 0 and fault not in BETTER:
                 continue
@@ -158,8 +156,7 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
                     right.append(answer.trips == (share > 0))
                     why.update(axis.name for axis in report.noise.axes if axis.blocks)
             word = f"{share:.0%}" if share > 0 else "gone"
-            rows[f"{fault} {word}"] = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
-    return rows
+            yield f"{fault} {word}", {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
 
 
 def measure_models(agents: dict[str, Tasks], policy: Policy) -> dict[str, Any]:
@@ -254,7 +251,7 @@ def _show(name: str, row: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table, or the parts of it that are named: pairing, models, time, null, plants."""
+    """Print the table, or the parts of it that are named: pairing, models, time, null, plants; and of plants which."""
     folder = Path(os.environ.get(VARIABLE) or "missing")
     if not (folder / "tau_bench").is_dir():
         print(f"{VARIABLE} names no folder with tau_bench and agentdyn in it", file=sys.stderr)
@@ -262,21 +259,20 @@ def main(arguments: Sequence[str]) -> int:
     agents = read_agents(folder)
     repeated = {name: tasks for name, tasks in agents.items() if sum(len(runs) > 1 for runs in tasks.values()) >= 10}
     policy = load_policy(POLICY, build_registry(), file="policy.yaml")
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "pairing": lambda: measure_pairing(repeated),
-        "models": lambda: measure_models(agents, policy),
-        "time": lambda: measure_time(agents, policy),
+    parts: dict[str, Callable[[], Iterable[Row]]] = {
+        "pairing": lambda: measure_pairing(repeated).items(),
+        "models": lambda: measure_models(agents, policy).items(),
+        "time": lambda: measure_time(agents, policy).items(),
         "null": lambda: measure_null(repeated, policy, ROUNDS),
-        "plants": lambda: measure_plants(join(repeated), policy, ROUNDS - 1),
+        "plants": lambda: measure_plants(join(repeated), policy, ROUNDS - 1, faults or list(PLANTS)),
     }
-    wanted = [one for one in arguments if not one.startswith("-")]
-    for name in wanted or parts:
-        rows = parts[name]()
-        for row, numbers in rows.items():
+    faults = [one for one in arguments if one in PLANTS]
+    for name in [one for one in arguments if one in parts] or parts:
+        for row, numbers in parts[name]():
             _show(row, numbers)
-        if "--keep" in arguments:
-            kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
-            KEPT.write_text(json.dumps(kept | rows, indent=1) + "\n", encoding="utf-8")
+            if "--keep" in arguments:
+                kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+                KEPT.write_text(json.dumps(kept | {row: numbers}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -79,6 +79,16 @@ def test_a_fault_in_a_third_of_the_sessions_blocks_for_its_own_reason(plant: Pla
     assert all(int(session.rpartition("-")[2]) < 0.3 * TASKS for session in change.sessions)
 
 
+@pytest.mark.parametrize(
+    "plant",
+    [refuse, repeat_call, edit_calls(rename_tool), edit_calls(rename_argument), edit_calls(wrong_order)],
+    ids=["refusal", "repeated", "tool renamed", "argument renamed", "argument wrong"],
+)
+def test_a_fault_that_good_sessions_do_not_have_blocks_in_a_tenth_of_them(plant: Plant) -> None:
+    found = diff(run(1, 100), run(2, 100, plant=plant, share=0.1), axes=AXES)
+    assert decide(found.report).trips
+
+
 @pytest.mark.parametrize("plant", [refuse, repeat_call, lengthen], ids=["refusal", "repeated", "tokens"])
 def test_an_improvement_does_not_block_and_is_called_better(plant: Plant) -> None:
     found = diff(run(1, TASKS, plant=plant, share=0.4), run(2, TASKS), axes=AXES)

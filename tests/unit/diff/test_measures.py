@@ -1,0 +1,130 @@
+"""Measures: a fault shows in the sessions that have it, and in no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from stream_guard_diff.effects import far_columns, fill_missing
+from stream_guard_diff.measures import ItemTable, measure_sessions
+from stream_guard_diff.noise import deal, differences, novelty
+from stream_guard_diff.pairing import Stratum
+from stream_guard_diff.trails import read_trails
+
+from stream_guard.model import Event, Turn
+from tests.unit.diff.agents import Plant, edit_calls, repeat_call, run
+
+TASKS = 50
+FAULTY = 4  # sessions, the first ones of the second run
+
+
+def measured(plant: Plant) -> ItemTable:
+    events = run(1, TASKS) + run(2, TASKS, plant=plant, share=FAULTY / TASKS)
+    return measure_sessions(read_trails(events), [*range(TASKS), *range(TASKS)])
+
+
+def sessions_that(table: ItemTable, axis: str, says: str) -> list[int]:
+    """Return the rows of the sessions that show an item."""
+    found = {
+        item.says: np.flatnonzero(column).tolist()
+        for item, column in zip(table.items, table.columns, strict=True)
+        if item.axis == axis
+    }
+    return next(rows for item, rows in found.items() if says in item)
+
+
+def another_tool(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"name": "repay"}
+
+
+def another_name(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": {"order": block["input"]["order_id"], "amount": block["input"]["amount"]}}
+
+
+def no_amount(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": {"order_id": block["input"]["order_id"]}}
+
+
+def a_digit_more(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": block["input"] | {"order_id": f"{block['input']['order_id']}7"}}
+
+
+def made_up(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": block["input"] | {"order_id": f"nowhere {block['input']['order_id'][::-1]}"}}
+
+
+def twice_the_tokens(session: list[Event]) -> list[Event]:
+    return [
+        msgspec.structs.replace(event, response=event.response | {"usage": {"output_tokens": 2 * tokens(event)}})
+        if isinstance(event, Turn)
+        else event
+        for event in session
+    ]
+
+
+def tokens(turn: Turn) -> int:
+    return 5 + sum(len(str(block.get("text") or block.get("input"))) for block in turn.response["content"]) // 4
+
+
+@pytest.mark.parametrize(
+    ("plant", "axis", "says"),
+    [
+        (repeat_call, "repeats", "gets the same answer again"),
+        (edit_calls(another_tool), "new_tools", "in the place of a usual one"),
+        (edit_calls(another_name), "arguments", "under another name"),
+        (edit_calls(no_amount), "arguments", "leaves out an argument"),
+        (edit_calls(a_digit_more), "odd_values", "nearly a known one"),
+        (edit_calls(made_up), "odd_values", "stood nowhere before"),
+    ],
+    ids=["repeated", "tool renamed", "argument renamed", "argument missing", "nearly right", "made up"],
+)
+def test_a_fault_shows_in_the_sessions_that_have_it_and_in_no_other(plant: Plant, axis: str, says: str) -> None:
+    assert sessions_that(measured(plant), axis, says) == [TASKS + number for number in range(FAULTY)]
+
+
+def test_tokens_that_nobody_reads_are_seen_beside_the_other_session_of_the_task() -> None:
+    events = [
+        msgspec.structs.replace(event, response=event.response | {"usage": {"output_tokens": tokens(event)}})
+        if isinstance(event, Turn)
+        else event
+        for event in run(1, TASKS)
+    ]
+    events += run(2, TASKS, plant=twice_the_tokens, share=FAULTY / TASKS)
+    table = measure_sessions(read_trails(events), [*range(TASKS), *range(TASKS)])
+    strata = [Stratum(str(place), "label", (place,), (place,)) for place in range(TASKS)]
+    items, values = far_columns(table.items, fill_missing(table.matrix(), strata, TASKS), strata, TASKS)
+    [far] = [column for column, item in enumerate(items) if "far more output tokens for 1,000" in item.says]
+    assert np.flatnonzero(values[:, far]).tolist() == [TASKS + number for number in range(FAULTY)]
+
+
+def things(*rows: str) -> Sequence[set[str]]:
+    return [set(row.split()) for row in rows]
+
+
+def test_what_only_one_side_has_is_counted_anew_in_every_deal_and_swapping_the_sides_turns_the_sign() -> None:
+    strata = [Stratum(str(place), "label", (place,), (place,)) for place in range(3)]
+    swapped = [Stratum(str(place), "label", (place + 3,), (place - 3,)) for place in range(3)]
+    sets = things("a", "a", "a b", "a c", "a c", "a b")
+    moved, marked, new = novelty(deal(strata, 6, 3, count=50), sets)
+    assert new == ["c"]
+    assert marked.tolist() == [0, 0, 0, 1, 1, 0]
+    assert moved[0] == pytest.approx(2 / 3)
+    back, _, gone = novelty(deal(swapped, 6, 3, count=50), sets)
+    assert back[0] == pytest.approx(-2 / 3)
+    assert gone == []
+    # In a deal that parts the two sessions with c, neither side has it alone.
+    assert 0.0 in moved
+
+
+def test_a_thing_that_too_few_sessions_have_is_not_counted_where_more_are_asked_for() -> None:
+    strata = [Stratum(str(place), "label", (place,), (place,)) for place in range(3)]
+    sets = things("", "", "", "c", "c", "d")
+    deals = deal(strata, 6, 3, count=50)
+    assert novelty(deals, sets, least=3)[2] == []
+    assert novelty(deals, sets, least=2)[2] == ["c"]
+    assert novelty(deals, sets)[2] == ["c", "d"]
+    ones = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [1.0]])
+    assert novelty(deals, sets)[0][0] == differences(deals, ones)[0, 0]
