@@ -112,6 +112,7 @@ def test_nothing_is_overwritten_without_force(coding: tuple[Result, Path], tmp_p
     refused = run("init", traces, "--into", tmp_path)
     assert refused.exit_code
     assert "not overwritten" in str(refused.exception)
+    assert refused.output == "", "it is said before the traces are read"
     assert (tmp_path / "settings.yaml").read_text() == "mine"
     assert not (tmp_path / "policy.yaml").exists()
     assert run("init", traces, "--into", tmp_path, "--force").exit_code == 0
