@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import TopicAlreadyExistsError
+from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ class Cluster:
         }
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            admin.create_topics({name: wanted}, wait_for_metadata=True)
+            _create(admin, name, wanted)
         finally:
             admin.close()
         self._made.append(name)
@@ -138,15 +138,7 @@ class Cluster:
         self.delete([topic])
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            for _ in range(100):  # a deletion takes a moment
-                try:
-                    wanted = {"num_partitions": partitions, "replication_factor": -1}
-                    admin.create_topics({topic: wanted}, wait_for_metadata=True)
-                except TopicAlreadyExistsError:
-                    time.sleep(0.1)
-                else:
-                    return
-            raise RuntimeError(f"topic {topic} was not deleted")
+            _create(admin, topic, {"num_partitions": partitions, "replication_factor": -1})
         finally:
             admin.close()
 
@@ -160,3 +152,17 @@ class Cluster:
             admin.delete_topics(doomed, raise_errors=False)
         finally:
             admin.close()
+
+
+def _create(admin: KafkaAdminClient, topic: str, wanted: dict[str, Any]) -> None:
+    """Make a topic, once no other of its name is left, and once a broker that a busy machine held up is heard again."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            admin.create_topics({topic: wanted}, wait_for_metadata=True)
+        except (TopicAlreadyExistsError, InvalidReplicationFactorError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
