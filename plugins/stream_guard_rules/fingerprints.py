@@ -6,12 +6,12 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 from unicodedata import normalize
 from urllib.parse import unquote
 
-import re2
 from xxhash import xxh3_64_intdigest
 
 import stream_guard as sg
@@ -20,14 +20,16 @@ MOST_TEXT: Final = 20_000
 """Characters of one text that are looked at."""
 
 _QUOTES: Final = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_PLAIN: Final = str.maketrans(
-    {chr(code): chr(code).lower() if chr(code).isalnum() else None for code in range(33, 128)}
-    | dict.fromkeys("\"'<>(){}[],;`|", " ")
-)
+_PARTING: Final = b"\"'<>(){}[],;`|"
+_LOWER: Final = bytes.maketrans(bytes(range(65, 91)) + _PARTING, bytes(range(97, 123)) + b" " * len(_PARTING))
+_DROPPED: Final = bytes(code for code in range(33, 128) if not chr(code).isalnum() and code not in _PARTING)
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
-_BASE64: Final = re2.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_HEX: Final = re2.compile(r"(?:[0-9A-Fa-f]{2}){4,}")
+_HEX: Final = re.compile(r"[0-9A-Fa-f]{8,}")
 _MOST_DECODED: Final = 16
+# The first character of base64 tells the upper bits of a byte, which in a text are those of a printable character or of
+# the first byte of a longer one. Most words begin otherwise, and need not be decoded. Hexadecimal text begins alike.
+_ENCODED: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[C-FI-Za-fw-z0-9+/_-][A-Za-z0-9+/_-]{7,}={0,2}")
+_SHARED: Final = 8  # texts of one event, which several rules ask about
 
 
 def mark(text: str) -> int:
@@ -43,9 +45,11 @@ def compact(text: str) -> str:
 def pieces_of(text: str) -> list[str]:
     """Return the letters and digits of each piece of a text; blanks, quotes, brackets and commas separate pieces."""
     if text.isascii():
-        return text.translate(_PLAIN).split()
+        return text.encode().translate(_LOWER, _DROPPED).decode().split()
     plain = "".join(char if char.isalnum() or char.isspace() else _mask(char) for char in normalize("NFKC", text))
-    return plain.lower().translate(_PLAIN).split()
+    # In UTF-8 the bytes of other characters are above those that are looked for.
+    data = plain.lower().encode("utf-8", "surrogatepass").translate(_LOWER, _DROPPED)
+    return data.decode("utf-8", "surrogatepass").split()
 
 
 def _mask(char: str) -> str:
@@ -69,21 +73,27 @@ def mark_value(text: str) -> list[int]:
     return [mark(number)] if number else [mark(short)] if (short := compact(text)) else []
 
 
-def marks_of(text: str, longest: int, *, dense: bool = False) -> set[int]:
+@lru_cache(maxsize=_SHARED)
+def marks_of(text: str, longest: int, *, dense: bool = False) -> frozenset[int]:
     """Return the fingerprints of the pieces and numbers of a text, and of up to ``longest`` pieces in a row.
 
     Pieces in a row are joined where one of them has a digit, as people split account numbers; ``dense``: always.
     """
-    plain = text[:MOST_TEXT]
-    pieces = pieces_of(plain)
+    found = joined_pieces(text, longest, dense=dense)
+    found.update(number for written in _NUMBER.findall(text[:MOST_TEXT]) if (number := number_in(written)))
+    return frozenset(map(mark, found))
+
+
+def joined_pieces(text: str, longest: int, *, dense: bool = False) -> set[str]:
+    """Return the pieces of a text, and up to ``longest`` of them in a row as one."""
+    pieces = pieces_of(text[:MOST_TEXT])
     found = set(pieces)
-    found.update(number for written in _NUMBER.findall(plain) if (number := number_in(written)))
     for start in range(len(pieces)) if dense else _near_digits(pieces, longest):
         joined = pieces[start]
         for piece in pieces[start + 1 : start + longest]:
             joined += piece
             found.add(joined)
-    return set(map(mark, found))
+    return found
 
 
 def _near_digits(pieces: list[str], longest: int) -> list[int]:
@@ -94,18 +104,19 @@ def _near_digits(pieces: list[str], longest: int) -> list[int]:
     return sorted({start for spot in spots for start in range(max(0, spot - longest + 1), spot + 1)})
 
 
-def readings(text: str) -> list[str]:
+@lru_cache(maxsize=_SHARED)
+def readings(text: str) -> tuple[str, ...]:
     """Return the text, and what it says where a part of it is encoded as a URL, in base64 or in hexadecimal."""
     plain = _plain(text)
     found = [plain]
     if "%" in plain and (unquoted := unquote(plain)) != plain:
         found.append(unquoted)
     for text_so_far in found[:2]:
-        for match in _BASE64.finditer(text_so_far):
+        for written in _ENCODED.findall(text_so_far):
             if len(found) >= _MOST_DECODED:
                 break
-            found += _decoded(match.group())
-    return found
+            found += _decoded(written)
+    return tuple(found)
 
 
 def _decoded(written: str) -> Iterator[str]:

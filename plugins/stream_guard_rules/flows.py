@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -14,6 +16,8 @@ from stream_guard_rules.outside_gate import remember_ungated
 
 _MOST_MARKS: Final = 4096
 _MOST_SOURCES: Final = 32
+_BLOCKS: Final = (32, 8, 1)  # pieces of a text that are unpacked at once
+_SIGNS: Final = re.compile(r"[^a-z0-9]+")
 _WINDOW: Final = 8  # of fingerprints, of which one is kept where a text is long
 
 
@@ -78,6 +82,10 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         ),
     )
 
+    def __init__(self, params: NoValueFlowParams) -> None:
+        super().__init__(params)
+        self._blocks = [(Struct(f"{params.min_chars}s" * size), size) for size in _BLOCKS]
+
     def tools(self) -> sg.ToolPattern:
         """The tools on both sides."""
         return sg.ToolPattern([*self.params.tool.expanded, *self.params.source.expanded])
@@ -94,7 +102,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
-        marks = [one for text in texts_in(result.output) for form in _forms(text) for one in self._grams(form)]
+        marks = [one for text in texts_in(result.output) for form in readings(text) for one in self._marks(form)]
         if marks:
             kept = _thinned(list(dict.fromkeys(marks)))
             state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], kept)])
@@ -110,7 +118,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         if not sources:
             return None
         texts = list(texts_in(call.args))
-        sent = {one for text in [*texts, "".join(texts)] for form in _forms(text) for one in self._grams(form)}
+        sent = {one for form in _sent_forms(texts) for one in self._marks(form)}
         for source in reversed(sources):
             if not sent.isdisjoint(source.marks):
                 evidence = {"tool": call.tool, "source": source.tool}
@@ -127,19 +135,57 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return True
         return call.time - source.time <= span
 
-    def _grams(self, text: str) -> Iterator[int]:
+    def _marks(self, text: str) -> list[int]:
+        """Return fingerprints of a text without blanks, and of its letters and digits alone."""
+        plain = "".join(text[:MOST_TEXT].lower().split())
+        marks, short = self._grams(plain), compact(plain)
+        if short == plain:
+            return marks
+        if not plain.isascii() or len(plain) > _MOST_MARKS // 2:
+            return marks + self._grams(short)
+        return marks + self._grams(short, _around(plain, self.params.min_chars))
+
+    def _grams(self, text: str, starts: Iterable[int] | None = None) -> list[int]:
+        """Return the fingerprints of the pieces of a text: of all, or of those that begin at some places."""
         length = self.params.min_chars
-        for start in range(len(text) - length + 1):
-            yield crc32(text[start : start + length].encode("utf-8", "surrogatepass"))
+        if starts is None and text.isascii() and len(text) <= _MOST_MARKS // 2:
+            return self._all_grams(text.encode())
+        places = range(len(text) - length + 1) if starts is None else starts
+        grams = (text[start : start + length] for start in places if start + length <= len(text))
+        return [crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
+
+    def _all_grams(self, data: bytes) -> list[int]:
+        """Return the fingerprints of all pieces, in any order. To unpack many at once is quicker than to cut each."""
+        length = self.params.min_chars
+        marks: list[int] = []
+        for offset in range(length):
+            place, left = offset, (len(data) - offset) // length
+            for block, size in self._blocks:
+                while left >= size:
+                    marks += map(crc32, block.unpack_from(data, place))
+                    place += size * length
+                    left -= size
+        return marks
 
 
-def _forms(text: str) -> Iterator[str]:
-    """Yield what is compared of a text: without blanks, and its letters and digits alone."""
-    for reading in readings(text):
-        plain = "".join(reading[:MOST_TEXT].lower().split())
-        yield plain
-        if (short := compact(plain)) != plain:
-            yield short
+def _around(plain: str, length: int) -> list[int]:
+    """Return where pieces of ``length`` begin that reach over a sign that is left out; all others are as they were."""
+    starts: list[int] = []
+    left_out = before = 0
+    for match in _SIGNS.finditer(plain):
+        place = match.start() - left_out
+        starts.extend(range(max(before, place - length + 1), place))
+        before = place
+        left_out += match.end() - match.start()
+    return starts
+
+
+def _sent_forms(texts: Sequence[str]) -> Iterator[str]:
+    """Yield what a call sends: all its texts in a row, as it may split one, and what each says where it is encoded."""
+    joined = "".join(texts)
+    yield joined
+    for text in texts:
+        yield from readings(text)[0 if len(joined) > MOST_TEXT else 1 :]
 
 
 def _thinned(marks: list[int]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.analysis.labels import DetectionScore, DetectionShare
 from stream_guard.registry import build_registry
+from tests.bench import provenance
 from tests.bench.detection import POLICIES, judged, plot
 from tests.bench.detection_attacks import Poison, encode, shared_paragraphs, transforms, tries
 
@@ -85,13 +87,12 @@ def test_delay_and_another_tool_leave_the_text_alone() -> None:
 def test_changed_attacks_are_found() -> None:
     registry, policy = build_registry(), sg.load_policy(POLICIES / "injection.yaml")
     for name in transforms():
-        if name in {"paraphrase: 6", "paraphrase: 7"}:  # they address nobody, and are not found
-            continue
         changed = transforms()[name](POISON, RUN)
         found = judged(encode(changed), name, "agentdojo", policy, registry)
         assert ("injected-call", name) in [(finding.rule_id, finding.session_id) for finding in found], name
-    harmless = POISON.replaced(RUN, f"A note of mine. {POISON.goal}")
-    assert "injected-call" not in {one.rule_id for one in judged(encode(harmless), "x", "agentdojo", policy, registry)}
+    for harmless in ("A note of mine: I paid 20 to QX7712001.", "The account QX7712001 is mine."):
+        run = POISON.replaced(RUN, harmless)
+        assert "injected-call" not in {one.rule_id for one in judged(encode(run), "x", "agentdojo", policy, registry)}
 
 
 @pytest.mark.parametrize("name", ["injection.yaml", "airline.yaml", "retail.yaml"])
@@ -107,8 +108,15 @@ def test_plot_leaves_out_what_could_not_be_counted() -> None:
     assert 'cx="540.0"' in picture
 
 
-def test_every_family_is_tried_equally_often() -> None:
-    names = list(transforms())
-    tried = [name.partition(":")[0] for number in range(60) for name in tries(number, names, 3)]
-    assert {tried.count(family) for family in set(tried)} == {36}
-    assert len(set(tried)) == 5
+def test_tries_are_of_different_families_and_every_way_is_tried() -> None:
+    names, dice = list(transforms()), Random(1)
+    tried = [tries(dice, names, 3) for _ in range(300)]
+    assert {len({name.partition(":")[0] for name in ways}) for ways in tried} == {3}
+    assert {name for ways in tried for name in ways} == set(names)
+
+
+def test_the_cost_of_provenance_is_measured_on_the_same_events() -> None:
+    result = provenance.measure(build_registry(), 300)
+    assert result["events"] == 300
+    assert set(result["us_per_event"]) == set(result["findings"]) == {"no rules", "50 mixed rules", "provenance rules"}
+    assert result["findings"]["provenance rules"] > result["findings"]["no rules"] == 0

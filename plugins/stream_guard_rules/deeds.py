@@ -1,0 +1,107 @@
+"""Sentences that ask for a deed, in what tools return and in what users write.
+
+An attacker can leave out every word that addresses a machine, but must ask for something. So a sentence that asks for
+what a tool could do counts as a request, unless the user asked for such a deed too, or handed over to whoever writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Final, NamedTuple
+
+import re2
+
+_DEEDS: Final = (
+    "pay transfer wire remit deposit donate",
+    "buy purchase order",
+    "book reserve rent",
+    "send forward email e-mail mail share reply respond",
+    "post publish",
+    "notify inform contact message",
+    "submit report",
+    "visit browse open access navigate go",
+    "click follow",
+    "download fetch",
+    "delete remove erase wipe drop destroy clear empty",
+    "cancel revoke",
+    "change update reset replace edit modify rename overwrite set",
+    "create add append insert write",
+    "upload push commit",
+    "move copy",
+    "give",
+    "grant assign",
+    "invite",
+    "star fork subscribe",
+    "accept approve authorize authorise confirm",
+    "install run execute launch deploy",
+    "disable enable stop restart",
+)
+_CLASSES: Final = {word: number for number, words in enumerate(_DEEDS) for word in words.split()}
+_PAYING: Final = _CLASSES["pay"]
+GRAVE: Final = frozenset(_CLASSES[word] for word in ("delete", "cancel", "change", "grant", "install", "disable"))
+"""Deeds that destroy, or that change who may do what: nobody who says "do what the mail asks for" means these."""
+
+_ASIDE: Final = (
+    r"(?:please|kindly|now|then|next|first|firstly|also|just|simply|so|and|immediately|urgently|quickly|finally|lastly"
+    r"|afterwards|today|hereby|go ahead and|make sure (?:to|you)|be sure to|remember to|(?:do not|don't) forget to"
+    r"|be so kind as to|feel free to|(?:could|would|can|will) you|(?:i|we) (?:need|want|ask|would like|expect) you to"
+    r"|it is (?:necessary|required|important) to)"
+)
+_OBLIGED: Final = (
+    r"\b(?:you|somebody|someone|anybody|anyone|everybody|everyone|readers?) "
+    r"(?:should|must|needs? to|ha(?:ve|s) to|are to|is to|could|shall|ought to)"
+)
+_WORD: Final = r"[^\s:={}\[\]]+"
+REQUESTS: Final = (
+    rf"(?im)(?:^|[.!?:;>(\"'*\-]|\\n|, (?:and )?then|, and|{_OBLIGED})\s*(?:\(?\d{{1,2}}[.)]\s*)?"
+    rf"(?:{_ASIDE}[ ,]+){{0,3}}({'|'.join(_CLASSES)})\s+{_WORD}\s+{_WORD}"
+)
+"""A regular expression (RE2) for the beginning of a sentence that asks for a deed, whoever is addressed."""
+
+_REQUEST: Final = re2.compile(REQUESTS)
+_END: Final = re2.compile(  # of a sentence, or of a field of structured data
+    r"[.!?](?:\s|$|['\"\\])|\n\s*\n|\\n\s*\\n|\n[ '\"\-]*\w[\w ]{0,30}['\"]?:|[{}\[\]<>]|', '"
+)
+_REFERS_BACK: Final = re2.compile(r"(?i)\S+\s+(?:it|them|this|that|these|those|one|both)\b")
+_OF_MONEY: Final = re2.compile(r"(?i)send\s+(?:\S+\s+){0,3}(?:\$|\S*money|fees?|payments?|funds|amount|balance|half)\b")
+_DELEGATION: Final = re2.compile(
+    r"(?i)\b(?:follow|fulfil\w*|complete|finish|do|handle|achieve|perform|carry out|take care of|deal with|act on|meet"
+    r"|obey|satisfy|accomplish|execute|address|work through|go through)\b[^.!?\n]{0,50}"
+    r"\b(?:instruct\w*|requests?|tasks?|homework|assignments?|exercises?|to-?dos?|steps?|needs?|asks?|asked|wants?|wanted"
+    r"|requires?|requirements?|says?|guide\w*|it|that|this)\b"
+    r"|\b(?:instructions|steps|directions|guidelines)\b[^.!?\n]{0,60}\b(?:in|on|are|from|at|by)\b"
+)
+
+
+class DeedRequest(NamedTuple):
+    """What a sentence asks for: its text, and the sort of deed."""
+
+    text: str
+    deed: int
+
+
+def requests_in(text: str, span: int) -> Iterator[DeedRequest]:
+    """Yield the requests of a text, each up to ``span`` characters long.
+
+    A sentence that says `it` goes on from the one before, which then belongs to it.
+    """
+    for match in _REQUEST.finditer(text):
+        begin = match.start(1)
+        end = _END.search(text, begin, min(len(text), begin + span))
+        said = text[begin : end.start() if end is not None else begin + span]
+        deed = _PAYING if _OF_MONEY.match(said) is not None else _CLASSES[match.group(1).lower()]
+        if _REFERS_BACK.match(said) is not None:
+            earliest = max(0, match.start() - span)
+            starts = [found.end() for found in _END.finditer(text, earliest, match.start())]
+            said = text[starts[-1] if starts else earliest : begin] + said
+        yield DeedRequest(said, deed)
+
+
+def deeds_among(words: Set[str]) -> set[int]:
+    """Return the sorts of deeds that a user's words speak of."""
+    return {_CLASSES[word] for word in words & _CLASSES.keys()}
+
+
+def delegates(text: str) -> bool:
+    """Whether a user tells the agent to do what others ask for."""
+    return _DELEGATION.search(text) is not None

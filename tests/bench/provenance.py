@@ -1,0 +1,105 @@
+"""What rules about where values come from cost, against 50 rules of all kinds: the same events, in turns, CPU time.
+
+    python -m tests.bench.provenance [EVENTS]
+
+Prints JSON; a million events unless told otherwise. It asserts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final
+
+from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.ports import Record
+from stream_guard.registry import Registry, build_registry
+from stream_guard.running.assembly import Assembly
+from stream_guard.settings import Settings
+from tests.bench.measure import cpu_seconds
+from tests.bench.workload import event_lines, policy
+
+MANY: Final = 1_000_000
+SESSIONS: Final = 1000  # of one turn: some 15,000 events
+
+RULES: Final[list[dict[str, Any]]] = [
+    {"id": "injected", "kind": "no_injected_call", "params": {"tool": "@money"}},
+    {
+        "id": "given",
+        "kind": "arg_provenance",
+        "params": {"tool": "@money", "path": "order_id", "allow": {"user": True, "tools": "lookup_order"}},
+    },
+    {"id": "flow", "kind": "no_value_flow", "params": {"tool": "@money", "source": "lookup_order"}},
+    {
+        "id": "looked-up",
+        "kind": "must_match_lookup",
+        "params": {"tool": "issue_refund", "lookup": "lookup_order", "same_arg": "order_id"},
+    },
+    {
+        "id": "as-agreed",
+        "kind": "no_change_after_approval",
+        "params": {"approval": "confirm_refund_amount", "tool": "issue_refund", "same_arg": "order_id"},
+    },
+]
+
+
+def provenance_policy(registry: Registry) -> Policy:
+    """Return a policy with a rule of each kind that asks where values come from."""
+    classes = {"money": ["issue_refund", "send_store_credit"]}
+    return load_policy(json.dumps({"rules": RULES, "tool_classes": classes}), registry, file="bench.json")
+
+
+class _Reader:
+    """One policy over a stream that goes on from turn to turn."""
+
+    def __init__(self, rules: Policy, registry: Registry) -> None:
+        self._counts = Counts()
+        self._table = open_table(rules, self._counts)
+        self._decode = Assembly(Settings(), registry).make_decoder("native").decode
+        self.seconds = 0.0
+        self.findings = 0
+        self._found: list[Any] = []
+
+    def take(self, lines: Sequence[bytes]) -> None:
+        self.seconds += cpu_seconds(lambda: self._judge(lines))
+        self.findings += len(self._found)
+        self._found.clear()
+
+    def _judge(self, lines: Sequence[bytes]) -> None:
+        for number, line in enumerate(lines):
+            for event in self._decode(Record(value=line, origin="bench", position=number)):
+                self._table.feed(event, self._found)
+
+
+def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:
+    """Return the cost of an event under both policies, decoding included, and their ratio."""
+    readers = {
+        "no rules": _Reader(load_policy('{"rules": []}', registry, file="bench.json"), registry),
+        "50 mixed rules": _Reader(policy(50, registry), registry),
+        "provenance rules": _Reader(provenance_policy(registry), registry),
+    }
+    lines = event_lines(SESSIONS)
+    done = 0
+    for turn in count():
+        fresh = [line.replace(b'"refund-', b'"refund-%d-' % turn) for line in lines[: events - done]]
+        for reader in readers.values():
+            reader.take(fresh)
+        done += len(fresh)
+        if done >= events:
+            break
+    cost = {name: reader.seconds / done * 1e6 for name, reader in readers.items()}
+    return {
+        "events": done,
+        "us_per_event": cost,
+        "findings": {name: reader.findings for name, reader in readers.items()},
+        "provenance_to_mixed": cost["provenance rules"] / cost["50 mixed rules"],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(build_registry(), int(sys.argv[1]) if len(sys.argv) > 1 else MANY), indent=1))
