@@ -112,6 +112,8 @@ def mask_id(text: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Return the whole text with ``[masked ...]`` where a secret stood."""
+    if not text:  # most findings have no run, and many no agent
+        return text
     for number in sorted(_any_secret().search(text)):
         secret = _SECRETS[number]
         text = _compiled(secret.pattern).sub(secret.mask, text)
