@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Timer
 from typing import Any, Final
 
 import httpx
@@ -79,10 +80,13 @@ def on_call() -> Iterator[tuple[str, Iterator[str]]]:
     """Run the service on-call of the compose file; yield its address, and what it prints."""
     command = [sys.executable, str(DEPLOY / "alertmanager" / "on_call.py"), "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    watchdog = Timer(120, process.kill)  # whoever reads what it never prints reads its end
+    watchdog.start()
     try:
         assert process.stdout is not None
         yield process.stdout.readline().split()[-1], process.stdout
     finally:
+        watchdog.cancel()
         process.kill()
         process.communicate()
 
