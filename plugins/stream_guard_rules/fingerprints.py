@@ -111,7 +111,7 @@ def readings(text: str) -> tuple[str, ...]:
     found = [plain]
     if "%" in plain and (unquoted := unquote(plain)) != plain:
         found.append(unquoted)
-    for text_so_far in found[:2]:
+    for text_so_far in found:  # grows while it is walked: what was decoded may be encoded again
         for written in _ENCODED.findall(text_so_far):
             if len(found) >= _MOST_DECODED:
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -18,7 +18,8 @@ _MOST_MARKS: Final = 4096
 _MOST_SOURCES: Final = 32
 _BLOCKS: Final = (32, 8, 1)  # pieces of a text that are unpacked at once
 _SIGNS: Final = re.compile(r"[^a-z0-9]+")
-_WINDOW: Final = 8  # of fingerprints, of which one is kept where a text is long
+_SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
+_STEP: Final = 4  # one of so many pieces of a longer text is remembered, of a long one half of these
 
 
 class GuardedResult(sg.State):
@@ -53,8 +54,8 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
     """What certain results say must not be sent away: ``min_chars`` characters in a row are enough.
 
     Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of each text the first
-    20,000 characters are looked at. 4096 fingerprints are remembered. Of a result that needs more than 2048, only some
-    are kept: then a few characters more must agree.
+    20,000 characters are looked at. 4096 fingerprints are remembered. Of a text over 256 characters one piece in four
+    is kept, of one over 8192 one in eight: then up to 3, or 7, characters more must agree.
     """
 
     kind = "no_value_flow"
@@ -102,9 +103,10 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
-        marks = [one for text in texts_in(result.output) for form in readings(text) for one in self._marks(form)]
+        forms = (form for text in texts_in(result.output) for form in readings(text))
+        marks = dict.fromkeys(one for form in forms for one in self._marks(form, every=False))
         if marks:
-            kept = _thinned(list(dict.fromkeys(marks)))
+            kept = list(marks)[:_MOST_MARKS]
             state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], kept)])
         return None
 
@@ -118,7 +120,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         if not sources:
             return None
         texts = list(texts_in(call.args))
-        sent = {one for form in _sent_forms(texts) for one in self._marks(form)}
+        sent = {one for form in _sent_forms(texts) for one in self._marks(form, every=True)}
         for source in reversed(sources):
             if not sent.isdisjoint(source.marks):
                 evidence = {"tool": call.tool, "source": source.tool}
@@ -135,24 +137,30 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return True
         return call.time - source.time <= span
 
-    def _marks(self, text: str) -> list[int]:
-        """Return fingerprints of a text without blanks, and of its letters and digits alone."""
+    def _marks(self, text: str, *, every: bool) -> list[int]:
+        """Return fingerprints of a text without blanks, and of its letters and digits alone.
+
+        ``every`` asks for those of all pieces. One side is enough for that: of what is remembered, some will do.
+        """
         plain = "".join(text[:MOST_TEXT].lower().split())
-        marks, short = self._grams(plain), compact(plain)
+        step = 1 if every or len(plain) <= _SHORT else _STEP if len(plain) <= _LONG else 2 * _STEP
+        marks, short = self._grams(plain, step), compact(plain)
         if short == plain:
             return marks
-        if not plain.isascii() or len(plain) > _MOST_MARKS // 2:
-            return marks + self._grams(short)
-        return marks + self._grams(short, _around(plain, self.params.min_chars))
+        if step > 1 or not plain.isascii():
+            return marks + self._grams(short, step)
+        data, length = short.encode(), self.params.min_chars
+        return marks + [crc32(data[start : start + length]) for start in _around(plain, length, len(data))]
 
-    def _grams(self, text: str, starts: Iterable[int] | None = None) -> list[int]:
-        """Return the fingerprints of the pieces of a text: of all, or of those that begin at some places."""
+    def _grams(self, text: str, step: int) -> list[int]:
         length = self.params.min_chars
-        if starts is None and text.isascii() and len(text) <= _MOST_MARKS // 2:
-            return self._all_grams(text.encode())
-        places = range(len(text) - length + 1) if starts is None else starts
-        grams = (text[start : start + length] for start in places if start + length <= len(text))
-        return [crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
+        if not text.isascii():
+            grams = (text[start : start + length] for start in range(0, len(text) - length + 1, step))
+            return [crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
+        data = text.encode()
+        if step == 1:
+            return self._all_grams(data)
+        return [crc32(data[start : start + length]) for start in range(0, len(data) - length + 1, step)]
 
     def _all_grams(self, data: bytes) -> list[int]:
         """Return the fingerprints of all pieces, in any order. To unpack many at once is quicker than to cut each."""
@@ -168,13 +176,13 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         return marks
 
 
-def _around(plain: str, length: int) -> list[int]:
-    """Return where pieces of ``length`` begin that reach over a sign that is left out; all others are as they were."""
+def _around(plain: str, length: int, size: int) -> list[int]:
+    """Return where pieces begin that reach over a sign that is left out; all others are as they were."""
     starts: list[int] = []
     left_out = before = 0
     for match in _SIGNS.finditer(plain):
         place = match.start() - left_out
-        starts.extend(range(max(before, place - length + 1), place))
+        starts.extend(range(max(before, place - length + 1), min(place, size - length + 1)))
         before = place
         left_out += match.end() - match.start()
     return starts
@@ -186,14 +194,6 @@ def _sent_forms(texts: Sequence[str]) -> Iterator[str]:
     yield joined
     for text in texts:
         yield from readings(text)[0 if len(joined) > MOST_TEXT else 1 :]
-
-
-def _thinned(marks: list[int]) -> list[int]:
-    """Return all fingerprints of a short text; of a long one the smallest of every few in a row (winnowing)."""
-    if len(marks) <= _MOST_MARKS // 2:
-        return marks
-    kept = dict.fromkeys(min(marks[start : start + _WINDOW]) for start in range(len(marks) - _WINDOW + 1))
-    return list(kept)[:_MOST_MARKS]
 
 
 def _bounded(sources: list[GuardedResult]) -> list[GuardedResult]:

@@ -34,7 +34,6 @@ RULES: Final[list[dict[str, Any]]] = [
         "kind": "arg_provenance",
         "params": {"tool": "@money", "path": "order_id", "allow": {"user": True, "tools": "lookup_order"}},
     },
-    {"id": "flow", "kind": "no_value_flow", "params": {"tool": "@money", "source": "lookup_order"}},
     {
         "id": "looked-up",
         "kind": "must_match_lookup",
@@ -46,12 +45,17 @@ RULES: Final[list[dict[str, Any]]] = [
         "params": {"approval": "confirm_refund_amount", "tool": "issue_refund", "same_arg": "order_id"},
     },
 ]
+FLOW: Final[dict[str, Any]] = {
+    "id": "flow",
+    "kind": "no_value_flow",
+    "params": {"tool": "@money", "source": "lookup_order"},
+}
 
 
-def provenance_policy(registry: Registry) -> Policy:
-    """Return a policy with a rule of each kind that asks where values come from."""
+def provenance_policy(registry: Registry, *more: dict[str, Any]) -> Policy:
+    """Return a policy with a rule of each kind that asks where values come from, and more rules."""
     classes = {"money": ["issue_refund", "send_store_credit"]}
-    return load_policy(json.dumps({"rules": RULES, "tool_classes": classes}), registry, file="bench.json")
+    return load_policy(json.dumps({"rules": [*RULES, *more], "tool_classes": classes}), registry, file="bench.json")
 
 
 class _Reader:
@@ -77,11 +81,12 @@ class _Reader:
 
 
 def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:
-    """Return the cost of an event under both policies, decoding included, and their ratio."""
+    """Return the cost of an event under each policy, decoding included, and their ratios."""
     readers = {
         "no rules": _Reader(load_policy('{"rules": []}', registry, file="bench.json"), registry),
         "50 mixed rules": _Reader(policy(50, registry), registry),
         "provenance rules": _Reader(provenance_policy(registry), registry),
+        "and value flow": _Reader(provenance_policy(registry, FLOW), registry),
     }
     lines = event_lines(SESSIONS)
     done = 0
@@ -98,6 +103,7 @@ def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:
         "us_per_event": cost,
         "findings": {name: reader.findings for name, reader in readers.items()},
         "provenance_to_mixed": cost["provenance rules"] / cost["50 mixed rules"],
+        "with_value_flow_to_mixed": cost["and value flow"] / cost["50 mixed rules"],
     }
 
 
