@@ -165,7 +165,8 @@
     form.addEventListener("submit", () => setTimeout(() => form.querySelectorAll("button").forEach((button) => { button.disabled = true; })));
   }
   document.querySelector(".timeline:not(.brief) .step.here")?.scrollIntoView({ block: "center" });
-  document.querySelector(".bar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  const here = document.querySelector(".bar nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.clientWidth) / 2;
 
   // A place on the strip of a session leads to the events there.
   const strip = document.querySelector(".strip-box");
