@@ -317,7 +317,7 @@ def long_one(folder: Path, events: int) -> dict[str, Any]:
 
 
 def lists(folder: Path) -> dict[str, float]:
-    """Return the seconds of the slowest lists of a million findings."""
+    """Return the processor seconds of the slowest lists of a million findings."""
     with open_house(folder) as house:
         house.database.read("SELECT 1")
         fill(folder)
