@@ -27,6 +27,7 @@ _EACH: Final = 24  # of one token: nobody keeps the others out
 _BACKLOG: Final = 8  # looks that a slow watcher may be behind
 _ROWS: Final = 12  # alerts that are shown of one look, about as many as anybody reads; the others are counted
 _TILES: Final = 5.0  # seconds between two pictures of the numbers above the list
+_REFUSED: Final = {"Retry-After": "5", "Connection": "close"}  # it makes room for other requests
 
 Render = Callable[[Sequence[NotedAlert], int], str]
 
@@ -55,7 +56,7 @@ class LiveAlerts:
     def watch(self, watched: Watched, after: int | None = None) -> AsyncIterator[bytes]:
         """Return server-sent events: alerts that are wanted, from ``after`` on or from now on."""
         if not self._has_room(watched.name):
-            raise RequestRefused(503, "too many people watch at once; close a page", {"Retry-After": "5"})
+            raise RequestRefused(503, "too many people watch at once; close a page", _REFUSED)
         return self._events(watched, after)
 
     def _has_room(self, name: str) -> bool:

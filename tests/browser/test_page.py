@@ -225,8 +225,10 @@ def test_every_page_is_accessible(ada: Seat, server: Guarded) -> None:
     ada.until_shown("/sessions/axe-1", ".step-tool_call ~ .step-tool_call")
     ada.go("/incidents")
     incident = ada.page.get_attribute(".row .open", "href")
+    ada.go("/")
+    alert = ada.page.get_attribute("#alerts .open", "href")
     pages = ["/", "/sessions", "/sessions/axe-1", "/reviews", f"/reviews/{review}", "/incidents", str(incident)]
-    pages += ["/rules", "/rules/no-wipe", "/activity", "/policy", "/reports", "/alerts/none"]
+    pages += ["/rules", "/rules/no-wipe", "/activity", "/policy", "/reports", "/alerts/none", str(alert)]
     found: dict[str, Any] = {}
     for scheme in ("light", "dark"):
         ada.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

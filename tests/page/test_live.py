@@ -123,8 +123,9 @@ def test_only_so_many_may_watch_at_once(database: Database, monkeypatch: pytest.
         live = LiveAlerts(database)
         first = Watcher(live)
         await asyncio.sleep(0.2)
-        with pytest.raises(RequestRefused, match="too many"):
+        with pytest.raises(RequestRefused, match="too many") as refused:
             live.watch(Watched(AlertFilter(), lambda *_: ""))
+        assert (refused.value.headers or {})["Connection"] == "close"  # or a flood of them would hold every connection
         await first.leave()
 
     asyncio.run(watch())
