@@ -347,7 +347,7 @@ class Engine:
 
     def _count_unevaluable(self, bound: BoundRule, key_state: KeyState, event: Event | None, lacks: str) -> None:
         """Count a judgement that could not be made; without an event, it is about none in particular."""
-        if lacks == UNKNOWN_AGENT and not isinstance(event, ToolCall):
+        if lacks == UNKNOWN_AGENT and type(event) is not ToolCall:
             return
         self.counts.unevaluable[bound.number] += 1
         self.counts.lacking[bound.spec.id, lacks] += 1
@@ -365,7 +365,7 @@ class Engine:
 
     def _object(self, event: Event | None, bound: BoundRule, cause: str, text: str) -> None:
         """Note what a rule has against a tool call. Calls that no tracker shows are not asked about: they are few."""
-        if isinstance(event, ToolCall) and len(self.objections) < self._most_objections:
+        if type(event) is ToolCall and len(self.objections) < self._most_objections:
             self.objections.append(Objection(bound.number, cause, text[:MOST_TEXT]))
 
     def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, key_state: KeyState) -> bool:

@@ -6,14 +6,18 @@ What was seen is no longer looked for, so that a rule whose paths all occur cost
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import BoundRule
-from stream_guard.language.paths import MISSING, Path, When
+from stream_guard.language.paths import MISSING, Find, Path, When
 from stream_guard.model import Event, ToolCall
 from stream_guard.observability.counts import Counts
 
 MOST_FIELDS: Final = 1000  # names of arguments that are remembered for advice
+
+
+_Awaited: TypeAlias = list[tuple[tuple[str, str], Find]]
+"""The id of each rule with the path that it needs, and what finds the value there."""
 
 
 class PathWatch:
@@ -22,25 +26,29 @@ class PathWatch:
     __slots__ = ("_awaited",)
 
     def __init__(self, awaited: list[tuple[str, Path]]) -> None:
-        self._awaited = awaited
+        self._awaited: _Awaited = [((rule_id, path.text), path.find) for rule_id, path in awaited]
 
     def look(self, event: Event, counts: Counts) -> bool:
         """Take the paths that the event has off the list; whether any are left.
 
         Where a path is not there, the names of the arguments are remembered: one of them may have been meant.
         """
-        left = []
-        for awaited in self._awaited:
-            rule_id, path = awaited
-            if path.find(event) is not MISSING:
-                counts.paths[rule_id, path.text] += 1
-            elif (rule_id, path.text) not in counts.paths:
-                left.append(awaited)
-        self._awaited = left
-        if left and isinstance(event, ToolCall) and isinstance(event.args, dict) and len(counts.fields) < MOST_FIELDS:
+        seen, left = counts.paths, self._awaited
+        for path, find in left:
+            if path in seen or find(event) is not MISSING:
+                self._awaited = left = self._strike_off(event, counts)
+                break
+        if left and type(event) is ToolCall and isinstance(event.args, dict) and len(counts.fields) < MOST_FIELDS:
             for name in event.args:
                 counts.fields[f"tool.args.{name}"[:200]] += 1
         return bool(left)
+
+    def _strike_off(self, event: Event, counts: Counts) -> _Awaited:
+        """Count the paths that the event has; return those that were never seen."""
+        for path, find in self._awaited:
+            if find(event) is not MISSING:
+                counts.paths[path] += 1
+        return [awaited for awaited in self._awaited if awaited[0] not in counts.paths]
 
 
 def watch(bounds: Iterable[BoundRule], about: Container[When]) -> PathWatch | None:

@@ -11,12 +11,16 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from stream_guard.language.literal_scan import may_occur, prepare
 from stream_guard.language.lookalikes import HIDDEN, see_through
+from stream_guard.language.required_literals import required_literals
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
 
 _GLOB = frozenset("*?|()")
+# One more pattern of each set tells which texts of ASCII need a second look.
+_HIDDEN_SIGN = f"[{HIDDEN}]"
 # What re2 leaves out because it cannot run in linear time, or writes in another way.
 _ADVICE = (
     ("(?=", "look-ahead is not linear; match what follows and test it with a second condition"),
@@ -116,27 +120,45 @@ def _reason(error: Exception) -> str:
 
 
 class TextSet:
-    """Many text patterns looked for in one pass; the cost hardly grows with their number."""
+    """Many text patterns looked for in one pass; the cost hardly grows with their number.
 
-    __slots__ = ("_hidden", "_set", "match_nothing")
+    Patterns that require a literal are looked for only where one of their literals may occur.
+    """
+
+    __slots__ = ("_all", "_count", "_literals", "_numbers", "_others", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        # One more pattern tells which texts of ASCII need a second look.
-        self._set = _compile_set((*patterns, f"[{HIDDEN}]"))
-        self._hidden = len(patterns)
-        self.match_nothing = bool(self._set.Match(b""))  # whether some pattern occurs even in an empty text
+        self._all = _compile_set((*patterns, _HIDDEN_SIGN))
+        self.match_nothing = bool(self._all.Match(b""))  # whether some pattern occurs even in an empty text
+        required = [required_literals(pattern) for pattern in patterns]
+        literals = sorted({literal for found in required if found is not None for literal in found})
+        self._literals = prepare([literal.encode() for literal in literals]) if 0 < len(literals) < 256 else b""
+        # The numbers of the patterns of which nothing is known.
+        self._numbers = [number for number, found in enumerate(required) if found is None]
+        unknown = [patterns[number] for number in self._numbers]
+        self._others = _compile_set((*unknown, _HIDDEN_SIGN)) if unknown else None
+        self._count = len(patterns)
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order.
 
         They occur as it is written, or as a reader sees it (``lookalikes``).
         """
-        written = text.encode("utf-8", "replace")
-        found: list[int] | None = self._set.Match(written)
-        if len(written) == len(text) and (not found or self._hidden not in found):  # the usual text, which is ASCII
-            return found or []
-        seen: list[int] = self._set.Match(see_through(text).encode("utf-8", "replace")) or []
-        return list({*(found or ()), *seen} - {self._hidden})
+        if not self._literals or may_occur(self._literals, text):
+            return _search(self._all, self._count, text)
+        if self._others is None:
+            return []
+        return [self._numbers[place] for place in _search(self._others, len(self._numbers), text)]
+
+
+def _search(compiled: Any, hidden: int, text: str) -> list[int]:
+    """Return the places in a compiled set of the patterns that occur; ``hidden`` is that of signs nobody sees."""
+    written = text.encode("utf-8", "replace")
+    found: list[int] | None = compiled.Match(written)
+    if len(written) == len(text) and (not found or hidden not in found):  # the usual text, which is ASCII
+        return found or []
+    seen: list[int] = compiled.Match(see_through(text).encode("utf-8", "replace")) or []
+    return list({*(found or ()), *seen} - {hidden})
 
 
 @lru_cache(maxsize=32)

@@ -55,15 +55,17 @@ class SharedClock:
             return
         ahead = self._ahead
         known = ahead.get(session_id)
+        if known is not None and time <= known:
+            return
         if known is None and len(ahead) == self._quorum:
             last = min(ahead, key=ahead.__getitem__)
             if ahead[last] >= time:
                 return
             del ahead[last]
-        if known is None or time > known:
-            ahead[session_id] = time
-            if len(ahead) == self._quorum:
-                self.now = max(self.now, min(ahead.values()))
+        ahead[session_id] = time
+        # A session that was ahead of the clock already does not hold it back.
+        if len(ahead) == self._quorum and (known is None or known <= self.now):
+            self.now = max(self.now, min(ahead.values()))
 
     def _has_passed(self, time: float) -> bool:
         if self._receiver is not None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
-import shutil
 from collections.abc import Callable
-from contextlib import chdir
 from typing import Any
 
 import jiter
@@ -19,29 +15,15 @@ from hypothesis import strategies as st
 from stream_guard.language import plain_json
 from stream_guard.language.strict_json import check_json
 from tests.bench.workload import event_lines
-from tests.laws.test_compiled import BUILD, ROOT
+from tests.c_modules import open_c_module
 
 Look = Callable[[bytes], bool]
-SOURCE = "stream_guard/language/plain_json.c"
 
 
 @pytest.fixture(scope="module")
 def is_plain(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """The module in C: this build's, or one that is built for these tests."""
-    if not plain_json.__file__.endswith(".py"):
-        return plain_json.is_plain
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler")
-    folder = tmp_path_factory.mktemp("c")
-    with chdir(ROOT):
-        BUILD.compile_c([SOURCE], folder / "lib", folder / "o")
-    (library,) = (folder / "lib").rglob("*.so")
-    loader = importlib.machinery.ExtensionFileLoader("plain_json", str(library))
-    spec = importlib.util.spec_from_loader("plain_json", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    look: Look = module.is_plain
+    """The quick look, in C."""
+    look: Look = open_c_module(plain_json, tmp_path_factory.mktemp("c")).is_plain
     return look
 
 
@@ -96,7 +78,7 @@ def nested(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 TEXTS = st.recursive(spaced(st.one_of(NUMBERS, WORDS, STRINGS)), lambda inner: spaced(nested(inner)), max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=TEXTS)
 @example(text=b'{"a":1,"b":{"a":1,"a":2}}')
 @example(text=b'[{"a":1},{"a":1}]')
@@ -110,7 +92,7 @@ def test_what_is_called_plain_nobody_refuses(text: bytes, is_plain: Look) -> Non
 RECORDS = event_lines(6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     number=st.integers(0, len(RECORDS) - 1),
     edits=st.lists(
