@@ -1,6 +1,6 @@
 """Attributes of spans under every known naming convention.
 
-OpenTelemetry GenAI in all its generations, MCP, OpenInference, OpenLLMetry, the Vercel AI SDK, and Claude Code.
+OpenTelemetry GenAI in all its generations, MCP, A2A, OpenInference, OpenLLMetry, the Vercel AI SDK, and Claude Code.
 """
 
 from __future__ import annotations
@@ -158,6 +158,15 @@ _PREFIXES_OF_NUMBERS: Final = (*_PREFIXES_OF_USAGE, _REQUEST)
 _TOOL_LISTS: Final = ("llm.tools.", "llm.request.functions.")
 # Requests of MCP that an agent makes for something of its own; the others keep the connection.
 _MCP_REQUESTS: Final = ("resources/read", "prompts/get")
+# Requests of A2A that give work to another agent, in each generation of the protocol; the others ask how it goes.
+_A2A_REQUESTS: Final = (
+    "SendMessage",
+    "SendStreamingMessage",
+    "message/send",
+    "message/stream",
+    "tasks/send",
+    "tasks/sendSubscribe",
+)
 _MERGED_TOOLS: Final = "(merged tools)"  # written by ADK for a user interface: nothing is called by that name
 _REDACTED: Final = ("<REDACTED>", "[REDACTED]")
 _MAX_NAME: Final = 200
@@ -216,7 +225,7 @@ def read_span(raw: RawSpan) -> Span:
         "agent": _versioned(agent, fields) if agent else "",
         "run_id": fields["run"][:_MAX_NAME] if "run" in fields else "",
     }
-    if sort == "llm" or (sort == "agent" and raw.kind == "client"):
+    if sort == "llm" or (sort == "agent" and (raw.kind == "client" or attributes.get("gen_ai.agent.remote") is True)):
         _read_model_call(found, raw, fields)
     elif sort == "tool":
         _read_tool(found, raw, fields)
@@ -240,6 +249,8 @@ def sort_of(attributes: dict[str, Json], name: str = "") -> SpanSort:
         value = attributes.get(attribute)
         if isinstance(value, str) and (sort := _SORTS.get(value)) is not None:
             return "other" if sort == "tool" and _is_no_tool(attributes, name) else sort
+    if attributes.get("a2a.method.name") in _A2A_REQUESTS:
+        return "agent"
     return "llm" if "gcp.vertex.agent.llm_request" in attributes else "other"  # ADK's call_llm names no operation
 
 

@@ -28,6 +28,8 @@ class SpanTelling:
     def header(self, span: Span, time: float | None) -> dict[str, Any]:
         """Return the time and the agent of a span's events. An agent inside another has a run of its own."""
         agents = self.tree.agents_around(span)
+        if span.remote:
+            agents = [span, *agents]
         header: dict[str, Any] = {"time": time}
         if not agents and not span.agent and not span.run_id:
             return header

@@ -111,6 +111,37 @@ def test_an_agent_behind_a_service_is_a_turn_only_where_nothing_is_known_of_its_
     assert (turn.text, turn.agent) == ("yo", "billing@3")
 
 
+A2A: dict[str, dict[str, Any]] = {
+    "the operation and that it is far": {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.remote": True},
+    "the method, now": {"a2a.method.name": "SendMessage"},
+    "the method, before": {"a2a.method.name": "message/stream"},
+}
+
+
+@pytest.mark.parametrize("how", A2A)
+def test_work_given_to_an_agent_by_a2a_is_that_agents(how: str) -> None:
+    kind: dict[str, Any] = {} if "gen_ai.agent.remote" in A2A[how] else {"kind": 3}
+    asked = NAMED | A2A[how] | {"gen_ai.agent.name": "billing"}
+    answered = asked | {"gen_ai.output.messages": json.dumps([text("assistant", "Done.")])}
+    front = span(1, 0, (0, 9), NAMED | {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "front"})
+    first = chat(2, 1, (1, 2), [text("user", "hi")], [text("assistant", "I ask billing.")])
+    (_, turn) = of(sg.Turn, shown(export([first, span(3, 1, (3, 4), answered, **kind), front])))
+    assert (turn.text, turn.agent, turn.agent_path) == ("Done.", "billing", ("front",))
+    served = span(4, 3, (3.1, 3.9), asked, kind=2)
+    inside = chat(5, 4, (3.2, 3.8), [text("user", "pay it")], [text("assistant", "paid")])
+    events = shown(export([first, inside, served, span(3, 1, (3, 4), answered, **kind), front]))
+    assert [(turn.text, turn.agent) for turn in of(sg.Turn, events)] == [
+        ("I ask billing.", "front"),
+        ("paid", "billing"),
+    ]
+    assert [message.text for message in of(sg.UserMessage, events)] == ["hi"]
+
+
+def test_asking_by_a2a_how_a_task_goes_is_nothing_an_agent_did() -> None:
+    asked = NAMED | {"a2a.method.name": "GetTask", "gen_ai.agent.name": "billing"}
+    assert shown(export([span(1, 0, (0, 1), asked, kind=3)])) == []
+
+
 GUARDS = {
     "a guardrail inside the tool's span": {
         "gen_ai.operation.name": "apply_guardrail",
