@@ -14,8 +14,8 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
 from stream_guard.settings import DecodeSettings, KafkaSettings, ReceiverSettings
+from stream_guard.sources.archive import ROWS, open_archive
 from stream_guard.sources.archive import SUFFIXES as ARCHIVE_SUFFIXES
-from stream_guard.sources.archive import open_archive
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
 from stream_guard.sources.kafka import open_kafka
@@ -24,7 +24,6 @@ from stream_guard.sources.marks import FileMark
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.sources.otlp import open_otlp
 from stream_guard.sources.stdin import PipeSource
-from stream_guard.sources.tables import is_table
 
 __all__ = ["is_endless", "open_source"]
 
@@ -92,7 +91,7 @@ def open_source(  # noqa: PLR0911  # one for each sort of source
 def _is_archive(path: Path, mode: int) -> bool:
     """Whether it is an archive: a file of rows, or a folder in which not every file is one of JSON lines."""
     if stat.S_ISREG(mode):
-        return is_table(path.name)
+        return path.suffix in ROWS
     if not stat.S_ISDIR(mode):
         return False
     try:

@@ -10,12 +10,15 @@ from typing import Final, TypeAlias
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
+from stream_guard.sources.eval_logs import EVAL, EvalFile
 from stream_guard.sources.lines import LineFile
-from stream_guard.sources.tables import AVRO, PARQUET, TableFile, is_table
+from stream_guard.sources.tables import AVRO, PARQUET, TableFile
 
 LINES: Final = (".jsonl", ".ndjson", ".json")
 PACKINGS: Final = ("", ".gz", ".zst")
-SUFFIXES: Final = (*(lines + packing for lines in LINES for packing in PACKINGS), AVRO, PARQUET)
+ROWS: Final[Mapping[str, type[TableFile | EvalFile]]] = {AVRO: TableFile, PARQUET: TableFile, EVAL: EvalFile}
+"""Files that are no lines: what reads them, by the end of their name."""
+SUFFIXES: Final = (*(lines + packing for lines in LINES for packing in PACKINGS), *ROWS)
 
 _NUMBER: Final = re.compile(r"(\d+)")
 SortKey: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
@@ -61,10 +64,10 @@ class ArchiveSource:
         for path in self._files:
             origin = str(path)
             start = self._positions.get(origin, 0)
-            if is_table(path.name):
-                table = TableFile(path, origin, limit=self._limit, position=start)
-                for record in table.read():
-                    self._positions[origin] = table.position
+            if (rows := ROWS.get(path.suffix)) is not None:
+                file = rows(path, origin, limit=self._limit, position=start)
+                for record in file.read():
+                    self._positions[origin] = file.position
                     yield record
             else:
                 yield from self._lines(path, origin, start)
@@ -80,7 +83,7 @@ class ArchiveSource:
         file.close()
 
     def positions(self) -> Mapping[str, int]:
-        """Where the next record starts, by file: a byte, or a row in a file of rows."""
+        """Where the next record starts, by file: a byte, or a row or sample of a file that is no lines."""
         return dict(self._positions)
 
     def close(self) -> None:

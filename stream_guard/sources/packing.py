@@ -15,7 +15,7 @@ BROKEN: Final = (OSError, EOFError, zlib.error)
 """What reading a damaged file raises."""
 
 # The memory that a frame may ask for; the zstd tools refuse more too.
-_WINDOW: Final = 128 << 20
+WINDOW: Final = 128 << 20
 # Four bytes may expand to 128 KiB, so one piece expands to at most 32 MiB.
 _PIECE: Final = 1 << 10
 
@@ -36,13 +36,18 @@ def unpack(raw: FileIO, name: str) -> Packed:
     """Return the unpacked stream of a file; OSError where it needs a package that is not installed."""
     if name.endswith(GZIP):
         return _Bounded(raw, gzip.GzipFile(fileobj=raw, mode="rb"))
+    return _Bounded(raw, _Zstandard(raw, load_zstandard()))
+
+
+def load_zstandard() -> Any:
+    """Return the package that unpacks Zstandard; OSError where it is not installed."""
     try:
         import zstandard  # noqa: PLC0415  # only now: most runs never need it
     except ImportError:
         raise OSError(
             "it is packed with Zstandard, which needs an extra: pip install 'stream-guard[archives]'"
         ) from None
-    return _Bounded(raw, _Zstandard(raw, zstandard))
+    return zstandard
 
 
 class _Bounded:
@@ -68,7 +73,7 @@ class _Zstandard:
     def __init__(self, raw: FileIO, package: Any) -> None:
         self._raw = raw
         self._error: type[Exception] = package.ZstdError
-        self._begin = package.ZstdDecompressor(max_window_size=_WINDOW).decompressobj
+        self._begin = package.ZstdDecompressor(max_window_size=WINDOW).decompressobj
         self._frame: Any = None
         self._rest = b""  # packed, of the next frame
         self._ready = b""  # unpacked

@@ -21,11 +21,6 @@ _BATCH: Final = 256  # rows that are in memory at the same time, or fewer
 _encode = msgspec.json.Encoder().encode
 
 
-def is_table(name: str) -> bool:
-    """Whether a file of this name holds rows."""
-    return name.endswith((AVRO, PARQUET))
-
-
 class TableFile:
     """One file of rows. ``position`` is the number of the next row.
 
