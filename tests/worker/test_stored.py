@@ -42,7 +42,9 @@ from stream_guard.worker.store import RowChange
 
 TOPICS = ("events", "g-rekeyed", "g-spanning")
 BATCH = 6
-SESSION_FIELDS, CALL_FIELDS = 24, 8  # that the version before has; it ignores what follows them
+# Fields that the version before has; it ignores what follows them.
+SESSION_FIELDS, CALL_FIELDS, PROGRESS_FIELDS, SENDER_FIELDS, CLOCK_FIELDS = 24, 8, 6, 3, 3
+CLOCK = 2  # the tag of a clock among the messages between partitions
 NEW_EVENT_FIELDS = {"contested"}  # that the version before ignores
 NOW = 1_767_700_000.0  # the wall time that the rows have
 
@@ -179,20 +181,36 @@ def as_read_before(key: bytes, value: bytes) -> bytes:
     """A row as the version before reads it: without the fields that came after its last ones."""
     if key.startswith(waiting_prefix(int.from_bytes(key[:4], "big"))):
         return message_as_read_before(value)
+    number = int.from_bytes(key[:4], "big")
+    if key in (progress_key(number, SESSIONS), progress_key(number, KEY_STATES)):
+        return progress_as_read_before(value)
     if key[4:5] not in (b"\x01", b"\x03"):  # neither a session nor a key state
         return value
     *row, state = msgspec.msgpack.decode(value, strict=False)
     if state:
         fields = msgspec.msgpack.decode(state)[:SESSION_FIELDS]
+        if (
+            key[4:5] == b"\x03"
+        ):  # a key keeps its distance to the clock since, as a session does, and lives as much longer
+            lag = StoredSession.__struct_fields__.index("lag")
+            row[-1] = round(row[-1] - fields[lag], 3)
+            fields[lag] = 0.0
         calls = StoredSession.__struct_fields__.index("open")
         fields[calls] = [call[:CALL_FIELDS] for call in fields[calls]]
         state = msgspec.msgpack.encode(fields)
     return msgspec.msgpack.encode([*row, state])
 
 
+def progress_as_read_before(value: bytes) -> bytes:
+    """How far a partition is, without what was added about senders that lag."""
+    *row, senders = msgspec.msgpack.decode(value, strict=False)[:PROGRESS_FIELDS]
+    return msgspec.msgpack.encode([*row, {number: sender[:SENDER_FIELDS] for number, sender in senders.items()}])
+
+
 def message_as_read_before(value: bytes | None) -> bytes:
-    """A message between partitions without the fields of events that the version before does not know."""
-    *message, last = msgspec.msgpack.decode(value or b"")
+    """A message between partitions without the fields of events and clocks that the version before does not know."""
+    decoded = msgspec.msgpack.decode(value or b"")
+    *message, last = decoded[:CLOCK_FIELDS] if decoded[0] == CLOCK else decoded
     if isinstance(last, dict):
         last = {name: content for name, content in last.items() if name not in NEW_EVENT_FIELDS}
     return msgspec.msgpack.encode([*message, last])
