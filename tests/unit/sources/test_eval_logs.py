@@ -91,6 +91,7 @@ def test_a_sample_beyond_the_limit_is_cut_and_says_so(tmp_path: Path) -> None:
         (packed(ZIP_DEFLATED, "other.json"), "no log of Inspect"),
         (packed(ZIP_DEFLATED).replace(b"PK\x03\x04", b"PK\x03\x05"), "not where the list of files says"),
     ],
+    ids=["no ZIP", "a ZIP of something else", "a damaged ZIP"],
 )
 def test_what_is_no_log_is_refused_with_a_reason(tmp_path: Path, data: bytes, reason: str) -> None:
     log = tmp_path / "log.eval"
