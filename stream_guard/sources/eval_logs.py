@@ -45,10 +45,10 @@ class EvalFile:
                 members = {member.filename: member for member in log.infolist()}  # the last of a name counts
                 samples = [name for name in members if name.startswith("samples/") and name.endswith(".json")]
                 for number, name in enumerate(samples[self.position :], self.position):
-                    record = self._record(_unpacked(raw, members[name], self._limit + 1), run, number)
+                    record = self._record(raw, members[name], run, number)
                     self.position = number + 1  # before the yield: a checkpoint taken now must not repeat this record
                     yield record
-        except (BadZipFile, OSError, EOFError, zlib.error, ValueError) as error:
+        except Exception as error:  # the packages raise many sorts of exceptions on broken bytes
             raise SourceError(
                 f"{self.path}: cannot be read beyond sample {self.position}: {error}; mend it or take it away"
             ) from error
@@ -61,21 +61,29 @@ class EvalFile:
         found = msgspec.json.decode(_unpacked(raw, log.getinfo(head), _MOST_OF_HEAD))
         return _encode(found.get("eval") if isinstance(found, dict) else None)
 
-    def _record(self, sample: bytes, run: bytes, number: int) -> Record:
+    def _record(self, raw: BinaryIO, member: ZipInfo, run: bytes, number: int) -> Record:
+        sample = _unpacked(raw, member, self._limit + 1)
         if len(sample) > self._limit:
             head = sample[: min(HEAD, self._limit)]
-            return Record(head, self.origin, number, number + 1, truncated=len(sample))
+            return Record(head, self.origin, number, number + 1, truncated=max(len(sample), member.file_size))
         return Record(b'{"eval":%b,"samples":[%b]}' % (run, sample), self.origin, number, number + 1)
 
 
 def _unpacked(raw: BinaryIO, member: ZipInfo, most: int) -> bytes:
-    """Return the first bytes of a member, up to so many."""
+    """Return the first bytes of a member, up to so many; BadZipFile where they are not those that were packed."""
+    found = _unpack(raw, member, most)
+    if len(found) < most and zlib.crc32(found) != member.CRC:
+        raise BadZipFile(f"{member.filename} is damaged: its checksum is another")
+    return found
+
+
+def _unpack(raw: BinaryIO, member: ZipInfo, most: int) -> bytes:
     raw.seek(member.header_offset)
     header = raw.read(_LOCAL_HEADER)
     if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
         raise BadZipFile(f"{member.filename} is not where the list of files says")
     raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-    packed = raw.read(member.compress_size)
+    packed = raw.read(min(member.compress_size, most + most // 100 + 1024))  # what cannot be packed grows a little
     if member.compress_type == ZIP_STORED:
         return packed[:most]
     if member.compress_type == ZIP_DEFLATED:
