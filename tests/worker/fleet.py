@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from kafka.errors import KafkaTimeoutError
 from stream_guard.sessions.stored import StoredSession
 from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
 from tests import processes
-from tests.kafka.cluster import Cluster
+from tests.kafka.cluster import Cluster, Row
 
 PARTITIONS = 6
 PATIENCE = 120.0
@@ -87,6 +89,20 @@ class Fleet:
         worker = self.workers.pop(name)
         worker.kill()
         worker.wait()
+
+    def fill_while_workers_die(self, rows: Sequence[Row], kills: int, dice: Random) -> None:
+        """Write rows while three workers read them; one after the other is killed at a random moment and comes back."""
+        names = [self.start() for _ in range(3)]
+        step = len(rows) // (kills + 1)
+        for number in range(kills):
+            filling = Thread(target=self.cluster.fill, args=(self.events, rows[number * step : (number + 1) * step]))
+            filling.start()
+            time.sleep(dice.uniform(0.3, 1.0))  # the random moment
+            name = dice.choice(names)
+            self.kill(name)
+            self.start(name)
+            filling.join()
+        self.cluster.fill(self.events, rows[kills * step :])
 
     def stop(self, name: str) -> None:
         """Stop a worker with SIGTERM; it must exit with 0."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -238,18 +237,7 @@ def test_alerts_across_sessions_are_those_of_check_for_three_workers_that_are_ki
     fleet: Fleet, policy: Path
 ) -> None:
     rows, dice = tenants(400, fleet.partitions), random.Random(5)
-    names = [fleet.start() for _ in range(3)]
-    step = len(rows) // 3
-    for number in range(3):
-        filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[number * step : (number + 1) * step]))
-        filling.start()
-        if number < 2:
-            time.sleep(dice.uniform(0.3, 1.0))  # the random moment
-            name = dice.choice(names)
-            fleet.kill(name)
-            fleet.start(name)
-        filling.join()
-    fleet.cluster.fill(fleet.events, rows[3 * step :])
+    fleet.fill_while_workers_die(rows, 2, dice)
     wanted = checked(rows, policy)
     fleet.wait_for_all(SPANNING)
     fleet.wait_until(lambda: set(wanted) <= set(fleet.alert_ids()))

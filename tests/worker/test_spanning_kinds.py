@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from zlib import crc32
 
@@ -116,18 +114,7 @@ def test_kinds_over_many_sessions_find_what_check_finds_with_three_workers_that_
     fleet: Fleet, policy: Path
 ) -> None:
     rows, dice = two_days(400, fleet.partitions), random.Random(11)
-    names = [fleet.start() for _ in range(3)]
-    step = len(rows) // 4
-    for number in range(4):
-        filling = Thread(target=fleet.cluster.fill, args=(fleet.events, rows[number * step : (number + 1) * step]))
-        filling.start()
-        if number < 3:
-            time.sleep(dice.uniform(0.3, 1.0))  # the random moment
-            name = dice.choice(names)
-            fleet.kill(name)
-            fleet.start(name)
-        filling.join()
-    fleet.cluster.fill(fleet.events, rows[4 * step :])
+    fleet.fill_while_workers_die(rows, 3, dice)
     wanted = checked(rows, policy)
     assert set(wanted.values()) == RULES
     fleet.wait_for_all(SPANNING)
