@@ -73,13 +73,14 @@ class Delivery:
             return
         shown = [for_outside(alert) for alert in alerts]
         with self._keeping:
-            rows = [(queue.name, alert, state) for queue in self._queues for alert, state in queue.floods.sort(shown)]
+            sorted_out = [(queue, queue.floods.sort(shown)) for queue in self._queues]
+            rows = [(queue.name, alert, state) for queue, mine in sorted_out for alert, state in mine]
             try:
                 self._outbox.put(rows, self._clock())
             except StoreError as error:
                 raise SinkError(str(error), retryable=True) from error
-        for queue in self._queues:
-            queue.wake()
+        for queue, mine in sorted_out:
+            queue.wake({state for _, state in mine})
 
     def hand_over(self, alerts: Sequence[Alert]) -> None:
         """Send the alerts to every direct sink; raise SinkError when one cannot take them."""

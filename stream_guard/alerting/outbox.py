@@ -39,7 +39,12 @@ CREATE TABLE IF NOT EXISTS outbox (
     queued REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, problem TEXT NOT NULL DEFAULT '',
     body BLOB NOT NULL, UNIQUE (sink, alert))
 """
-_INDEX: Final = "CREATE INDEX IF NOT EXISTS outbox_by_state ON outbox (sink, state, number)"
+_INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS outbox_by_state ON outbox (sink, state, number)",
+    # In a flood thousands are held back, and the oldest of them is asked for again and again.
+    "CREATE INDEX IF NOT EXISTS outbox_by_age ON outbox (sink, state, queued)",
+)
+_ROW: Final = 1_000  # bytes that a row takes at most beside its body, which is counted twice
 
 
 class Queued(NamedTuple):
@@ -66,6 +71,7 @@ class AlertOutbox:
         self.path = path
         self._max_bytes = max_bytes
         self._guard = RLock()
+        self._room = 0  # bytes that may come in before the size is looked at again
         self._lock = -1
         self._db: sqlite3.Connection | None = None
         try:
@@ -86,7 +92,7 @@ class AlertOutbox:
         ]
         if not values:
             return 0
-        self._make_room()
+        self._make_room(sum(_ROW + 2 * len(row[-1]) for row in values))
         with self._transaction(durable=True) as db:
             before = db.total_changes
             db.executemany(
@@ -257,16 +263,20 @@ class AlertOutbox:
                     raise self._explain(error) from error
                 raise
 
-    def _make_room(self) -> None:
-        if self._size() <= self._max_bytes:
-            return
-        with self._transaction() as db:
-            db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed')")
-        if self._size() > self._max_bytes:
+    def _make_room(self, needed: int) -> None:
+        """Make room where the outbox is full; how full it is, is not asked for each alert."""
+        if needed > self._room:
+            self._room = self._max_bytes - self._size()
+        if self._room < 0:
+            with self._transaction() as db:
+                db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed')")
+            self._room = self._max_bytes - self._size()
+        if self._room < 0:
             raise StoreError(
                 f"{self.path}: alerts for sinks that do not take them fill the outbox ({self._max_bytes} bytes); "
                 "see `stream-guard outbox list`, bring the sinks back, or raise delivery.max_bytes"
             )
+        self._room -= needed
 
     def _size(self) -> int:
         [(size,)] = self._query(
@@ -292,7 +302,8 @@ class AlertOutbox:
         db.execute("BEGIN IMMEDIATE")
         write_mark(db, MARK)
         db.execute(_TABLE)
-        db.execute(_INDEX)
+        for index in _INDEXES:
+            db.execute(index)
         db.execute("COMMIT")
 
     def _connection(self) -> sqlite3.Connection:

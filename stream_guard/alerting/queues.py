@@ -11,7 +11,7 @@ from itertools import takewhile
 from threading import Event, Thread
 from typing import Final, TypeAlias, get_args
 
-from stream_guard.alerting.outbox import AlertOutbox, Queued
+from stream_guard.alerting.outbox import AlertOutbox, Queued, State
 from stream_guard.alerting.routes import AlertRoute, FloodGuard
 from stream_guard.alerting.summaries import sum_up
 from stream_guard.errors import SinkError, StoreError
@@ -84,6 +84,7 @@ class SinkQueue:
         for result in get_args(DeliveryResult):  # a counter that begins with 1 shows no increase
             counts.alerts[name, result] += 0
         self._wake = Event()
+        self._knows_of_held = False  # and will sum it up in time
         self._ending = False
         self._thread: Thread | None = None
 
@@ -92,9 +93,13 @@ class SinkQueue:
         self._thread = Thread(target=self._run, name=f"stream_guard-{self.name}", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """Say that something new waits."""
-        self._wake.set()
+    def wake(self, states: Collection[State]) -> None:
+        """Say in which states something new is in the outbox.
+
+        What is held back in a flood does not wake the thread each time: it would do nothing but look.
+        """
+        if "waiting" in states or (states and not self._knows_of_held):
+            self._wake.set()
 
     def end(self) -> None:
         """Ask the thread to send what it can and end; a sink that fails again is not tried further."""
@@ -208,7 +213,9 @@ class SinkQueue:
 
     def _sum_up(self, now: float) -> None:
         """Put summaries in place of what was held back for a whole period, or of everything held when this ends."""
+        self._knows_of_held = False  # before the look: what comes in after it wakes the thread
         oldest = self._outbox.oldest(self.name, "held")
+        self._knows_of_held = oldest is not None
         if oldest is None or (now < oldest + self.route.period and not self._ending):
             return
         rows = self._outbox.take(self.name, "held", _MOST_SUMMED)

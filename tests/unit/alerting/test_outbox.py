@@ -234,6 +234,45 @@ def test_a_flood_is_summed_up_and_every_alert_is_accounted_for(world: World) -> 
     assert world.counts.alerts["there", "summed"] == 9_900
 
 
+def test_what_a_queue_does_for_an_alert_does_not_grow_with_what_is_held_back(world: World) -> None:
+    queue = world.queue(Receiver(), AlertRoute(flood=1, flood_window=60))
+    steps = []  # of SQLite's machine, in hundreds
+
+    def work_of_a_step() -> int:
+        world.now += 1e-6  # not long enough to count rows for the metrics
+        steps.clear()
+        queue.step()
+        return len(steps)
+
+    world.put(queue, *many(500))
+    world.run(queue)
+    world.outbox._connection().set_progress_handler(lambda: steps.append(1) or 0, 100)  # type: ignore[func-returns-value]  # 0: go on
+    few = work_of_a_step()
+    world.outbox._connection().set_progress_handler(None, 0)
+    world.put(queue, *many(10_000))
+    world.outbox._connection().set_progress_handler(lambda: steps.append(1) or 0, 100)  # type: ignore[func-returns-value]  # 0: go on
+    assert work_of_a_step() <= few + 5
+
+
+def test_what_is_held_back_does_not_wake_its_queue_each_time(tmp_path: Path) -> None:
+    counts, outbox = Counts(), AlertOutbox(tmp_path / "outbox.db")
+    steps: list[int] = []
+
+    class Counted(SinkQueue):
+        def step(self) -> float:
+            steps.append(1)
+            return super().step()
+
+    queue = Counted("x", Receiver(), AlertRoute(flood=5), outbox, counts)
+    delivery = Delivery({}, counts, outbox=outbox, queues=[queue])
+    for one in many(400):
+        delivery.keep([one])
+    assert outbox.depths("x")["held"] == 395
+    assert len(steps) < 60  # five that are sent, the first that is held, and a look now and then
+    delivery.close()
+    assert counts.alerts["x", "summed"] == 395
+
+
 def test_a_flood_of_one_rule_or_tenant_hides_no_other(world: World) -> None:
     sink = Receiver()
     queue = world.queue(sink, AlertRoute(flood=2))
