@@ -26,6 +26,7 @@ from stream_guard.serve.bodies import RequestRefused
 SEVERITIES: Final = tuple(severity.word for severity in reversed(Severity))
 _DAY: Final = 86_400
 _BARS: Final = 48
+_DRAWN: Final = 16  # pictures of rows that are remembered
 _LOADED: Final = 500  # alerts after which older ones are a page of their own
 
 
@@ -35,6 +36,7 @@ class AlertViews:
     def __init__(self, tools: PageTools) -> None:
         self._tools = tools
         self._database = tools.parts.database
+        self._drawn: dict[tuple[tuple[int, ...], int], str] = {}  # only the thread of the streams looks at it
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -67,18 +69,24 @@ class AlertViews:
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else number_in(request, "after")
 
-        def render(noted: Sequence[NotedAlert], more: int) -> str:
-            return self._tools.templates.fragment("_alert_rows.html", alerts=noted, more=more, fresh=True)
-
         def tiles() -> str:
             return self._tools.templates.fragment("_tiles.html", tiles=self._tiles(wanted.tenant), wanted=wanted)
 
         def is_known() -> bool:
             return isinstance(identify(self._tools.parts.door, request), Identity)
 
-        events = self._tools.live.watch(Watched(wanted, render, tiles, who(request).name, is_known), after)
+        events = self._tools.live.watch(Watched(wanted, self._draw, tiles, who(request).name, is_known), after)
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    def _draw(self, noted: Sequence[NotedAlert], more: int) -> str:
+        """Return rows; those that others were sent just now are not drawn again for each of them."""
+        key = (tuple(one.number for one in noted), more)
+        if key not in self._drawn:
+            while len(self._drawn) >= _DRAWN:
+                del self._drawn[next(iter(self._drawn))]
+            self._drawn[key] = self._tools.templates.fragment("_alert_rows.html", alerts=noted, more=more, fresh=True)
+        return self._drawn[key]
 
     async def alert(self, request: Request) -> Response:
         """Show one alert."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -25,7 +24,7 @@ from stream_guard.page.incidents_view import IncidentViews
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.parts import PageParts, PageTools
 from stream_guard.page.policy_view import PolicyViews
-from stream_guard.page.rendering import HEADERS, Templates
+from stream_guard.page.rendering import HEADERS, STATIC, Templates, version_of
 from stream_guard.page.reports_view import ReportViews
 from stream_guard.page.reviews_view import ReviewViews
 from stream_guard.page.rules_view import RuleViews
@@ -71,7 +70,7 @@ def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
             Route("/sign-in", entrance.show),
             Route("/sign-in", entrance.enter, methods=["POST"]),
             Route("/sign-out", entrance.leave, methods=["POST"]),
-            Mount("/static", _Static(directory=str(files("stream_guard.page") / "static"))),
+            Mount("/static", _Static(directory=STATIC)),
             *(route for view in views for route in view.routes()),
         ],
         # Bodies have to come in time, also those of people who are not known yet.
@@ -172,9 +171,16 @@ class Badges:
 
 
 class _Static(StaticFiles):
-    def file_response(self, *args: Any, **options: Any) -> Response:
-        response = super().file_response(*args, **options)
-        response.headers.update({**HEADERS, "Cache-Control": "no-cache"})
+    """Files of this package. Under an address that names their content they stay good; elsewhere they are asked for.
+
+    Without this a browser asks for every script again with every page, and shows nothing until it has the answers.
+    """
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        named = response.status_code in (200, 304) and scope["query_string"] == f"v={version_of(path)}".encode()
+        lasting = "public, max-age=31536000, immutable" if named else "no-cache"
+        response.headers.update({**HEADERS, "Cache-Control": lasting})
         return response
 
 

@@ -26,6 +26,7 @@ _WATCHERS: Final = 64
 _EACH: Final = 24  # of one token: nobody keeps the others out
 _BACKLOG: Final = 8  # looks that a slow watcher may be behind
 _ROWS: Final = 12  # alerts that are shown of one look, about as many as anybody reads; the others are counted
+_A_ROW: Final = 0.17  # seconds that a row stays before others come above it: a list that jumps is read by nobody
 _TILES: Final = 5.0  # seconds between two pictures of the numbers above the list
 _REFUSED: Final = {"Retry-After": "5", "Connection": "close"}  # it makes room for other requests
 
@@ -41,6 +42,38 @@ class Watched:
     tiles: Callable[[], str] | None = None
     name: str = ""  # of the token; empty where there is none
     may_go_on: Callable[[], bool] = lambda: True  # asked now and then: tokens are taken back
+
+
+class Gathered:
+    """Alerts that one watcher was not shown yet: the latest of them, and how many there are."""
+
+    def __init__(self, wanted: AlertFilter, seen: int) -> None:
+        self.count = 0
+        self.told = seen  # the watcher knows of everything up to this number; from here on it may come back
+        self._wanted = wanted
+        self._seen = seen
+        self._latest: list[NotedAlert] = []
+        self._not_before = 0.0
+
+    def add(self, noted: Sequence[NotedAlert]) -> None:
+        """Take in what a look has found, as far as it is wanted and new."""
+        fresh = [one for one in noted if one.number > self._seen and self._wanted.holds(one)]
+        self._seen = max([self._seen, *(one.number for one in noted)])
+        self.count += len(fresh)
+        self._latest = [*self._latest, *fresh][-_ROWS:]
+        if not self.count:
+            self.told = self._seen
+
+    def pause(self, now: float) -> float:
+        """Return in how many seconds they may be shown; 0 for now."""
+        return max(0.0, self._not_before - now) if self.count else 0.0
+
+    def take(self, now: float) -> tuple[Sequence[NotedAlert], int]:
+        """Return those that are shown, the latest first, and how many others there are; none is left then."""
+        shown, more = self._latest[::-1], self.count - len(self._latest)
+        self._not_before = now + _A_ROW * len(shown)
+        self._latest, self.count, self.told = [], 0, self._seen
+        return shown, more
 
 
 class LiveAlerts:
@@ -74,22 +107,20 @@ class LiveAlerts:
             return
         self._watchers[queue] = watched.name
         self._look_from(missed[-1].number if missed else seen)
+        gathered = Gathered(watched.wanted, seen)
         try:
             yield b"retry: 2000\n\n"
             spoke = drew = asked = time.monotonic()
             stale = False
             while not self.closing:
-                noted = await self._next(queue)
-                fresh = [one for one in noted if one.number > seen and watched.wanted.holds(one)]
-                seen = max([seen, *(one.number for one in noted)])
+                gathered.add(await self._next(queue, gathered.pause(time.monotonic())))
                 now = time.monotonic()
-                if fresh:
-                    shown = fresh[::-1][:_ROWS]
-                    yield as_event("alerts", watched.render(shown, len(fresh) - len(shown)), seen)
+                if gathered.count and not gathered.pause(now):
+                    yield as_event("alerts", watched.render(*gathered.take(now)), gathered.told)
                     spoke, stale = now, True
                 if stale and watched.tiles is not None and now - drew >= _TILES:
                     with suppress(StoreError):  # whoever looks for alerts says so
-                        yield as_event("tiles", await run_in_threadpool(watched.tiles), seen)
+                        yield as_event("tiles", await run_in_threadpool(watched.tiles), gathered.told)
                     drew, stale = now, False
                 if now - asked >= _QUIET:
                     if not watched.may_go_on():
@@ -102,9 +133,10 @@ class LiveAlerts:
             self._watchers.pop(queue, None)
 
     @staticmethod
-    async def _next(queue: asyncio.Queue[list[NotedAlert]]) -> list[NotedAlert]:
+    async def _next(queue: asyncio.Queue[list[NotedAlert]], pause: float) -> list[NotedAlert]:
+        """Return what the next look found; nothing where there was none by the time that something is to be done."""
         try:
-            return await asyncio.wait_for(queue.get(), _PAUSE * 2)
+            return await asyncio.wait_for(queue.get(), min(_PAUSE * 2, pause or _PAUSE * 2))
         except TimeoutError:
             return []
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -31,6 +34,7 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _FOLDER: Final = str(files("stream_guard.page") / "templates")
+STATIC: Final = Path(str(files("stream_guard.page") / "static"))
 
 
 class Templates:
@@ -44,6 +48,7 @@ class Templates:
             loader=FileSystemLoader(_FOLDER),
             autoescape=True,
             undefined=StrictUndefined,
+            auto_reload=False,  # a page need not look at its files again
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -58,7 +63,7 @@ class Templates:
             "number": number,
             "percent": percent,
         }
-        self._environment.globals["address"] = address
+        self._environment.globals |= {"address": address, "asset": asset}
 
     def page(self, request: Request, name: str, http_status: int = 200, **values: Any) -> HTMLResponse:
         """Return a whole page."""
@@ -88,6 +93,17 @@ def address(path: str, **query: object) -> str:
     """Return an address with the parameters that are not empty."""
     given = {name: str(value) for name, value in query.items() if value not in ("", None)}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+def asset(name: str) -> str:
+    """Return the address of a script, style or picture. It changes with the file, so a browser asks for it once."""
+    return f"/static/{name}?v={version_of(name)}"
+
+
+@cache
+def version_of(name: str) -> str:
+    """Return what stands for the content of a file in its address."""
+    return sha256((STATIC / name).read_bytes()).hexdigest()[:16]
 
 
 def moment(time: float | None) -> Markup:

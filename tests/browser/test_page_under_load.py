@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,66 @@ def test_a_list_that_is_read_does_not_move_and_says_what_waits(tmp_path: Path) -
         assert page.get_attribute("#alerts .row", "data-number") == first
         page.click("#waiting a")
         page.wait_for_selector("#alerts .row[data-number='800']")
+        assert not page.is_visible("#waiting a")
+
+
+def numbers_shown(page: Any) -> list[int]:
+    found: list[str] = page.eval_on_selector_all("#alerts .row", "rows => rows.map((row) => row.dataset.number)")
+    return [int(number) for number in found]
+
+
+def test_a_list_under_the_pointer_stands_still_and_catches_up_when_it_is_left(tmp_path: Path) -> None:
+    with served(tmp_path, FLOOD) as server, chromium_page() as page:
+        server.send(flood_events(60))
+        page.goto(f"{server.url}/")
+        page.wait_for_selector("#live.on")
+        page.hover("#alerts .row")
+        before = page.locator("#alerts .row").first.bounding_box()
+        for begin in range(60, 160, 20):
+            server.send(flood_events(20, begin))
+        page.wait_for_selector("#waiting-count:text-is('100')")
+        assert numbers_shown(page)[0] == 60
+        assert page.locator("#alerts .row").first.bounding_box() == before
+        page.mouse.move(5, 5)
+        page.wait_for_selector("#alerts .row[data-number='160']")
+        page.wait_for_selector("#waiting a", state="hidden")
+        server.send(flood_events(3, 160))
+        page.wait_for_selector("#alerts .row[data-number='163']")
+        assert numbers_shown(page)[:53] == list(range(163, 110, -1))
+
+
+def test_new_alerts_that_wait_are_shown_by_a_key(tmp_path: Path) -> None:
+    with served(tmp_path, FLOOD) as server, chromium_page() as page:
+        server.send(flood_events(60))
+        page.goto(f"{server.url}/?rule=no-wipe")
+        page.wait_for_selector("#live.on")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        server.send(flood_events(1, 60))
+        page.wait_for_selector("#waiting a:has-text('1 new alert')")
+        assert page.evaluate("document.activeElement.closest('.row').dataset.number") == "59"
+        page.keyboard.press(".")
+        page.wait_for_selector("#alerts .row[data-number='61']")
+        page.wait_for_selector("#waiting a", state="hidden")
+        assert page.url.endswith("/?rule=no-wipe")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.closest('.row').dataset.number") == "61"
+
+
+def test_a_list_shows_each_alert_once_when_it_catches_up_in_a_flood(tmp_path: Path) -> None:
+    with served(tmp_path, FLOOD) as server, chromium_page() as page:
+        server.send(flood_events(60))
+        page.goto(f"{server.url}/")
+        page.wait_for_selector("#live.on")
+        for begin in range(60, 1_260, 60):
+            page.hover("#alerts .row")
+            server.send(flood_events(60, begin))
+            page.mouse.move(5, 5)
+            shown = numbers_shown(page)
+            assert shown == sorted(set(shown), reverse=True)
+        page.wait_for_selector("#alerts .row[data-number='1260']")
+        shown = numbers_shown(page)
+        assert shown == sorted(set(shown), reverse=True)
 
 
 def test_what_is_taken_off_a_list_is_where_the_older_ones_begin(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from stream_guard import testing
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
 from stream_guard.model import Alert
-from stream_guard.page.live import LiveAlerts, Watched
+from stream_guard.page.live import Gathered, LiveAlerts, Watched
 from stream_guard.serve.bodies import RequestRefused
 
 
@@ -114,6 +115,49 @@ def test_a_flood_is_shown_in_part_and_counted_in_full(database: Database) -> Non
     shown, more = asyncio.run(watch())
     assert shown + more == 1300
     assert shown <= 160
+
+
+def looks(each: int, seconds: float = 60.0) -> Iterator[tuple[float, list[NotedAlert]]]:
+    """Yield what a look finds every 0.4 seconds, and when."""
+    for look in range(int(seconds / 0.4)):
+        numbers = range(look * each + 1, (look + 1) * each + 1)
+        yield look * 0.4, [NotedAlert(number=number, noted=0.0, alert=testing.alert(number)) for number in numbers]
+
+
+@pytest.mark.parametrize(("each", "most"), [(1, 150), (3, 120), (10, 40), (67, 30)])
+def test_a_list_grows_at_a_pace_that_can_be_read_however_many_come_in(each: int, most: int) -> None:
+    gathered, pictures, total = Gathered(AlertFilter(), 0), 0, 0
+    for now, noted in looks(each):
+        gathered.add(noted)
+        if gathered.count and not gathered.pause(now):
+            shown, more = gathered.take(now)
+            assert [one.number for one in shown] == sorted((one.number for one in shown), reverse=True)
+            assert len(shown) <= 12
+            pictures += 1
+            total += len(shown) + more
+    assert pictures <= most
+    assert total + gathered.count == each * 150
+
+
+def test_one_alert_alone_is_shown_at_once() -> None:
+    gathered = Gathered(AlertFilter(), 0)
+    for now, noted in looks(1):
+        gathered.add(noted)
+        assert gathered.pause(now) == 0.0
+        gathered.take(now)
+
+
+def test_whoever_comes_back_is_told_what_was_gathered_and_not_shown() -> None:
+    gathered = Gathered(AlertFilter(), 0)
+    for now, noted in looks(67, 10):
+        gathered.add(noted)
+        assert gathered.told + gathered.count == noted[-1].number
+        if not gathered.pause(now):
+            gathered.take(now)
+            assert gathered.told == noted[-1].number
+    unwanted = Gathered(AlertFilter(rule="another"), 0)
+    unwanted.add(noted)
+    assert unwanted.told == noted[-1].number  # nobody has to look through these again
 
 
 def test_only_so_many_may_watch_at_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,21 @@ def test_every_page_forbids_scripts_that_are_not_its_own(house: House) -> None:
         assert headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_browser_asks_for_scripts_and_styles_once_and_again_when_they_change(house: House) -> None:
+    for page in (house.get("/"), house.get("/policy")):
+        named = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+        assert len(named) == 6
+        for address in named:
+            assert "immutable" in house.client.get(address).headers["cache-control"]
+    [script] = re.findall(r'src="(/static/page\.js[^"]+)"', page)
+    tag = house.client.get(script).headers["etag"]
+    again = house.client.get(script, headers={"if-none-match": tag})
+    assert again.status_code == 304
+    assert "immutable" in again.headers["cache-control"]
+    for changed in ("/static/page.js", script[:-1] + "x", f"{script}&x=1"):
+        assert house.client.get(changed).headers["cache-control"] == "no-cache"
+
+
 def test_no_page_has_a_script_or_a_style_in_itself(house: House) -> None:
     house.call("wipe", session=HOSTILE, agent=HOSTILE, args={HOSTILE: HOSTILE})
     house.keep(UserMessage(session_id=HOSTILE, event_id="u", text=HOSTILE, labels={"tenant": HOSTILE}))

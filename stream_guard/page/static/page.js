@@ -44,15 +44,61 @@
   const list = document.getElementById("alerts");
   const waiting = document.getElementById("waiting");
   const title = document.title;
-  let held = 0;
+  let held = 0; // alerts that wait until nobody reads in the list any more
+  let had = 0; // the number of the latest alert before a message
   let unseen = 0;
   const say = (state, word) => {
     if (!live) return;
     live.className = `live ${state}`;
     live.querySelector(".live-word").textContent = word;
   };
-  const isReading = () => list.contains(document.activeElement) || list.getBoundingClientRect().top < 0;
+  // Looked up when it changes: to ask for it with every message would have the page laid out each time.
+  let isFarDown = false;
+  addEventListener("scroll", () => { isFarDown = scrollY > 80; }, { passive: true });
+  const isReading = () => isFarDown || list.matches(":hover") || waiting.matches(":hover") || list.contains(document.activeElement);
   const alertsIn = (text) => (text.match(/data-number="/g) ?? []).length + Number(/data-more="(\d+)"/.exec(text)?.[1] ?? 0);
+  const newestIn = (text) => Number(/data-number="(\d+)"/.exec(text)?.[1] ?? 0);
+  const newest = () => Number(list.querySelector(":scope > .row")?.dataset.number ?? 0);
+  let heldUpTo = 0;
+  let isCatchingUp = false;
+  const hold = (data) => {
+    held += alertsIn(data);
+    heldUpTo = Math.max(heldUpTo, newestIn(data));
+    tellWaiting();
+  };
+  const tellWaiting = () => {
+    document.getElementById("waiting-count").textContent = held.toLocaleString("en");
+    document.getElementById("waiting-word").textContent = held === 1 ? "new alert" : "new alerts";
+    waiting.hidden = held === 0;
+  };
+  const catchUp = async () => {
+    if (!held || isCatchingUp) return;
+    isCatchingUp = true;
+    const [known, upTo] = [held, heldUpTo];
+    const address = new URL(waiting.querySelector("a").href);
+    address.searchParams.set("part", "rows");
+    try {
+      await htmx.ajax("GET", address.pathname + address.search, { target: list, swap: "innerHTML" });
+    } catch { /* the bar stays, and its link works */ }
+    isCatchingUp = false;
+    if (newest() >= upTo) held -= known; // what came meanwhile goes on waiting
+    tellWaiting();
+  };
+  for (const one of [list, waiting]) one?.addEventListener("mouseleave", () => { if (!isReading()) catchUp(); });
+  waiting?.addEventListener("click", (event) => {
+    if (!window.htmx || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    document.activeElement?.blur();
+    scrollTo(0, 0);
+    catchUp();
+  });
+  // A list that was fetched may have alerts that a message brings a moment later.
+  const leaveOutKnown = (had, data) => {
+    const brought = [...list.querySelectorAll(":scope > .row")].slice(0, (data.match(/data-number="/g) ?? []).length);
+    const known = brought.filter((row) => Number(row.dataset.number) <= had);
+    if (known.length) list.querySelector(":scope > .more")?.remove(); // they are older, so the list has them too
+    for (const row of known) row.remove();
+  };
   const trim = () => {
     const rows = [...list.querySelectorAll(":scope > :not(.next)")];
     const last = rows.slice(0, MOST_ROWS).findLast((row) => row.dataset.number)?.dataset.number;
@@ -85,15 +131,16 @@
       return;
     }
     if (document.hidden) document.title = `(${unseen += alertsIn(data)}) ${title}`;
+    had = newest();
     if (!held && !isReading()) return;
     event.preventDefault();
-    held += alertsIn(data);
-    document.getElementById("waiting-count").textContent = held.toLocaleString("en");
-    waiting.hidden = false;
+    hold(data);
+    if (!isReading()) catchUp();
   });
   document.body.addEventListener("htmx:sseMessage", (event) => {
     if (event.target !== list) return;
     document.getElementById("nothing")?.remove();
+    leaveOutKnown(had, event.detail.data);
     trim();
   });
   // A browser has few connections for one server: a page that nobody sees gives its own back after a while.
@@ -145,6 +192,7 @@
       case "N": move(-1, ".step.found"); break;
       case "g": going = true; break;
       case "t": switchTheme(); break;
+      case ".": if (held) waiting.querySelector("a").click(); break;
       case "?": keys.open ? keys.close() : keys.showModal(); break;
       case "/": {
         const search = document.getElementById("search");
