@@ -13,12 +13,12 @@ runs one for each Kafka partition. ``evaluate`` and the inline guard have events
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.engine import Engine
-from stream_guard.model import Finding
+from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Record, Store
@@ -56,9 +56,10 @@ class Pipeline:
         dead_letters: DeadLetterSink,
         places: RecordPlaces | None = None,
     ) -> None:
+        if places is not None:
+            table.memory.origins = places.tell
         self.reader = EventReader(decoder, dead_letters, table.memory)
         self._places = places
-        self._last: Record | None = None
         self._feed = table.feed
         self._counts = table.counts
 
@@ -76,19 +77,25 @@ class Pipeline:
         self._counts.records += count
 
     def _run_located(self, records: Iterable[Record], places: RecordPlaces, out: list[Finding]) -> None:
-        """Judge records; their findings name the files and the lines of their events."""
-        read, feed, note = self.reader.read, self._feed, places.note
-        count, before = 0, len(out)
+        read = self.reader.read
+        count = 0
         for record in records:
             count += 1
-            for event in read(record):
-                note(record, event)
-                feed(event, out)
-                if len(out) > before:  # at once: a place is not remembered for ever
-                    out[before:] = [places.located(finding) for finding in out[before:]]
-                    before = len(out)
-            self._last = record
+            self._judge_located(read(record), record, places, out)
         self._counts.records += count
+
+    def _judge_located(
+        self, events: Sequence[Event], record: Record | None, places: RecordPlaces, out: list[Finding]
+    ) -> None:
+        """Judge events; their findings name the files and the lines of the records that brought them."""
+        feed, note, before = self._feed, places.note, len(out)
+        for event in events:
+            note(record, event)
+            feed(event, out)
+            if len(out) > before:  # at once: a place is not remembered for ever
+                out[before:] = [places.located(finding) for finding in out[before:]]
+                before = len(out)
+        places.forget_told()
 
     def locate(self, found: list[Finding]) -> None:
         """Give findings that came without a record, such as those of an end, the file and the line of their events."""
@@ -97,14 +104,15 @@ class Pipeline:
 
     def elapse(self, seconds: float, out: list[Finding]) -> None:
         """Judge the events that have waited long enough after so many seconds without a record."""
-        for event in self.reader.elapse(seconds):
-            self._feed(event, out)
+        self._judge_waited(self.reader.elapse(seconds), out)
 
     def finish(self, out: list[Finding]) -> None:
         """Judge the events that still wait: no record will follow. The caller ends the sessions next."""
-        # What waited came in any record before; if there was only one, in that.
-        only = self._last if self._counts.records == 1 else None
-        for event in self.reader.finish():
-            if self._places is not None and only is not None:
-                self._places.note(only, event)
+        self._judge_waited(self.reader.finish(), out)
+
+    def _judge_waited(self, events: Sequence[Event], out: list[Finding]) -> None:
+        if self._places is not None:
+            self._judge_located(events, None, self._places, out)
+            return
+        for event in events:
             self._feed(event, out)

@@ -94,6 +94,9 @@ class Memory(Protocol):
     def count_orphans(self, spans: int) -> None:
         """Count spans that became events although a span around them has not come."""
 
+    def note_origin(self, event: Event, origin: str, line: int) -> None:
+        """Tell where the record stood that brought an event. It may have waited for a later record."""
+
 
 @runtime_checkable
 class HoldingDecoder(Protocol):

@@ -197,7 +197,7 @@ class _TopRows:
 
     def __init__(self, memory: Memory) -> None:
         self.get, self.put, self.drop, self.part = memory.get, memory.put, memory.drop, memory.part
-        self.count_orphans = memory.count_orphans
+        self.count_orphans, self.note_origin = memory.count_orphans, memory.note_origin
         self._memory = memory
 
     def rows(self) -> Iterator[str]:

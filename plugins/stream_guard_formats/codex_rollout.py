@@ -26,7 +26,7 @@ _PATIENCE: Final = 60.0  # seconds without a record after which an answer is tak
 _TOKENS: Final = "total_token_usage"
 
 
-class Rollout(msgspec.Struct):
+class Rollout(msgspec.Struct, omit_defaults=True):
     """The progress in one file: whose it is, and the answer that is not complete yet."""
 
     session_id: str = ""
@@ -45,6 +45,26 @@ class Rollout(msgspec.Struct):
     failed: list[str] = []  # calls that an event said had failed
     calls: list[str] = []
     ids: dict[str, int] = {}
+    # Where records stood, if they have lines: the last one, that of the answer that is not complete, those of results.
+    origin: str = ""
+    line: int = 0
+    answer_line: int = 0
+    result_lines: dict[str, int] = {}  # by call
+
+
+class _RolloutConversation(Conversation):
+    """Events of a rollout, and the lines of those that waited."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        super().__init__(rollout.session_id, labels={"model": label(rollout.model)} if rollout.model else None)
+        self.count_ids(rollout.ids)
+        self.origin = rollout.origin
+        self.waited: list[tuple[Event, int]] = []
+
+    def note_line(self, line: int) -> None:
+        """Note where the record of the last event stood."""
+        if line:
+            self.waited.append((self.events[-1], line))
 
 
 class CodexRolloutDecoder(JsonDecoder):
@@ -80,7 +100,7 @@ class CodexRolloutDecoder(JsonDecoder):
         for name, rollout in self._rollouts.items():
             conversation = _conversation(rollout)
             _end_answer(conversation, rollout)
-            events += conversation.events
+            events += self._told(conversation)
             self._keep(name, rollout)
         return events
 
@@ -93,6 +113,8 @@ class CodexRolloutDecoder(JsonDecoder):
             written = _FILE_ID.search(record.origin)
             rollout.session_id = written[1] if written else derived_session(record.origin.encode("utf-8", "replace"))
         rollout.lines += 1
+        if record.line:
+            rollout.origin, rollout.line = record.origin, record.line
         conversation = _conversation(rollout)
         payload = object_at(line, "payload") or line  # early versions wrote items without an envelope
         time = seconds(line.get("timestamp"))
@@ -113,7 +135,7 @@ class CodexRolloutDecoder(JsonDecoder):
         except OverflowError:  # an answer with a number that no row can hold does not wait
             _end_answer(conversation, rollout)
             self._keep(name, rollout)
-        return [*self._forget_oldest(), *conversation.events]
+        return [*self._forget_oldest(), *self._told(conversation)]
 
     def _forget_oldest(self) -> Sequence[Event]:
         """Forget the oldest of too many files, and return the answer that waits in it."""
@@ -125,13 +147,22 @@ class CodexRolloutDecoder(JsonDecoder):
             self._memory.drop(name)
         conversation = _conversation(rollout)
         _end_answer(conversation, rollout)
+        return self._told(conversation)
+
+    def _told(self, conversation: _RolloutConversation) -> list[Event]:
+        """Return the events. Tell where the records of those stood that waited."""
+        if self._memory is not None:
+            for event, line in conversation.waited:
+                self._memory.note_origin(event, conversation.origin, line)
         return conversation.events
 
     def _keep(self, name: str, rollout: Rollout) -> None:
         if self._memory is not None:
             self._memory.put(name, msgspec.msgpack.encode(rollout), rollout.began or 0.0)
 
-    def _item(self, conversation: Conversation, rollout: Rollout, item: dict[str, Json], time: float | None) -> None:
+    def _item(
+        self, conversation: _RolloutConversation, rollout: Rollout, item: dict[str, Json], time: float | None
+    ) -> None:
         header = _header(rollout, time)
         role = item.get("role")
         call, result = call_of(item, strict_keys=self.strict_keys), result_of(item)
@@ -150,6 +181,8 @@ class CodexRolloutDecoder(JsonDecoder):
         if result is not None and result.call_id:
             rollout.answered = False
             failed = result.status == "ok" and result.call_id in rollout.failed
+            if rollout.line:
+                rollout.result_lines[result.call_id] = rollout.line
             rollout.results.append((result.call_id, result.output, "error" if failed else result.status, time))
             if not rollout.answer:
                 _end_answer(conversation, rollout)  # else the tokens of the answer may still come
@@ -169,9 +202,8 @@ def _begin(rollout: Rollout, meta: dict[str, Json]) -> Rollout:
     return begun
 
 
-def _conversation(rollout: Rollout) -> Conversation:
-    conversation = Conversation(rollout.session_id, labels={"model": label(rollout.model)} if rollout.model else None)
-    conversation.count_ids(rollout.ids)
+def _conversation(rollout: Rollout) -> _RolloutConversation:
+    conversation = _RolloutConversation(rollout)
     while len(rollout.ids) > _REMEMBERED:
         del rollout.ids[next(iter(rollout.ids))]
     return conversation
@@ -184,22 +216,26 @@ def _header(rollout: Rollout, time: float | None) -> dict[str, Any]:
     return header
 
 
-def _add_block(conversation: Conversation, rollout: Rollout, block: dict[str, Json], time: float | None) -> None:
+def _add_block(
+    conversation: _RolloutConversation, rollout: Rollout, block: dict[str, Json], time: float | None
+) -> None:
     if rollout.results:
         _end_answer(conversation, rollout)
     if not rollout.answer:
-        rollout.began = time
+        rollout.began, rollout.answer_line = time, rollout.line
     rollout.answer.append(block)
 
 
-def _end_answer(conversation: Conversation, rollout: Rollout, usage: Json = None) -> None:
+def _end_answer(conversation: _RolloutConversation, rollout: Rollout, usage: Json = None) -> None:
     """Add the turn of the answer that waits, if one does, and the results of its calls."""
     content, rollout.answer = rollout.answer, []
     if content:
         _add_turn(conversation, rollout, content, usage)
+        conversation.note_line(rollout.answer_line)
     results, rollout.results = rollout.results, []
     for call_id, output, status, time in results:
         conversation.result(["r", call_id], call_id, output, status=status, **_header(rollout, time))
+        conversation.note_line(rollout.result_lines.pop(call_id, 0))
         rollout.answered = False
 
 
@@ -211,7 +247,7 @@ def _add_turn(conversation: Conversation, rollout: Rollout, content: list[Json],
     rollout.answered = True
 
 
-def _say(conversation: Conversation, rollout: Rollout, text: str, time: float | None, sort: str) -> None:
+def _say(conversation: _RolloutConversation, rollout: Rollout, text: str, time: float | None, sort: str) -> None:
     if not text or _was_told(rollout, "agent", text, sort):
         return
     if any(block["type"] == "text" for block in rollout.answer):
@@ -219,7 +255,7 @@ def _say(conversation: Conversation, rollout: Rollout, text: str, time: float | 
     _add_block(conversation, rollout, text_block(text), time)
 
 
-def _hear(conversation: Conversation, rollout: Rollout, text: str, header: dict[str, Any], sort: str) -> None:
+def _hear(conversation: _RolloutConversation, rollout: Rollout, text: str, header: dict[str, Any], sort: str) -> None:
     if not text or text.startswith(_NOT_A_PERSON) or _was_told(rollout, "user", text, sort):
         return
     _end_answer(conversation, rollout)
@@ -244,7 +280,7 @@ def _both(sort: str) -> tuple[str, str]:
     return (sort, "event" if sort == "item" else "item")
 
 
-def _tell(conversation: Conversation, rollout: Rollout, told: dict[str, Json], time: float | None) -> None:
+def _tell(conversation: _RolloutConversation, rollout: Rollout, told: dict[str, Json], time: float | None) -> None:
     """Take what the program tells: texts and calls that no item has, failures, and tokens."""
     kind, header = text_at(told, "type"), _header(rollout, time)
     call_id = text_at(told, "call_id")[:512]
@@ -265,7 +301,7 @@ def _tell(conversation: Conversation, rollout: Rollout, told: dict[str, Json], t
             _add_unseen_call(conversation, rollout, told, header)
 
 
-def _count_tokens(conversation: Conversation, rollout: Rollout, info: dict[str, Json]) -> None:
+def _count_tokens(conversation: _RolloutConversation, rollout: Rollout, info: dict[str, Json]) -> None:
     """Give the answer that waits its tokens. The same count is told again when other numbers change."""
     if not info:
         return  # told about limits only
@@ -276,7 +312,7 @@ def _count_tokens(conversation: Conversation, rollout: Rollout, info: dict[str, 
 
 
 def _add_unseen_call(
-    conversation: Conversation, rollout: Rollout, told: dict[str, Json], header: dict[str, Any]
+    conversation: _RolloutConversation, rollout: Rollout, told: dict[str, Json], header: dict[str, Any]
 ) -> None:
     """Add a call to an MCP server that no item announced, and its result."""
     asked, call_id = object_at(told, "invocation"), text_at(told, "call_id")[:512]

@@ -34,7 +34,7 @@ class FlatSpansDecoder(OtlpDecoder, JsonDecoder):
         if not spans or not any(is_flat_span(span) for span in spans):
             shown = name_of(data) if not isinstance(data, list) else "list without spans"
             raise DecodeError(f'a span has an object of "attributes", or is one, and this is {shown}')
-        return self._sessions.read([read_flat_span(span, record) for span in spans], [], "")
+        return self._sessions.read([read_flat_span(span, record) for span in spans], [], "", record)
 
 
 def is_flat_span(data: dict[str, Json]) -> bool:

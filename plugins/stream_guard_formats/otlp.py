@@ -28,13 +28,12 @@ class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the spans in time order, or raise DecodeError."""
-        del record
         export = as_object(data, "an OTLP export")
         traces, logs = object_at(export, "traces") or export, object_at(export, "logs") or export
         if "resourceSpans" not in traces and "resourceLogs" not in logs:
             raise DecodeError('the export has neither "resourceSpans" nor "resourceLogs"; metrics have no events')
         logged = list(logged_spans(_agent_logs(logs)))
-        return self._sessions.read(list(_spans(traces)), logged, _service_of_logs(logs) if logged else "")
+        return self._sessions.read(list(_spans(traces)), logged, _service_of_logs(logs) if logged else "", record)
 
 
 def _service_of_logs(data: dict[str, Json]) -> str:

@@ -30,7 +30,7 @@ class OtlpProtoDecoder(OtlpDecoder):
             return []
         traces, broken = _parse(ExportTraceServiceRequest, record.value)
         if traces is not None and all(_has_ids(span) for span, _ in _spans(traces)):
-            return self._sessions.read([_raw_span(span, service) for span, service in _spans(traces)], (), "")
+            return self._sessions.read([_raw_span(span, service) for span, service in _spans(traces)], (), "", record)
         # The fields of both requests have the same numbers. Logs that are parsed as traces give spans without ids.
         logs, _ = _parse(ExportLogsServiceRequest, record.value)
         if logs is None and broken:
@@ -41,7 +41,7 @@ class OtlpProtoDecoder(OtlpDecoder):
                 "nothing"
             )
         about_agents = [_agent_log(log) for log in _log_records(logs) if is_about_agents(_name(log))]
-        return self._sessions.read((), list(logged_spans(about_agents)), _service_of_logs(logs))
+        return self._sessions.read((), list(logged_spans(about_agents)), _service_of_logs(logs), record)
 
 
 def _parse(kind: Any, value: bytes) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard import Event, Json
+from stream_guard import Event, Json, Record
 from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, label
 from stream_guard_formats.log_records import MESSAGES
@@ -31,11 +31,12 @@ class OtlpSessions:
         self._sessions: OrderedDict[str, str] = OrderedDict()  # by trace
         self._in_logs: OrderedDict[str, bool] = OrderedDict()  # spans whose content came in log records
 
-    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str) -> list[Event]:
+    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str, record: Record) -> list[Event]:
         """Return the events of an export, session by session.
 
         ``logged`` are spans made of its log records, which are from ``service``.
         """
+        del record  # nothing waits, so what it brings stands where it does
         for raw in (*spans, *logged):
             if session_id := session_of(raw.attributes):
                 _remember(self._sessions, raw.trace_id, session_id)

@@ -64,8 +64,11 @@ class SpanReader:
                 before += 1
         return wait
 
-    def read(self, spans: Sequence[Span]) -> list[Event]:
-        """Return the events of the spans, sorted by time. An event without a time stays behind the one before it."""
+    def read(self, spans: Sequence[Span], sources: list[tuple[Event, str]] | None = None) -> list[Event]:
+        """Return the events of the spans, sorted by time. An event without a time stays behind the one before it.
+
+        ``sources`` is extended by each event with the id of the span that told it.
+        """
         if not self._is_prepared:
             self._prepare(spans)
         calls = {call.span.span_id: call for call in merge_views(self._tree.spans, spans)}
@@ -77,6 +80,8 @@ class SpanReader:
                 self._turns.add(span)
             else:
                 self._add_other(span)
+            if sources is not None:
+                sources += [(event, span.span_id) for event in self._conversation.events[len(sources) :]]
         self._history.trim()
         return by_time(self._conversation.events)
 

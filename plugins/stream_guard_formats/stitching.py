@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Final, NamedTuple
 
 import msgspec
 
-from stream_guard import Event, Memory
+from stream_guard import Event, Memory, Record
 from stream_guard_formats.conventions import read_span, session_of
 from stream_guard_formats.conversation import Conversation, check_session_id
 from stream_guard_formats.conversation_history import ConversationHistory
@@ -91,10 +91,10 @@ class Stitcher:
         self._due: list[tuple[float, str]] = []
         self._restore()
 
-    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str) -> list[Event]:
+    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str, record: Record) -> list[Event]:
         """Add an export, and return the events of all spans whose wait is over.
 
-        ``logged`` are spans made of its log records, which are from ``service``.
+        ``logged`` are spans made of its log records, which are from ``service``. ``record`` says where it stood.
         Raise DecodeError, and add nothing, if a session could not have the id that a span gives it.
         """
         for raw in (*spans, *logged):  # checked now: refused later, another record would be the dead letter
@@ -102,7 +102,10 @@ class Stitcher:
             check_session_id(raw.trace_id)
         events: list[Event] = []
         for trace_id, (its_spans, its_logged) in _by_trace(spans, logged).items():
-            events += self._add(trace_id, its_spans, its_logged, service)
+            brought = WaitingSpans(its_spans, its_logged, service)
+            if record.line:
+                brought.origin, brought.line = record.origin, record.line
+            events += self._add(trace_id, brought)
         self._silence = 0.0
         latest = max((time for raw in (*spans, *logged) if (time := raw.end or raw.start) is not None), default=-inf)
         if latest > self._clock:
@@ -162,10 +165,10 @@ class Stitcher:
         self._hold(trace_id, waiting, waiting.add(brought, self._now))
         self._put(_TRACE, trace_id, encode_row(trace))
 
-    def _add(self, trace_id: str, spans: list[RawSpan], logged: list[RawSpan], service: str) -> list[Event]:
+    def _add(self, trace_id: str, brought: WaitingSpans) -> list[Event]:
         """Add spans to a trace. Return the events of the trace if nothing of it waits any longer."""
         waiting = self._waiting.get(trace_id) or WaitingTrace(self._load_trace(trace_id))
-        brought = waiting.add(WaitingSpans(spans, logged, service), self._now)
+        brought = waiting.add(brought, self._now)
         if not brought.spans and not brought.logged:
             return []
         due = waiting.until(self._waits)
@@ -227,9 +230,10 @@ class Stitcher:
         told, kept = waiting.split(brought)
         waiting.trace.session_id = waiting.trace.session_id or _name_of(brought) or trace_id
         events = self._close(trace_id, waiting, self._open(trace_id, waiting.trace, told))
-        if kept.spans or kept.logged:
+        if rows := waiting.by_record(kept):
             rest = WaitingTrace(waiting.trace)
-            self._hold(trace_id, rest, rest.add(kept, self._now))
+            for row in rows:
+                self._hold(trace_id, rest, rest.add(row, self._now))
             self._set_due(trace_id, rest, rest.until(self._waits))
         return events
 
@@ -246,7 +250,7 @@ class Stitcher:
     def _close(self, trace_id: str, waiting: WaitingTrace, opened: _OpenTrace) -> list[Event]:
         """Return the events of the spans, which wait no longer. The session of the trace does not change any more."""
         trace = waiting.trace
-        events = opened.reader.read(opened.spans)
+        events = self._read(opened, waiting.places)
         if orphans := waiting.orphans(opened.raws):
             self._memory.count_orphans(orphans)
         trace.session_id = opened.session_id
@@ -261,6 +265,17 @@ class Stitcher:
             self._memory.drop(name)
         self._size -= waiting.size
         self._waiting.pop(trace_id, None)
+        return events
+
+    def _read(self, opened: _OpenTrace, places: Mapping[str, tuple[str, int]]) -> list[Event]:
+        """Return the events of the spans. Tell where the records stood that brought them, if that is known."""
+        if not places:
+            return opened.reader.read(opened.spans)
+        sources: list[tuple[Event, str]] = []
+        events = opened.reader.read(opened.spans, sources)
+        for event, span_id in sources:
+            if span_id in places:
+                self._memory.note_origin(event, *places[span_id])
         return events
 
     def _load_trace(self, trace_id: str) -> TraceRow:

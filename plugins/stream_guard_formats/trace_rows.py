@@ -49,6 +49,8 @@ class WaitingSpans(msgspec.Struct, array_like=True):
     spans: list[RawSpan] = []
     logged: list[RawSpan] = []  # spans made of log records
     service: str = ""  # of the log records
+    origin: str = ""  # of the record
+    line: int = 0  # of the record; 0 where it has none
 
 
 # As JSON: attributes may hold numbers of any size, for which msgpack has no room.

@@ -28,7 +28,10 @@ class SpanWaits(NamedTuple):
 class WaitingTrace:
     """The spans of one trace that wait: in which rows they are, and for which spans around them."""
 
-    __slots__ = ("_logged", "_parents", "began", "count", "due", "first", "lacking", "named", "rows", "size", "trace")
+    __slots__ = (
+        *("_logged", "_parents", "began", "count", "due", "first"),
+        *("lacking", "named", "places", "rows", "size", "trace"),
+    )
 
     def __init__(self, trace: TraceRow) -> None:
         self.trace = trace
@@ -40,6 +43,7 @@ class WaitingTrace:
         self.first = inf  # when the first of them ended
         self.named = bool(trace.session_id)  # the session is known, or that no span will name it
         self.lacking: dict[str, float] = {}  # spans that have not come: when the first that waits for each ended
+        self.places: dict[str, tuple[str, int]] = {}  # by span: the origin and the line of the record, if it has a line
         self._parents: dict[str, str] = {}  # by span
         self._logged: dict[str, str] = {}  # spans made of log records, by digest
 
@@ -69,7 +73,10 @@ class WaitingTrace:
                 logged[name] = raw
         self._parents |= {raw.span_id: raw.parent_id for raw in spans.values()}
         self._logged |= {name: raw.span_id if is_model_log(raw) else "" for name, raw in logged.items()}
-        new = WaitingSpans(list(spans.values()), list(logged.values()), brought.service)
+        new = WaitingSpans(list(spans.values()), list(logged.values()), brought.service, brought.origin, brought.line)
+        if new.line:
+            for raw in (*new.logged, *new.spans):
+                self.places.setdefault(raw.span_id, (new.origin, new.line))
         self._note(new, now)
         return new
 
@@ -127,6 +134,18 @@ class WaitingTrace:
             brought.service,
         )
         return told, WaitingSpans(kept, logged, brought.service)
+
+    def by_record(self, brought: WaitingSpans) -> list[WaitingSpans]:
+        """Return the spans apart by the lines of their records, where these have lines."""
+        if not self.places:
+            return [brought] if brought.spans or brought.logged else []
+        apart: dict[tuple[str, int], WaitingSpans] = {}
+        for raws, are_spans in ((brought.spans, True), (brought.logged, False)):
+            for raw in raws:
+                origin, line = self.places.get(raw.span_id, ("", 0))
+                row = apart.setdefault((origin, line), WaitingSpans([], [], brought.service, origin, line))
+                (row.spans if are_spans else row.logged).append(raw)
+        return list(apart.values())
 
 
 def is_telling(raw: RawSpan) -> bool:

@@ -2,6 +2,8 @@
 
 An event carries no place: a replay from another file must find the same. So the places of the latest events of each
 session are remembered beside them, which is as long as a finding can be about an event.
+
+An event may have waited for a later record. Then its decoder tells where its own record stood.
 """
 
 from __future__ import annotations
@@ -27,12 +29,28 @@ class RecordPlaces:
         self._whole = whole
         self._most = _RECENT if whole is None else None
         self._recent: dict[str, deque[tuple[Event | str, str, int]]] = {}
+        self._told: dict[tuple[str, str], tuple[str, int]] = {}  # by session and event
 
-    def note(self, record: Record, event: Event) -> None:
-        """Remember that the record brought this event."""
+    def tell(self, event: Event, origin: str, line: int) -> None:
+        """Take from a decoder where the record stood that brought an event, before the event is noted."""
+        if self._whole in (None, event.session_id):
+            self._told[event.session_id, event.event_id] = (origin, line)
+
+    def forget_told(self) -> None:
+        """Forget what was told of events that nobody noted: they were not selected."""
+        if self._told:
+            self._told.clear()
+
+    def note(self, record: Record | None, event: Event) -> None:
+        """Remember where the event stands: where its decoder told, else where the record stands that brought it."""
         session_id, event_id = event.session_id, event.event_id
-        if not record.line or self._whole not in (None, session_id) or (event.trace_id and _has_waited(event, record)):
+        if self._whole not in (None, session_id):
             return
+        place = self._told.pop((session_id, event_id), None) if self._told else None
+        if place is None:
+            if record is None or not record.line:
+                return
+            place = record.origin, record.line
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = deque(maxlen=self._most)
@@ -40,7 +58,7 @@ class RecordPlaces:
                 del self._recent[next(iter(self._recent))]
         # Sources without ids get theirs when the event is judged; of other events the id is enough.
         is_named = event_id != "" and event_id[0] != "~"
-        recent.append((event_id if is_named else event, record.origin, record.line))
+        recent.append((event_id if is_named else event, *place))
 
     def of(self, session_id: str, event_id: str) -> Place | None:
         """Return where the event of an id stands; a call inside a turn stands where the turn does."""
@@ -54,8 +72,3 @@ class RecordPlaces:
         """Return the finding with its file and line, where they are known."""
         place = self.of(finding.session_id, finding.event_id)
         return finding if place is None else replace(finding, file=place.file, line=place.line)
-
-
-def _has_waited(event: Event, record: Record) -> bool:
-    """Whether a span of an earlier record waited for this one, which named its session."""
-    return event.trace_id.encode("utf-8", "surrogatepass") not in record.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -37,14 +37,11 @@ class TenantDecoder:
         return self._place(self._decoder.decode(record))
 
     def _place(self, events: Sequence[Event]) -> list[Event]:
-        return [
-            self._place_one(event)
-            if event.session_id and event.session_id[0] != MARK  # no session has such an id: the reader refuses it
-            else event
-            for event in events
-        ]
+        return [self._place_one(event) for event in events]
 
     def _place_one(self, event: Event) -> Event:
+        if not event.session_id or event.session_id[0] == MARK:
+            return event  # no session has such an id: the reader refuses it
         tenant = event.labels.get(self._label, "")
         session_id = tenant_session(tenant, event.session_id)
         if event.labels.get(TENANT, "") == tenant:
@@ -62,7 +59,7 @@ class HoldingTenantDecoder(TenantDecoder):
 
     def remember(self, memory: Memory) -> Decoder:
         """Let the decoder hold events back."""
-        return with_tenants(self._holding.remember(memory), self._label)
+        return with_tenants(self._holding.remember(_TenantMemory(memory, self._place_one)), self._label)
 
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Return the events that have waited long enough."""
@@ -71,6 +68,24 @@ class HoldingTenantDecoder(TenantDecoder):
     def finish(self) -> Sequence[Event]:
         """Return the events that still wait."""
         return self._place(self._holding.finish())
+
+
+class _TenantMemory:
+    """A memory that is told of events before they have their tenant."""
+
+    def __init__(self, memory: Memory, place: Callable[[Event], Event]) -> None:
+        self.get, self.put, self.drop, self.rows = memory.get, memory.put, memory.drop, memory.rows
+        self.count_orphans = memory.count_orphans
+        self._memory = memory
+        self._place = place
+
+    def part(self, name: str) -> _TenantMemory:
+        """Return a memory of its own inside this one."""
+        return _TenantMemory(self._memory.part(name), self._place)
+
+    def note_origin(self, event: Event, origin: str, line: int) -> None:
+        """Tell where the record stood that brought an event, in the session that the event has with its tenant."""
+        self._memory.note_origin(self._place(event), origin, line)
 
 
 def with_tenants(decoder: Decoder, label: str) -> Decoder:

@@ -11,8 +11,10 @@ from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import SourceError
 from stream_guard.model import Event
 from stream_guard.ports import Decoder, Record
+from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.settings import Settings
 from stream_guard.sources import open_source
+from stream_guard.storage.stores import MemoryStore
 
 
 class RecordedEvents:
@@ -38,7 +40,8 @@ class RecordedEvents:
         self.records = 0
         self._sources = sources
         self._settings = settings
-        self._reader = EventReader(decoder, dead_letters)
+        origins = None if places is None else places.tell
+        self._reader = EventReader(decoder, dead_letters, DecoderMemory(MemoryStore(), origins=origins))
         self._places = places
         self._strict = strict
         self._is_read = False
@@ -49,18 +52,21 @@ class RecordedEvents:
             raise SourceError(f"the events of {', '.join(self._sources)} were read before; read the recording anew")
         self._is_read = True
         for record in self._records():
-            for event in self._reader.read(record):
-                if self._places is not None:
-                    self._places.note(record, event)
-                yield event
-        for event in self._reader.finish():
-            if self._places is not None and self.records == 1:  # what waited came in any record before
-                self._places.note(record, event)
-            yield event
+            yield from self._noted(self._reader.read(record), record)
+        yield from self._noted(self._reader.finish(), None)
         letters = self.dead_letters
         letters.flush()
         if self._strict and letters.total and not letters.is_kept:
             raise SourceError(f"{letters.total} records could not be read: {'; '.join(letters.summary())}")
+
+    def _noted(self, events: Sequence[Event], record: Record | None) -> Iterator[Event]:
+        if self._places is None:
+            yield from events
+            return
+        for event in events:
+            self._places.note(record, event)
+            yield event
+        self._places.forget_told()
 
     def _records(self) -> Iterator[Record]:
         for target in self._sources:

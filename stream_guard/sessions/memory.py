@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from stream_guard.engine.cross_session import MARK
+from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 
 _PREFIX: Final = f"{MARK}decoder{MARK}"
+
+NoteOrigin: TypeAlias = Callable[[Event, str, int], None]
 
 
 def is_memory_row(name: str) -> bool:
@@ -30,20 +33,27 @@ class DecoderMemory:
         counts: Counts | None = None,
         part: str = "",
         changed: dict[str, tuple[bytes, float] | None] | None = None,
+        origins: NoteOrigin | None = None,
     ) -> None:
         self._store = store
         self._counts = counts if counts is not None else Counts()
         self._prefix = f"{_PREFIX}{part}"
         self._changed = {} if changed is None else changed  # None: drop the row
+        self.origins = origins  # is told where events stood that may have waited
 
     def part(self, name: str) -> DecoderMemory:
         """Return a memory with names of its own inside this one."""
         inside = f"{self._prefix[len(_PREFIX) :]}{name}{MARK}"
-        return DecoderMemory(self._store, self._counts, inside, self._changed)
+        return DecoderMemory(self._store, self._counts, inside, self._changed, self.origins)
 
     def count_orphans(self, spans: int) -> None:
         """Count spans that became events although a span around them has not come."""
         self._counts.orphan_spans += spans
+
+    def note_origin(self, event: Event, origin: str, line: int) -> None:
+        """Tell where the record stood that brought an event. It may have waited for a later record."""
+        if self.origins is not None:
+            self.origins(event, origin, line)
 
     def get(self, name: str) -> bytes | None:
         """Return what was put last, or None."""

@@ -33,12 +33,23 @@ def test_records_without_lines_give_no_place() -> None:
     assert places.of("s", "e1") is None
 
 
-def test_an_event_of_a_trace_that_the_record_does_not_name_has_waited_and_gives_no_place() -> None:
+def test_what_a_decoder_told_of_an_event_that_waited_goes_before_the_record_that_released_it() -> None:
     places = RecordPlaces()
-    places.note(Record(b'{"traceId": "abc"}', "a", line=2), call("here", trace_id="abc"))
-    places.note(Record(b'{"traceId": "abc"}', "a", line=2), call("earlier", trace_id="xyz"))
-    assert places.of("s", "here") == Place("a", 2)
-    assert places.of("s", "earlier") is None
+    places.tell(call("earlier"), "a", 1)
+    places.tell(call("earlier", "other"), "a", 2)
+    places.note(Record(b"{}", "a", line=3), call("here"))
+    places.note(Record(b"{}", "a", line=3), call("earlier"))
+    places.note(None, call("earlier", "other"))
+    assert [places.of("s", "here"), places.of("s", "earlier")] == [Place("a", 3), Place("a", 1)]
+    assert places.of("other", "earlier") == Place("a", 2)
+
+
+def test_what_was_told_of_events_that_nobody_noted_is_forgotten() -> None:
+    places = RecordPlaces()
+    places.tell(call("e1"), "a", 1)
+    places.forget_told()
+    places.note(None, call("e1"))
+    assert places.of("s", "e1") is None
 
 
 def test_memory_is_bounded_and_the_latest_events_are_known() -> None:
@@ -69,16 +80,3 @@ def test_events_of_a_file_are_found_again_by_the_ids_they_get_when_they_are_judg
     assert [places.of("s", event.event_id) for event in events if event.event_id] == [
         Place(str(file), n + 1) for n in range(3)
     ]
-
-
-@pytest.mark.parametrize("lines", [1, 2])
-def test_a_span_that_waited_to_the_end_stands_in_the_only_record_there_was(tmp_path: Path, lines: int) -> None:
-    file = tmp_path / "spans.jsonl"
-    span: dict[str, Any] = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "execute_tool pay"}
-    span["attributes"] = [{"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]
-    export = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
-    file.write_text((json.dumps(export) + "\n") * lines)
-    places = RecordPlaces()
-    with Assembly() as assembly:
-        first, *_ = list(assembly.read_events([str(file)], "auto", places=places))
-    assert places.of(first.session_id, first.event_id) == (Place(str(file), 1) if lines == 1 else None)
