@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import pluggy
 
@@ -52,6 +52,13 @@ class Registry:
         return rule_type(rule_type.params_type.model_validate(params, context={SIMILARITIES: self.similarities}))
 
 
+class _Distribution(NamedTuple):
+    """Where a plugin came from."""
+
+    name: str
+    version: str
+
+
 def build_registry(plugins: PluginSettings | None = None, *, extra: Iterable[object] = ()) -> Registry:
     """Return a registry of the installed plugins that the settings allow, and of ``extra`` ones.
 
@@ -72,18 +79,9 @@ def build_registry(plugins: PluginSettings | None = None, *, extra: Iterable[obj
     return _collect(manager, distributions)
 
 
-def _load_entry_points(manager: pluggy.PluginManager, allowed: PluginSettings) -> dict[str, metadata.Distribution]:
-    found: dict[str, metadata.Distribution] = {}
-    points = sorted(
-        (
-            (point, dist)
-            for dist in metadata.distributions()
-            for point in dist.entry_points
-            if point.group == hookspecs.PROJECT
-        ),
-        key=lambda pair: pair[0].name,
-    )
-    for point, dist in points:
+def _load_entry_points(manager: pluggy.PluginManager, allowed: PluginSettings) -> dict[str, _Distribution]:
+    found: dict[str, _Distribution] = {}
+    for point, dist in sorted(_entry_points(), key=lambda pair: pair[0].name):
         refused = allowed.allow is not None and point.name not in allowed.allow
         # A distribution that is on the path twice (an editable install) is one plugin.
         if refused or manager.is_blocked(point.name) or (point.name in found and found[point.name].name == dist.name):
@@ -100,6 +98,15 @@ def _load_entry_points(manager: pluggy.PluginManager, allowed: PluginSettings) -
     return found
 
 
+def _entry_points() -> Iterator[tuple[metadata.EntryPoint, _Distribution]]:
+    for dist in metadata.distributions():
+        ours = [point for point in dist.entry_points if point.group == hookspecs.PROJECT]
+        if ours:
+            # Read once: the metadata holds a whole README, and each look at the name or the version parses it again.
+            about = dist.metadata
+            yield from ((point, _Distribution(about["Name"], about["Version"])) for point in ours)
+
+
 def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
     try:
         manager.register(plugin, name=name)
@@ -109,7 +116,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
         raise PluginError(f'plugin "{name}": {error}') from None
 
 
-def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, metadata.Distribution]) -> Registry:
+def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, _Distribution]) -> Registry:
     hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities", "policy_packs", "commands")
     tables: dict[str, dict[str, Any]] = {what: {} for what in hooks}
     owners: dict[tuple[str, str], str] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 _SHORTEST: Final = 3  # bytes: shorter ones occur in most texts
@@ -16,8 +17,12 @@ _MOST: Final = 32  # alternatives of one pattern
 _OTHERWISE: Final = re.compile(r"\[\[|\[\^\[|\[:|\\[0-9QE]")
 
 
+@lru_cache(maxsize=256)
 def required_literals(pattern: str) -> frozenset[str] | None:
-    """Return literals of which one occurs, in small letters, in every text of ASCII that matches; None: unknown."""
+    """Return literals of which one occurs, in small letters, in every text of ASCII that matches; None: unknown.
+
+    Cached: a long pattern takes milliseconds, and the rules of one policy are arranged more than once.
+    """
     if _OTHERWISE.search(pattern):
         return None
     try:

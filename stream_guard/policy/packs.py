@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,14 @@ PREFIX: Final = "pack:"  # stands before a pack's name where a file is named
 
 
 def read_pack(pack: PolicyPack) -> dict[str, Json]:
-    """Return a pack as data; raises PolicyError where it is not readable."""
-    document = read_document(pack.file.read_bytes(), f"{PREFIX}{pack.name}")
+    """Return a pack as data that the caller may change; raises PolicyError where it is not readable."""
+    return deepcopy(_parse(pack.file.read_bytes(), pack.name))
+
+
+@lru_cache(maxsize=32)
+def _parse(content: bytes, name: str) -> dict[str, Json]:
+    """Return the pack's data, cached: YAML takes long, and `init`, a reload and every policy read the same packs."""
+    document = read_document(content, f"{PREFIX}{name}")
     if document.problems:
         raise PolicyError(document.problems)
     form = document.data

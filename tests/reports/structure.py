@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,7 @@ def measure(checkout: Path) -> Structure:
     )
 
 
+@cache
 def class_names(checkout: Path) -> dict[str, tuple[str, ...]]:
     """Return every class name of the core and the packs, and the modules that have a class of that name."""
     found: defaultdict[str, list[str]] = defaultdict(list)

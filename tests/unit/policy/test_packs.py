@@ -14,7 +14,9 @@ from stream_guard.cli.app import app
 from stream_guard.errors import PolicyError
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
+from stream_guard.policy.packs import read_pack
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry, build_registry
 
 DESK = """
@@ -144,6 +146,18 @@ def test_a_class_of_the_wrong_type_is_refused_beside_a_pack(packs: Registry, cla
 def run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
     return result.exit_code, result.stdout, str(result.exception or "")
+
+
+def test_a_pack_is_read_again_when_it_changes_and_never_as_a_caller_left_it(tmp_path: Path) -> None:
+    file = tmp_path / "desk.yaml"
+    file.write_text(DESK)
+    pack = PolicyPack(name="desk", summary="Desk.", file=file)
+    first = read_pack(pack)
+    first["rules"][0]["id"] = first["tool_classes"]["pay"][0] = "changed"
+    assert read_pack(pack)["rules"][0]["id"] == "no-pay"
+    assert read_pack(pack)["tool_classes"]["pay"] == ["pay_bill"]
+    file.write_text(DESK.replace("no-pay", "never-pay"))
+    assert read_pack(pack)["rules"][0]["id"] == "never-pay"
 
 
 def test_packs_are_listed_within_80_columns() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stream_guard as sg
@@ -40,6 +40,7 @@ from stream_guard.testing import rule_spec
 REGISTRY = build_registry()
 POLICY = load_policy(Path(__file__).parents[3] / "stream_guard" / "demo" / "policy.yaml", REGISTRY)
 LINES = [json.dumps(event).encode() for event in sample_events(40)]
+FEW = settings().max_examples // 4  # each example judges every line anew
 
 
 class ListSource:
@@ -105,6 +106,7 @@ def wanted(lines: list[bytes]) -> list[str]:
 WANTED = wanted(LINES)
 
 
+@settings(max_examples=FEW)
 @given(batch=st.integers(1, 400), shares=st.integers(1, 5))
 def test_neither_batch_size_nor_number_of_shares_changes_the_output(batch: int, shares: int) -> None:
     parts = Parts(LINES, shares)
@@ -115,6 +117,7 @@ def test_neither_batch_size_nor_number_of_shares_changes_the_output(batch: int, 
     assert sum(told.counts.events.values()) == len(LINES)
 
 
+@settings(max_examples=FEW)
 @given(batch=st.integers(1, 100), shares=st.integers(1, 3), stops=st.lists(st.integers(0, 3), max_size=4))
 def test_a_replay_that_is_stopped_anywhere_goes_on_where_it_was(batch: int, shares: int, stops: list[int]) -> None:
     parts = Parts(LINES, shares)
