@@ -28,6 +28,7 @@ _logger = logging.getLogger(__name__)
 _PAUSE: Final = 0.25  # seconds between two writes
 _WAITING: Final = 50_000  # events that wait to be written; more are not kept
 _AT_ONCE: Final = 200  # events of one transaction: whoever else writes does not wait long
+_TOGETHER: Final = 500  # ids in one statement
 _TEXT: Final = 2_000  # characters of one text
 _HOUR: Final = 3600.0
 
@@ -263,14 +264,24 @@ def kinds_of(database: Database, session_id: str, numbers: Sequence[int]) -> lis
 
 def number_of(database: Database, session_id: str, event_id: str) -> int | None:
     """Return the number of an event in its session, or None when it is not kept."""
-    entries = [column(f"{kind}.{event_id}") for kind in _KINDS]
-    marks = ", ".join("?" * len(entries))
-    rows = database.read(
-        f"SELECT min(number) FROM sg_events WHERE session = ? AND entry IN ({marks})",  # noqa: S608  # no value is in it
-        session_key(session_id),
-        *entries,
-    )
-    return int(rows[0][0]) if rows and rows[0][0] is not None else None
+    return numbers_of(database, session_id, [event_id]).get(event_id)
+
+
+def numbers_of(database: Database, session_id: str, event_ids: Iterable[str]) -> dict[str, int]:
+    """Return by their ids the numbers of events in their session; those that are not kept are left out."""
+    ids = {column(f"{kind}.{event_id}"): event_id for event_id in event_ids for kind in _KINDS}
+    found: dict[str, int] = {}
+    asked = list(ids)
+    for begin in range(0, len(asked), _TOGETHER):
+        entries = asked[begin : begin + _TOGETHER]
+        rows = database.read(
+            f"SELECT entry, number FROM sg_events WHERE session = ? AND entry IN ({', '.join('?' * len(entries))})",  # noqa: S608  # no value is in it
+            session_key(session_id),
+            *entries,
+        )
+        for entry, number in rows:
+            found[ids[entry]] = min(int(number), found.get(ids[entry], int(number)))
+    return found
 
 
 def sessions(

@@ -27,12 +27,14 @@ def shown(value: object) -> Markup:
     text = mask_secrets(str(value))
     if text.isascii() and text.isprintable():
         return escape(text)
-    return Markup().join(_sign(sign) if _is_hidden(sign) else escape(sign) for sign in text)
+    # No sign that is hidden means anything in markup, so they may be put in after the rest was escaped.
+    return Markup(str(escape(text)).translate({ord(sign): str(_sign(sign)) for sign in _hidden_in(text)}))  # noqa: S704  # it is escaped
 
 
 def shown_plain(value: object) -> str:
     """Return the same where there can be no elements: in a title, or in the value of a field that is not sent."""
-    return "".join(f"[U+{ord(sign):04X}]" if _is_hidden(sign) else sign for sign in mask_secrets(str(value)))
+    text = mask_secrets(str(value))
+    return text.translate({ord(sign): f"[U+{ord(sign):04X}]" for sign in _hidden_in(text)})
 
 
 def shown_json(value: Json) -> Markup:
@@ -48,8 +50,8 @@ def session_path(session_id: str) -> str:
     return f"/sessions/~{session_key(session_id)}"
 
 
-def _is_hidden(sign: str) -> bool:
-    return sign not in _KEPT and (unicodedata.category(sign) in _HIDDEN or sign in _BLANK)
+def _hidden_in(text: str) -> set[str]:
+    return {sign for sign in set(text) - _KEPT if unicodedata.category(sign) in _HIDDEN or sign in _BLANK}
 
 
 def _sign(sign: str) -> Markup:

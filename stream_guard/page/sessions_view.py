@@ -19,7 +19,7 @@ from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
 from stream_guard.page.sign_in import who
 from stream_guard.page.states import Changes, MarkReader, StateReader
-from stream_guard.page.steps import ShownEvent, place_of, step_of
+from stream_guard.page.steps import ShownEvent, place_of, places_of, step_of
 from stream_guard.policy.spec import Policy
 from stream_guard.serve.bodies import RequestRefused
 
@@ -59,10 +59,9 @@ class SessionViews:
         before = number_in(request, "before")
         found = kept_events.sessions(self._database, before, _LISTED + 1, who(request).tenant)
         following = found[_LISTED - 1][0] if len(found) > _LISTED else None
-        listed = [
-            (session, *alert_rows.worst_of_session(self._database, session.id, _COUNTED))
-            for _, session in found[:_LISTED]
-        ]
+        shown = [session for _, session in found[:_LISTED]]
+        worst = alert_rows.worst_of_sessions(self._database, [session.id for session in shown], _COUNTED)
+        listed = [(session, *findings) for session, findings in zip(shown, worst, strict=True)]
         return self._tools.templates.page(request, "sessions.html", sessions=listed, following=following, before=before)
 
     def session(self, request: Request) -> Response:
@@ -118,19 +117,15 @@ class SessionViews:
         """Return by an alert's number at which event it stands, as far as that is known or quickly found."""
         known = self._states.places(session, policy)
         places = {mark.number: place for mark in marks if (place := known.get(mark.alert_id))}
-        for mark in marks[:_LOOKED_UP]:
-            if mark.number not in places and (place := self._stands(session, mark.event_id)):
-                places[mark.number] = place
-        return places
-
-    def _stands(self, session: KeptSession, event_id: str) -> int | None:
-        return place_of(self._database, session.id, event_id) if event_id else None
+        unknown = [mark for mark in marks[:_LOOKED_UP] if mark.number not in places]
+        found = places_of(self._database, session.id, [mark.event_id for mark in unknown])
+        return places | {mark.number: found[mark.event_id] for mark in unknown if mark.event_id in found}
 
     def _number_of(
         self, session: KeptSession, event_id: str, marks: Sequence[AlertMark], places: Mapping[int, int]
     ) -> int | None:
         mine = (places.get(mark.number) for mark in marks if event_id and mark.event_id == event_id)
-        return next(filter(None, mine), None) or self._stands(session, event_id)
+        return next(filter(None, mine), None) or place_of(self._database, session.id, event_id)
 
     def _steps(
         self,

@@ -6,14 +6,15 @@ alerts; this only says how it came to that.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Final, TypeAlias
 
 from stream_guard.explaining.timeline import StateChange
-from stream_guard.explaining.waypoints import FoldedSession
+from stream_guard.explaining.waypoints import FoldedSession, NumberedEvent
 from stream_guard.history import alert_rows, kept_events
 from stream_guard.history.alert_rows import AlertMark
 from stream_guard.history.database import Database
@@ -22,7 +23,9 @@ from stream_guard.policy.spec import Policy
 
 _REMEMBERED: Final = 8  # sessions
 _AT_ONCE: Final = 1_500  # events that are folded while somebody waits for a page
-_CHUNK: Final = 500  # events that are folded under one lock: whoever asks meanwhile does not wait long
+_CHUNK: Final = 200  # events that are folded under one lock: whoever asks meanwhile does not wait long
+_TURN: Final = 50  # events after which other threads have their turn: they wait for two milliseconds, not for a second
+_AWAY: Final = 0.0002  # seconds; enough for whoever waits to begin, and then they go on for as long as they need
 
 Changes: TypeAlias = tuple[StateChange, ...]
 _Key: TypeAlias = tuple[str, str]  # a session's id and a policy's version
@@ -51,8 +54,9 @@ class MarkReader:
 class StateReader:
     """Tells states of sessions; those that were asked for last are remembered, and folded on as they grow."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sleep: Callable[[float], None] = time.sleep) -> None:
         self._database = database
+        self._sleep = sleep
         self._known: OrderedDict[_Key, tuple[FoldedSession, Lock]] = OrderedDict()
         self._lock = Lock()
         self._later = ThreadPoolExecutor(1, "stream_guard-states")
@@ -102,4 +106,13 @@ class StateReader:
             with lock:
                 after = max(folded.reached, begin)
                 until = min(number, after + _CHUNK)
-                folded.fold(kept_events.numbered_events(self._database, session.id, after, until), until)
+                folded.fold(
+                    self._in_turns(kept_events.numbered_events(self._database, session.id, after, until)), until
+                )
+
+    def _in_turns(self, events: Sequence[NumberedEvent]) -> Iterator[NumberedEvent]:
+        """Yield events, and let other threads go first now and then: one interpreter runs one thread at a time."""
+        for place, event in enumerate(events):
+            if place % _TURN == 0:
+                self._sleep(_AWAY)
+            yield event

@@ -71,14 +71,20 @@ def step_of(
 
 def place_of(database: Database, session_id: str, event_id: str) -> int | None:
     """Return the number of an event in its session; one that came out of another, as a call in a turn, stands there."""
-    return kept_events.number_of(database, session_id, event_id) or kept_events.number_of(
-        database, session_id, event_id.rpartition("/")[0]
-    )
+    return places_of(database, session_id, [event_id]).get(event_id)
+
+
+def places_of(database: Database, session_id: str, event_ids: Sequence[str]) -> dict[str, int]:
+    """Return by their ids the numbers at which events stand; those that are not kept are left out."""
+    parents = {event_id: event_id.rpartition("/")[0] for event_id in event_ids if event_id}
+    numbers = kept_events.numbers_of(database, session_id, {*parents, *filter(None, parents.values())})
+    stand = {own: numbers.get(own) or numbers.get(parent) for own, parent in parents.items()}
+    return {event_id: place for event_id, place in stand.items() if place}
 
 
 def steps_to(database: Database, session: KeptSession, event_id: str) -> list[ShownEvent]:
     """Return an event and what came right before it, or nothing where it is not kept."""
-    number = place_of(database, session.id, event_id) if event_id else None
+    number = place_of(database, session.id, event_id)
     if number is None:
         return []
     begin = max(0, number - _BEFORE - 1)

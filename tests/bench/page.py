@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from statistics import median
 from threading import Thread
 from typing import Any, Final
 
@@ -26,6 +25,8 @@ import msgspec
 
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.demo.sessions import sample_events
+from tests.bench.measure import processor_seconds
+from tests.bench.waits import Waits, chromium_page
 from tests.browser.devtools import CHROMIUM
 from tests.http_end import HttpEnd
 from tests.page.house import open_house
@@ -41,22 +42,14 @@ rules:
   - {id: no-wipe, kind: no_call, params: {tool: wipe}, severity: critical, reason: Nothing is wiped.}
 """
 SECRET: Final = "whsec_" + "A" * 43 + "="  # of the receiver in this process
-# Every wait from an input to the next picture, and every task that kept the page busy.
-_WATCH: Final = """
-window.waits = []; window.busy = []; window.frames = 0;
-const keep = (name) => (list) => window[name].push(
-  ...list.getEntries().filter((one) => one.interactionId !== 0).map((one) => [one.interactionId ?? 0, one.duration]));
-new PerformanceObserver(keep("waits")).observe({type: "event", durationThreshold: 16});
-new PerformanceObserver(keep("busy")).observe({type: "longtask"});
-document.addEventListener("htmx:sseMessage", () => { window.frames += 1; });
-"""
 
 
 class Served:
     """A server with the page, and what an agent sends to it."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, pid: int) -> None:
         self.url = url
+        self.pid = pid
         self.folder = folder
         self.client = httpx.Client(base_url=url, timeout=60, trust_env=False)
 
@@ -97,7 +90,7 @@ def served(folder: Path, policy: str, end: HttpEnd | None = None, window: float 
         line = process.stderr.readline()
         found = re.search(r"http://\S+", line)
         assert found is not None, line + process.stderr.read()
-        server = Served(found.group(0), folder)
+        server = Served(found.group(0), folder, process.pid)
         with server.client:
             yield server
     finally:
@@ -139,81 +132,6 @@ def demo_policy() -> str:
     return (files("stream_guard.demo") / "policy.yaml").read_text()
 
 
-@contextmanager
-def chromium_page() -> Iterator[Any]:
-    """Open a page of Chromium that notes how long people wait."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser: Any = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_context(viewport={"width": 1200, "height": 800}).new_page()
-        page.add_init_script(_WATCH)
-        yield page
-        browser.close()
-
-
-class Waits:
-    """What somebody waits for in a browser, in milliseconds."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page = page
-        self._url = url
-        self._times: dict[str, list[float]] = {}
-        self.frames = 0
-        self.elements = 0  # of the largest page
-
-    def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
-        for key in keys:
-            self.page.keyboard.press(key)
-        self.collect()
-
-    def open(self, name: str, path: str = "", link: str = "") -> None:
-        """Note how long a page takes to show something, from the click on."""
-        if link:
-            self.collect()
-            with self.page.expect_navigation():
-                self.page.click(link)
-        else:
-            self.page.goto(f"{self._url}{path}")
-        painted = None
-        while painted is None:
-            painted = self.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-        self._times.setdefault(name, []).append(painted)
-
-    def part(self, name: str, script: str) -> None:
-        """Note what a script in the page returns: how long a part of the page took."""
-        self._times.setdefault(name, []).append(self.page.evaluate(script))
-        self.collect()
-
-    def collect(self) -> None:
-        """Take over what the open page noted since it was asked last: inputs of 16 ms and more, and long tasks."""
-        self.page.wait_for_timeout(60)  # an input is noted with the picture that follows it
-        noted = self.page.evaluate(
-            "() => { const count = performance.interactionCount; "
-            "const told = [window.waits, window.busy, window.frames, count - (window.counted ?? 0)]; "
-            "window.waits = []; window.busy = []; window.frames = 0; window.counted = count; "
-            "return [...told, document.getElementsByTagName('*').length]; }"
-        )
-        waits: dict[int, float] = {}
-        for interaction, took in noted[0]:
-            waits[interaction] = max(took, waits.get(interaction, 0.0))
-        short = [0.0] * max(0, noted[3] - len(waits))  # those that were not noted took less than 16 ms
-        self._times.setdefault("input to picture", []).extend([*waits.values(), *short])
-        self._times.setdefault("task", [0.0]).extend(took for _, took in noted[1])
-        self.frames += noted[2]
-        self.elements = max(self.elements, noted[4])
-
-    def summary(self) -> dict[str, Any]:
-        """Return the median and the longest of each sort, in milliseconds."""
-        told = {name: (round(median(times)), round(max(times))) for name, times in self._times.items() if times}
-        return {
-            "median_and_longest_ms": told,
-            "inputs": len(self._times["input to picture"]),
-            "elements": self.elements,
-        }
-
-
 def measure(folder: Path, alerts: int = ALERTS, within: float = SECONDS, events: int = EVENTS) -> dict[str, Any]:
     """Return what people wait for, and what became of the alerts."""
     if CHROMIUM is None:
@@ -231,28 +149,26 @@ def flood(folder: Path, alerts: int, within: float) -> dict[str, Any]:
     """Use the page while alerts come in, and count them afterwards: in the history, at the receiver, in the outbox."""
     with HttpEnd() as end, served(folder, FLOOD, end, within) as server, chromium_page() as page:
         server.send(flood_events(BEFORE, alerts))
-        calm, waits = Waits(page, server.url), Waits(page, server.url)
-        for one in (Waits(page, server.url), calm, calm, calm):  # the first visit fills the caches of everybody
-            one.open("alerts", "/")
-            page.wait_for_selector("#live.on")
-            _look_around(one)
+        _calm(page, server.url, 1)  # the first visit fills the caches of everybody
+        calm = _calm(page, server.url, 3)
+        waits = Waits(page, server.url)
         sender = Thread(target=_send_flood, args=(server, alerts, within))
-        began = time.monotonic()
+        began, worked = time.monotonic(), processor_seconds(server.pid)
         sender.start()
         while sender.is_alive():
             _look_around(waits)
-        took = time.monotonic() - began
-        page.goto(f"{server.url}/")
+        took, worked, told_flood = time.monotonic() - began, processor_seconds(server.pid) - worked, waits.summary()
         told = _settled(server)
         sent = [request.json["data"] for request in end.requests]
         summaries = [alert for alert in sent if alert["kind"] == "stream_guard_summary"]
         return {
-            "calm": calm.summary(),
-            **waits.summary(),
+            "calm": calm,
+            **told_flood,
             "seconds": round(took, 1),
+            "server_processor_seconds": round(worked, 1),
             "live_messages": waits.frames,
             "in_history": server.count("sg_alerts") - BEFORE,
-            "on_the_page": int(page.inner_text(".tile-critical strong").replace(",", "")) - BEFORE,
+            "on_the_page": _counted(page, server.url, alerts + BEFORE) - BEFORE,
             "sent": len(sent) - len(summaries) - BEFORE,
             "summaries": [alert["suppressed"] for alert in summaries],
             "outbox": told,
@@ -265,6 +181,16 @@ def _send_flood(server: Served, alerts: int, within: float) -> None:
         first, last = alerts * number // BATCHES, alerts * (number + 1) // BATCHES
         server.send(flood_events(last - first, first))
         time.sleep(max(0.0, began + within * (number + 1) / BATCHES - time.monotonic()))
+
+
+def _calm(page: Any, url: str, rounds: int) -> dict[str, Any]:
+    """Return what somebody waits for while nothing comes in."""
+    waits = Waits(page, url)
+    for _ in range(rounds):
+        waits.open("alerts", "/")
+        page.wait_for_selector("#live.on")
+        _look_around(waits)
+    return waits.summary()
 
 
 def _look_around(waits: Waits) -> None:
@@ -290,6 +216,16 @@ def _settled(server: Served) -> dict[str, int]:
             break
         time.sleep(0.5)
     return told
+
+
+def _counted(page: Any, url: str, wanted: int) -> int:
+    """Return the number that the page shows; it counts anew every few seconds."""
+    deadline, found = time.monotonic() + 15, -1
+    while found != wanted and time.monotonic() < deadline:
+        page.goto(f"{url}/")
+        found = int(page.inner_text(".tile-critical strong").replace(",", ""))
+        page.wait_for_timeout(500)
+    return found
 
 
 def long_one(folder: Path, events: int) -> dict[str, Any]:

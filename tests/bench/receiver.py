@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from stream_guard.sources.receiver import PROTOBUF
 from stream_guard.storage.spool import Spool
+from tests.bench.measure import processor_seconds
 
 SECONDS = 60
 RATE = 10_000  # spans a second that are offered
@@ -48,7 +49,7 @@ def measure(folder: Path, seconds: float = SECONDS) -> dict[str, Any]:
     for thread in threads:
         thread.join()
     took = time.monotonic() - began
-    used = _processor_seconds(process.pid)
+    used = processor_seconds(process.pid)
     process.kill()  # not ended in order: what was acknowledged must be there
     process.wait()
     process.stdout.close()
@@ -103,8 +104,3 @@ def _export() -> bytes:
     scope = ScopeSpans(spans=spans)
     export = ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=[scope])])
     return bytes(export.SerializeToString())
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench.page import FLOOD, chromium_page, demo_policy, flood, flood_events, long_session, served
+from tests.bench.page import FLOOD, demo_policy, flood, flood_events, long_session, served
+from tests.bench.waits import chromium_page
 from tests.browser.devtools import CHROMIUM
 from tests.parts import import_part, require
 
