@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
@@ -110,6 +110,26 @@ class HoldingDecoder(Protocol):
 
     def finish(self) -> Sequence[Event]:
         """Return all events that are held back. No further record will come."""
+
+
+@runtime_checkable
+class GlancingDecoder(Protocol):
+    """A decoder that can tell whose some records are without decoding them: other processes judge their sessions."""
+
+    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
+        """Whether all events of the record belong to one session that is not ours, as far as a glance proves it.
+
+        ``is_ours`` takes the id of a session in UTF-8. If the record cannot be decoded, a call that it still tells of
+        belongs to that session too. Decoding the record or leaving it out must change no later answer of the decoder.
+        """
+
+
+@runtime_checkable
+class SelectingDecoder(Protocol):
+    """A decoder that returns only some of the events."""
+
+    def keeps(self, event: Event) -> bool:
+        """Whether an event is one of them."""
 
 
 class Store(Protocol):

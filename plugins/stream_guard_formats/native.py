@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import msgspec
 import xxhash
 
 from stream_guard import (
+    EVENT_KINDS,
     DecodeError,
     Event,
     Json,
@@ -33,6 +35,16 @@ _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([
 # Written by the session tracker: values on the wire, even malformed ones, are ignored.
 _STAMPED: Final = ("index", "attempt")
 _STAMPED_OF_A_TURN: Final = ("text", "tools")
+
+_SPACE: Final = r"[\x20\t\r\n]*+"
+# The fields at the top of a record up to its session, a plain ASCII id: the kind, then values that hold no others.
+_HEAD: Final = re.compile(
+    rf"""\{{ {_SPACE} "kind" {_SPACE} : {_SPACE} "(?:{"|".join(EVENT_KINDS)})" {_SPACE} , {_SPACE}
+    (?: (?!"session_id") "[^"\\]*+" {_SPACE} : {_SPACE}
+        (?: "[^"\\]*+" | [-+0-9.eE]++ | true | false | null ) {_SPACE} , {_SPACE} )*+
+    "session_id" {_SPACE} : {_SPACE} "([\x20!#-\[\]-~]++)" """.encode(),
+    re.VERBOSE,
+)
 
 _REFUSALS: Final = (ValueError, RecursionError)
 _replace = msgspec.structs.replace
@@ -68,6 +80,19 @@ class NativeDecoder:
                 _spell_usage(event.response)
             return [event]
         return [self._complete(event, value)]
+
+    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
+        """Whether the record begins with its kind, names one session at its top, and that one is not ours.
+
+        Where keys may come twice, another one could count.
+        """
+        value = record.value
+        head = _HEAD.match(value) if self._strict else None
+        if head is None or is_ours(head[1]):
+            return False
+        # A call in a record that cannot be decoded belongs to the session that is named last, wherever that is.
+        find, end = value.find, head.end()
+        return find(b'"session', end) < 0 and find(b'"thread_id"', end) < 0 and find(b'"conversation_id"', end) < 0
 
     def _look_closer(self, record: Record) -> list[Event]:
         """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""

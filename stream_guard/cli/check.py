@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.forms import FailOnSeverity, ReportedFormat
+from stream_guard.cli.forms import FailOnSeverity, Jobs, ReportedFormat
 from stream_guard.cli.run import say_counts
 from stream_guard.commands import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat, require_extra
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     traces: Annotated[
         list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")
     ],
@@ -24,6 +24,7 @@ def check(
     labels: Annotated[
         Path | None, typer.Option(help="A JSON file that says which sessions are bad: also print how right rules are.")
     ] = None,
+    jobs: Jobs = "1",
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "auto",
     settings_file: SettingsFile = None,
@@ -34,6 +35,7 @@ def check(
     from stream_guard.cli.closing import say_at_end
     from stream_guard.cli.findings import leave, print_findings, print_rules, worst_of
     from stream_guard.cli.judging import judge
+    from stream_guard.cli.sharing import Job, count_jobs
     from stream_guard.reports.findings import FindingReport
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
@@ -45,7 +47,15 @@ def check(
         rules = assembly.load_policy(policy, source_format)
         for warning in rules.warnings:
             typer.echo(str(warning), err=True)
-        found, counts, letters = judge(traces, rules, source_format, assembly)
+        job = Job(
+            sources=tuple(traces),
+            policy=policy.read_bytes(),
+            policy_file=policy,
+            form=source_format,
+            jobs=count_jobs(jobs, rules, traces),
+            settings=assembly.settings,
+        )
+        found, counts, letters = judge(job, assembly)
         report = FindingReport(rules, found, counts)
         print_findings(report, form, assembly)
     say_counts(counts, letters)

@@ -1,8 +1,11 @@
-"""Words that options take: how findings and problems are printed, which severity fails, how fast a replay is."""
+"""Words that options take: how findings are printed, which severity fails, how fast and by how many it goes."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated, Final, TypeAlias
+
+import typer
 
 
 class FindingFormat(StrEnum):
@@ -68,3 +71,8 @@ class Pace(StrEnum):
 
     FULL = "full"
     ORIGINAL = "original"
+
+
+_SHARED: Final = "Share the sessions among this many processes; auto: as many as there are cores."
+Jobs: TypeAlias = Annotated[str, typer.Option("--jobs", "-j", help=_SHARED)]
+ReplayJobs: TypeAlias = Annotated[str, typer.Option("--jobs", "-j", "--processes", help=_SHARED)]

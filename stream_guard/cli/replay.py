@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
+from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace, ReplayJobs
 from stream_guard.cli.run import say_counts, set_up, stop_on_signals
 from stream_guard.commands import AllowUnjudged, Checkpoint, LogForm, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
@@ -26,7 +26,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     pace: Annotated[Pace, typer.Option(help="As fast as possible, or as it happened.")] = Pace.FULL,
     speed: Annotated[float, typer.Option(min=0.001, help="With --pace original: this many times faster.")] = 1.0,
-    processes: Annotated[int, typer.Option(min=1, max=64, help="Share the sessions among this many.")] = 1,
+    jobs: ReplayJobs = "1",
     checkpoint: Checkpoint = None,
     compare_policy: Annotated[
         Path | None, typer.Option(help="Show which alerts --policy adds and removes against this one.")
@@ -50,7 +50,8 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Judge an archive again, with the same result every time; nothing is sent anywhere without --emit."""
     from stream_guard.cli.backtest import backtest
     from stream_guard.cli.closing import say_at_end
-    from stream_guard.cli.replaying import Job, bounds_of, end, processes_for, run_job
+    from stream_guard.cli.replaying import bounds_of, end, jobs_for, run_job
+    from stream_guard.cli.sharing import Job
 
     target, span = bounds_of(source, start, stop)
     if labels is not None and compare_policy is None:
@@ -62,18 +63,18 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
             recording = assembly.read_events([target], source_format)
             raise typer.Exit(backtest(recording, span, policies, labels, form, assembly.settings.sessions))
         job = Job(
-            source=target,
+            sources=(target,),
             policy=policy.read_bytes(),
             policy_file=policy,
             form=source_format,
-            span=span,
-            processes=processes_for(rules, processes, target, pace),
-            checkpoint=checkpoint,
+            jobs=jobs_for(jobs, rules, target, pace),
             settings=assembly.settings,
+            span=span,
+            checkpoint=checkpoint,
         )
         for warning in rules.warnings:
             typer.echo(str(warning), err=True)
-        worst, summary, finished = run_job(job, assembly, emit or (), form, (pace, speed), stopping)
-        say_counts(summary.counts, summary.dead_letters)
-        say_at_end(rules, summary.counts, recorded=True, as_json=form is not FindingFormat.TABLE)
-    end(worst, summary, fail_on, finished=finished, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)
+        replayed = run_job(job, assembly, emit or (), form, (pace, speed), stopping)
+        say_counts(replayed.summary.counts, replayed.dead_letters)
+        say_at_end(rules, replayed.summary.counts, recorded=True, as_json=form is not FindingFormat.TABLE)
+    end(replayed, fail_on, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)

@@ -13,19 +13,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from stream_guard.decoding.selection import bucket_of
 from stream_guard.errors import Place
 from stream_guard.model import Event, Finding
 from stream_guard.ports import Record
 
 _RECENT: Final = 32  # events of one session
-_SESSIONS: Final = 20_000
+_OF_BUCKET: Final = 32  # sessions
 
 
 class RecordPlaces:
-    """Remembers where the latest events of the latest ``sessions`` stand; with ``whole``, all of that one session."""
+    """Remembers where the latest events of the latest sessions stand; with ``whole``, all of that one session.
 
-    def __init__(self, *, whole: str | None = None, sessions: int = _SESSIONS) -> None:
+    The latest are ``sessions`` of them, or else a number in each bucket: whom a bucket forgets does not depend on the
+    others, so the places are the same however many processes share the sessions.
+    """
+
+    def __init__(self, *, whole: str | None = None, sessions: int | None = None) -> None:
         self._sessions = sessions
+        self._buckets: dict[int, deque[str]] = {}
         self._whole = whole
         self._most = _RECENT if whole is None else None
         self._recent: dict[str, deque[tuple[Event | str, str, int]]] = {}
@@ -54,11 +60,21 @@ class RecordPlaces:
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = deque(maxlen=self._most)
-            if len(self._recent) > self._sessions:
-                del self._recent[next(iter(self._recent))]
+            self._forget_for(session_id)
         # Sources without ids get theirs when the event is judged; of other events the id is enough.
         is_named = event_id != "" and event_id[0] != "~"
         recent.append((event_id if is_named else event, *place))
+
+    def _forget_for(self, session_id: str) -> None:
+        """Forget the session that was remembered first, when there is one too many with this one."""
+        if self._sessions is not None:
+            if len(self._recent) > self._sessions:
+                del self._recent[next(iter(self._recent))]
+            return
+        bucket = self._buckets.setdefault(bucket_of(session_id.encode("utf-8", "surrogatepass")), deque())
+        bucket.append(session_id)
+        if len(bucket) > _OF_BUCKET:
+            del self._recent[bucket.popleft()]
 
     def of(self, session_id: str, event_id: str) -> Place | None:
         """Return where the event of an id stands; a call inside a turn stands where the turn does."""

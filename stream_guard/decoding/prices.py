@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from stream_guard.model import Event, Json, Turn
-from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
 from stream_guard.settings import ModelPrice
 
 _COST: Final = "cost_usd"
@@ -25,6 +25,10 @@ class PricedDecoder:
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the record's events, or raise DecodeError."""
         return self._price(self._decoder.decode(record))
+
+    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
+        """Whether the decoder says so of the record."""
+        return isinstance(self._decoder, GlancingDecoder) and self._decoder.is_foreign(record, is_ours)
 
     def _price(self, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:

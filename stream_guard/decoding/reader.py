@@ -9,7 +9,7 @@ from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record, SelectingDecoder
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
@@ -41,6 +41,7 @@ class EventReader:
     def __init__(self, decoder: Decoder, dead_letters: DeadLetterSink, memory: Memory | None = None) -> None:
         decoder = with_memory(decoder, memory)
         self._holding = decoder if isinstance(decoder, HoldingDecoder) else None
+        self._selecting = decoder if isinstance(decoder, SelectingDecoder) else None
         self._decode = decoder.decode
         self._dead_letters = dead_letters
 
@@ -54,7 +55,9 @@ class EventReader:
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             lost = lost_call(record, str(error))
-            return () if lost is None else (lost,)
+            if lost is None or (self._selecting is not None and not self._selecting.keeps(lost)):
+                return ()
+            return (lost,)
         return events
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:

@@ -6,24 +6,38 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 from zlib import crc32
 
+from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
+from stream_guard.sessions.table import check_session_id
+
+BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are
+
+
+def bucket_of(session_id: bytes) -> int:
+    """Return the bucket of a session, given its id in UTF-8."""
+    # A checksum, because Python's own hash differs from process to process.
+    return crc32(session_id) % BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some of the sessions: those whose id falls to this number."""
+    """Some of the sessions: those whose bucket falls to this number."""
 
     number: int = 0
     of: int = 1
 
     def holds(self, session_id: str) -> bool:
         """Whether the session is one of these; every session is in exactly one share."""
-        # A checksum, because Python's own hash differs from process to process.
-        return self.of == 1 or crc32(session_id.encode("utf-8", "surrogatepass")) % self.of == self.number
+        return self.of == 1 or self.holds_bytes(session_id.encode("utf-8", "surrogatepass"))
+
+    def holds_bytes(self, session_id: bytes) -> bool:
+        """The same, of an id in UTF-8."""
+        return crc32(session_id) % BUCKETS % self.of == self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +80,55 @@ class Pacer:
 
 
 class EventSelection:
-    """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span."""
+    """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span.
+
+    Where the decoder can tell whose a record is at a glance, ``skips`` leaves it to the other shares. All shares decode
+    the other records, and a decoder that learns from records learns the same in each of them.
+    """
 
     def __init__(
         self, decoder: Decoder, share: Share | None = None, span: TimeSpan | None = None, pacer: Pacer | None = None
     ) -> None:
-        self._decoder = decoder
         self._share = share or Share()
         self._span = span or TimeSpan()
         self._pacer = pacer
         self.left_out = 0
+        self._keeps_all = self._share.of == 1 and self._span == TimeSpan() and pacer is None
+        self._use(decoder)
+
+    def _use(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._is_foreign: Callable[[Record, Callable[[bytes], bool]], bool] = _is_unknown
+        if self._share.of > 1 and isinstance(decoder, GlancingDecoder):
+            self._is_foreign = decoder.is_foreign
+
+    def skips(self, record: Record) -> bool:
+        """Whether the record belongs to another share, as far as that is known without decoding it."""
+        return self._is_foreign(record, self._share.holds_bytes)
 
     def decode(self, record: Record) -> Sequence[Event]:
-        """Return the selected events. Only the first share reports a record that cannot be decoded."""
+        """Return the selected events. One share only reports a record that cannot be decoded."""
         try:
-            return self._select(self._decoder.decode(record))
-        except DecodeError:
-            if self._share.number == 0:
+            events = self._decoder.decode(record)
+            if self._share.of > 1:  # one bad id makes the whole record a dead letter, in every share
+                for event in events:
+                    check_session_id(event.session_id)
+        except DecodeError as error:
+            # The share that the record belongs to at a glance is the only one that came here; else all did.
+            if self._share.number == 0 or self._is_foreign(record, _is_nobodys):
                 raise
-            return ()
+            lost = lost_call(record, str(error))
+            return () if lost is None or not self.keeps(lost) else (lost,)
+        return self._select(events)
+
+    def keeps(self, event: Event) -> bool:
+        """Whether an event that was saved from a dead letter belongs to the share."""
+        return self._share.holds(event.session_id)
 
     def remember(self, memory: Memory) -> EventSelection:
         """Let the decoder wait for records that name its sessions."""
         if isinstance(self._decoder, HoldingDecoder):
-            self._decoder = self._decoder.remember(memory)
+            self._use(self._decoder.remember(memory))
         return self
 
     def elapse(self, seconds: float) -> Sequence[Event]:
@@ -101,6 +140,8 @@ class EventSelection:
         return self._select(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
 
     def _select(self, events: Sequence[Event]) -> Sequence[Event]:
+        if self._keeps_all:
+            return events
         kept = []
         for event in events:
             if not self._share.holds(event.session_id):
@@ -112,3 +153,12 @@ class EventSelection:
                 self._pacer.pass_at(event.time)
             kept.append(event)
         return kept
+
+
+def _is_unknown(_record: Record, _is_ours: Callable[[bytes], bool]) -> bool:
+    """Prove nothing: only decoding tells."""
+    return False
+
+
+def _is_nobodys(_session_id: bytes) -> bool:
+    return False

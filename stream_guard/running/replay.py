@@ -1,8 +1,9 @@
-"""Replay: archives and topic ranges through the rules again; the same input gives the same output, byte for byte.
+"""Replay: recordings and topic ranges through the rules; the same input gives the same output, byte for byte.
 
 The settled order of the output is that of the input: by the record that brought a finding out, then by session;
 what only the end of the input reveals comes last. Neither the size of the batches nor the number of shares
 changes it: every share reads the whole input, numbers the records alike, and judges the sessions that are its own.
+Records that belong to another share at a glance are only counted; decoding and judging are what costs.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.selection import EventSelection
+from stream_guard.errors import SourceError
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
@@ -30,6 +32,7 @@ NEXT_META: Final = "next"
 REPORTED_META: Final = "told"
 
 Numbered: TypeAlias = tuple[int, Finding]
+NumberedLetter: TypeAlias = tuple[int, Record, str]  # with the reason
 
 
 def can_be_shared(policy: Policy) -> bool:
@@ -46,28 +49,34 @@ class ReplayBatch(msgspec.Struct, frozen=True, gc=False):
     """The findings of one stretch of the input."""
 
     found: list[Numbered]
+    letters: list[NumberedLetter]
     next_record: int  # its number
     ended: bool
     positions: dict[str, int]
 
 
-class UnreadRecords(msgspec.Struct, frozen=True):
-    """How many records could not be read, and why."""
-
-    total: int
-    reasons: list[str]
-
-    def summary(self) -> list[str]:
-        """Return the reasons, each with how often it was given and where first."""
-        return self.reasons
-
-
 class ReplaySummary(msgspec.Struct, frozen=True):
-    """What a share did, beside its findings."""
+    """What a share did, beside its findings and dead letters."""
 
     counts: Any  # a Counts; msgspec does not look inside
-    dead_letters: UnreadRecords
     left_out: int  # events outside the time span
+
+
+class _Letters:
+    """Collects the dead letters of a stretch, each with the number of its record."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._waiting: list[NumberedLetter] = []
+
+    def add(self, record: Record, reason: str) -> None:
+        """Keep the place and the reason; nobody asks for the value."""
+        self._waiting.append((self.number, msgspec.structs.replace(record, value=b"", headers=()), reason))
+
+    def take(self) -> list[NumberedLetter]:
+        """Return what was added since the last time."""
+        taken, self._waiting = self._waiting, []
+        return taken
 
 
 class ShareReader:
@@ -78,7 +87,6 @@ class ShareReader:
         source: Source,
         selection: EventSelection,
         table: SessionTable,
-        letters: DeadLetters,
         *,
         progress: Checkpoint | None = None,
         stopped: Callable[[], bool] = lambda: False,
@@ -86,7 +94,7 @@ class ShareReader:
         self._source = source
         self._selection = selection
         self._table = table
-        self._letters = letters
+        self._letters = letters = _Letters()
         self._progress = progress
         self._stopped = stopped
         self._pipeline = Pipeline(selection, table, letters, RecordPlaces())
@@ -120,15 +128,20 @@ class ShareReader:
 
     def summary(self) -> ReplaySummary:
         """Return what happened beside the findings."""
-        unread = UnreadRecords(self._letters.total, self._letters.summary())
-        return ReplaySummary(self._table.counts, unread, self._selection.left_out)
+        return ReplaySummary(self._table.counts, self._selection.left_out)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
+        skips, letters, counts = self._selection.skips, self._letters, self._table.counts
         while self._next < until and not self._stopped():
             record = next(self._records, None)
             if record is None:
                 self._ended = True
                 return
+            if skips(record):
+                self._next += 1
+                counts.records += 1
+                continue
+            letters.number = self._next
             yield record
             # The pipeline asks for the next record once it has judged this one: new findings are this record's.
             if len(found) > len(numbers):
@@ -136,7 +149,7 @@ class ShareReader:
             self._next += 1
 
     def _batch(self, found: list[Numbered]) -> ReplayBatch:
-        return ReplayBatch(found, self._next, self._ended, dict(self._source.positions()))
+        return ReplayBatch(found, self._letters.take(), self._next, self._ended, dict(self._source.positions()))
 
 
 class ShareWorker(Protocol):
@@ -170,13 +183,15 @@ class Replay:
     """Leads the shares through the input together, and merges their findings into one settled order.
 
     ``give`` gets the findings of each stretch before any share commits it, and the rule errors reported so far; it
-    makes both durable. A replay that dies in between repeats findings, with the same ids, and loses none.
+    makes both durable. A replay that dies in between repeats findings, with the same ids, and loses none. Records that
+    no share can read go to ``dead_letters``, in the order of the input.
     """
 
     def __init__(
         self,
         workers: Sequence[ShareWorker],
         give: Callable[[list[Finding], Set[str]], None],
+        dead_letters: DeadLetterSink,
         *,
         batch: int,
         reported: Iterable[str] = (),
@@ -184,6 +199,7 @@ class Replay:
     ) -> None:
         self._workers = workers
         self._give = give
+        self._dead_letters = dead_letters
         self._batch = batch
         self._watch = watch
         self._reported = set(reported)  # rule errors: one alert for the whole replay, not one for each share
@@ -193,6 +209,7 @@ class Replay:
         at = min(batch.next_record for batch in self._all("advance", 0))
         while True:
             batches = self._all("advance", at + self._batch)
+            _check_same_input(batches)
             self._hand_over(batches)
             self._all("commit")
             at = min(batch.next_record for batch in batches)
@@ -207,14 +224,13 @@ class Replay:
 
     def summary(self) -> ReplaySummary:
         """Return what the shares did, added up."""
-        total, unread, reasons, left_out = Counts(), 0, list[str](), 0
+        total, left_out = Counts(), 0
         for number, share in enumerate(self._all("summary")):
-            if number:  # every share reads every record
-                share.counts.records = 0
+            if number:  # every share reads every record, and lets the same spans wait
+                share.counts.records = share.counts.orphan_spans = 0
             total.add(share.counts)
-            unread, left_out = unread + share.dead_letters.total, left_out + share.left_out
-            reasons += share.dead_letters.reasons
-        return ReplaySummary(total, UnreadRecords(unread, reasons), left_out)
+            left_out += share.left_out
+        return ReplaySummary(total, left_out)
 
     def _all(self, method: str, *values: int) -> list[Any]:
         for worker in self._workers:
@@ -222,6 +238,8 @@ class Replay:
         return [worker.result() for worker in self._workers]
 
     def _hand_over(self, batches: Sequence[ReplayBatch]) -> None:
+        for _, record, reason in sorted((letter for batch in batches for letter in batch.letters), key=_number):
+            self._dead_letters.add(record, reason)
         # A stable sort: findings of one record and session keep their order.
         merged = sorted(
             (numbered for batch in batches for numbered in batch.found), key=lambda one: (one[0], one[1].session_id)
@@ -234,3 +252,20 @@ class Replay:
                 self._reported.add(finding.alert_id)
             given.append(finding)
         self._give(given, self._reported)
+
+
+def _number(letter: NumberedLetter) -> int:
+    return letter[0]
+
+
+def _check_same_input(batches: Sequence[ReplayBatch]) -> None:
+    """Raise SourceError when shares read other records under the same numbers: somebody changed the input."""
+    first = batches[0]
+    for batch in batches[1:]:
+        ends_apart = first.ended and batch.ended and batch.next_record != first.next_record
+        moved = batch.next_record == first.next_record and batch.positions != first.positions
+        if ends_apart or moved:
+            raise SourceError(
+                "the input changed while it was read, so the processes read different records; "
+                "read a copy that nobody writes to, or use one process"
+            )

@@ -17,10 +17,11 @@ _PATIENCE: Final = 5.0  # seconds that a process may take to leave
 class ProcessWorker:
     """Calls a ``ShareReader`` in another process; ``make`` is called there, and must be importable by name."""
 
-    def __init__(self, make: Callable[..., ShareReader], *values: Any, name: str) -> None:
+    def __init__(self, make: Callable[..., ShareReader], *values: Any, name: str, resumes: bool = False) -> None:
         # Spawned, not forked: a fork copies threads' locks and open connections that belong to this process.
         context = get_context("spawn")
         self._name = name
+        self._resumes = resumes
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, make, values), name=name, daemon=True)
         self._process.start()
@@ -53,10 +54,8 @@ class ProcessWorker:
 
     def _gone(self) -> StreamGuardError:
         self._process.join(_PATIENCE)
-        return StreamGuardError(
-            f"{self._name} ended with exit code {self._process.exitcode}; "
-            "with --checkpoint, start again and it goes on from its last commit"
-        )
+        again = "it goes on from its last commit" if self._resumes else "nothing was reported"
+        return StreamGuardError(f"{self._name} ended with exit code {self._process.exitcode}; start again: {again}")
 
 
 def _serve(pipe: Connection, make: Callable[..., ShareReader], arguments: tuple[Any, ...]) -> None:

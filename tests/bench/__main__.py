@@ -18,6 +18,7 @@ from tests.bench import (
     formats,
     guard,
     instructions,
+    jobs,
     lengths,
     memory,
     page,
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         benches: dict[str, Callable[[], dict[str, Any]]] = {
             "rates": lambda: rates.measure(Path(folder)),
+            "jobs": lambda: jobs.measure(Path(folder)),
             "lengths": lambda: lengths.measure(registry),
             "memory": memory.measure,
             "provenance": lambda: provenance.measure(registry, 100_000),

@@ -126,6 +126,11 @@ def _ten_rules(number: int) -> list[dict[str, Any]]:
 
 def policy(rules: int, registry: Registry) -> Policy:
     """Return a policy: up to 50 rules over what happens, the rest over tools nobody calls."""
+    return load_policy(policy_text(rules), registry, file="bench.json")
+
+
+def policy_text(rules: int) -> str:
+    """Return the same as it stands in a file."""
     mixed = [rule for number in range(5) for rule in _ten_rules(number)]
     listed = [{"id": f"rule-{number}", **rule} for number, rule in enumerate(mixed[: 10 if rules >= 200 else rules])]
     for number in range(len(listed), rules):
@@ -136,4 +141,4 @@ def policy(rules: int, registry: Registry) -> Policy:
             else {"kind": "must_call_before", "params": {"first": "approve", "second": tool}}
         )
         listed.append({"id": f"rare-{number}", **rare})
-    return load_policy(json.dumps({"rules": listed}), registry, file="bench.json")
+    return json.dumps({"rules": listed})

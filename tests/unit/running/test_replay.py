@@ -16,7 +16,7 @@ from stream_guard.cli.progress import EVERY, Extent, PlainProgress, size_of
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.demo.sessions import sample_events
-from stream_guard.errors import SettingsError
+from stream_guard.errors import SettingsError, SourceError
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
@@ -82,16 +82,19 @@ class Parts:
             ListSource(self.lines, at),
             EventSelection(REGISTRY.decoders["native"](), Share(number, len(self.stores)), span),
             open_table(self.policy, counts, self.limits, store),
-            DeadLetters(None, counts, format_name="native"),
             progress=store,
         )
 
     def run(self, batch: int, *, rounds: int = 10**9, span: TimeSpan | None = None) -> tuple[bool, ReplaySummary]:
         workers = [LocalWorker(self.reader(number, span)) for number in range(len(self.stores))]
-        replay = Replay(workers, lambda found, _: self.given.extend(found), batch=batch)
+        counts = Counts()
+        self.letters = DeadLetters(None, counts, format_name="native")
+        replay = Replay(workers, lambda found, _: self.given.extend(found), self.letters, batch=batch)
         left = iter(range(rounds))
         finished = replay.run(stopped=lambda: next(left, None) is None)
-        return finished, replay.summary()
+        summary = replay.summary()
+        summary.counts.add(counts)
+        return finished, summary
 
 
 def ids(found: list[Finding]) -> list[str]:
@@ -147,9 +150,20 @@ def test_a_share_that_committed_ahead_of_another_waits_for_it() -> None:
 def test_a_record_nobody_can_read_is_told_once() -> None:
     parts = Parts([b"{broken", *LINES[:30], b'{"kind":"turn","session_id":"\\u0000x"}'], 3)
     _, told = parts.run(10)
-    assert told.dead_letters.total == 2
+    assert parts.letters.total == 2
     assert told.counts.dead_letters == {"decode": 2}
-    assert len(told.dead_letters.reasons) == 2
+    assert len(parts.letters.summary()) == 2
+
+
+def test_an_input_that_grows_between_the_reads_of_two_shares_is_an_error() -> None:
+    parts = Parts(list(LINES), 2)
+    workers = [LocalWorker(parts.reader(number, None)) for number in range(2)]
+    workers[0].call("advance", len(LINES) + 1)
+    assert workers[0].result().ended
+    parts.lines.append(LINES[0])
+    replay = Replay(workers, lambda _found, _: None, DeadLetters(None, Counts(), format_name="native"), batch=30)
+    with pytest.raises(SourceError, match="the input changed while it was read"):
+        replay.run()
 
 
 def test_only_events_of_the_span_are_judged_and_the_others_are_counted() -> None:
