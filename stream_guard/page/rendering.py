@@ -44,26 +44,6 @@ class Templates:
         self._forms = forms
         self._badges = badges
         self._named = named  # tokens say who answers
-        self._environment = Environment(
-            loader=FileSystemLoader(_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            auto_reload=False,  # a page need not look at its files again
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters |= {
-            "shown": shown,
-            "shown_json": shown_json,
-            "shown_plain": shown_plain,
-            "as_dict": dict,
-            "session_path": session_path,
-            "moment": moment,
-            "span": span,
-            "number": number,
-            "percent": percent,
-        }
-        self._environment.globals |= {"address": address, "asset": asset}
 
     def page(self, request: Request, name: str, http_status: int = 200, **values: Any) -> HTMLResponse:
         """Return a whole page."""
@@ -86,7 +66,33 @@ class Templates:
 
     def fragment(self, name: str, **values: Any) -> str:
         """Return a part of a page as text."""
-        return self._environment.get_template(name).render(**values).encode("utf-8", "replace").decode()
+        return _environment().get_template(name).render(**values).encode("utf-8", "replace").decode()
+
+
+@cache
+def _environment() -> Environment:
+    """Return what templates are compiled in: once for all pages of a process."""
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,  # a page need not look at its files again
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "shown": shown,
+        "shown_json": shown_json,
+        "shown_plain": shown_plain,
+        "as_dict": dict,
+        "session_path": session_path,
+        "moment": moment,
+        "span": span,
+        "number": number,
+        "percent": percent,
+    }
+    environment.globals |= {"address": address, "asset": asset}
+    return environment
 
 
 def address(path: str, **query: object) -> str:

@@ -96,7 +96,8 @@
   const leaveOutKnown = (had, data) => {
     const brought = [...list.querySelectorAll(":scope > .row")].slice(0, (data.match(/data-number="/g) ?? []).length);
     const known = brought.filter((row) => Number(row.dataset.number) <= had);
-    if (known.length) list.querySelector(":scope > .more")?.remove(); // they are older, so the list has them too
+    // Those that a message only counts are older than those that it brings, so the list has them too.
+    if (known.length && data.includes("data-more=")) list.querySelector(":scope > .more")?.remove();
     for (const row of known) row.remove();
   };
   const trim = () => {
@@ -214,7 +215,8 @@
   }
   document.querySelector(".timeline:not(.brief) .step.here")?.scrollIntoView({ block: "center" });
   const here = document.querySelector(".bar nav [aria-current]");
-  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.clientWidth) / 2;
+  // Only where the menu does not fit: the page is laid out for it.
+  if (here && matchMedia("(max-width: 900px)").matches) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.clientWidth) / 2;
 
   // A place on the strip of a session leads to the events there.
   const strip = document.querySelector(".strip-box");
