@@ -23,12 +23,15 @@ _QUOTES: Final = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _PARTING: Final = b"\"'<>(){}[],;`|"
 _LOWER: Final = bytes.maketrans(bytes(range(65, 91)) + _PARTING, bytes(range(97, 123)) + b" " * len(_PARTING))
 _DROPPED: Final = bytes(code for code in range(33, 128) if not chr(code).isalnum() and code not in _PARTING)
+_BLANKS: Final = bytes(code for code in range(128) if chr(code).isspace())
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{8,}")
 _MOST_DECODED: Final = 16
 # The first character of base64 tells the upper bits of a byte, which in a text are those of a printable character or of
 # the first byte of a longer one. Most words begin otherwise, and need not be decoded. Hexadecimal text begins alike.
 _ENCODED: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[C-FI-Za-fw-z0-9+/_-][A-Za-z0-9+/_-]{7,}={0,2}")
+_SHORTEST: Final = 8  # characters of a word that may be encoded
+_MOST_BITS: Final = 13_000  # Python refuses to write longer integers in decimal
 _SHARED: Final = 8  # texts of one event, which several rules ask about
 
 
@@ -50,6 +53,15 @@ def pieces_of(text: str) -> list[str]:
     # In UTF-8 the bytes of other characters are above those that are looked for.
     data = plain.lower().encode("utf-8", "surrogatepass").translate(_LOWER, _DROPPED)
     return data.decode("utf-8", "surrogatepass").split()
+
+
+def squeezed(text: str) -> tuple[str, str]:
+    """Return a text in lower case without blanks, and its letters and digits alone."""
+    if not text.isascii():
+        plain = "".join(text.lower().split())
+        return plain, compact(plain)
+    data = text.encode().lower().translate(None, _BLANKS)
+    return data.decode(), data.translate(None, _DROPPED + _PARTING).decode()
 
 
 def _mask(char: str) -> str:
@@ -80,8 +92,9 @@ def marks_of(text: str, longest: int, *, dense: bool = False) -> frozenset[int]:
     Pieces in a row are joined where one of them has a digit, as people split account numbers; ``dense``: always.
     """
     found = joined_pieces(text, longest, dense=dense)
-    found.update(number for written in _NUMBER.findall(text[:MOST_TEXT]) if (number := number_in(written)))
-    return frozenset(map(mark, found))
+    if not "".join(found).isalpha():
+        found.update(number for written in _NUMBER.findall(text[:MOST_TEXT]) if (number := number_in(written)))
+    return frozenset([xxh3_64_intdigest(one.encode("utf-8", "surrogatepass")) >> 8 for one in found])
 
 
 def joined_pieces(text: str, longest: int, *, dense: bool = False) -> set[str]:
@@ -108,11 +121,14 @@ def _near_digits(pieces: list[str], longest: int) -> list[int]:
 def readings(text: str) -> tuple[str, ...]:
     """Return the text, and what it says where a part of it is encoded as a URL, in base64 or in hexadecimal."""
     plain = _plain(text)
+    if len(plain) < _SHORTEST and "%" not in plain and plain.isascii():
+        return (plain,)
     found = [plain]
     if "%" in plain and (unquoted := unquote(plain)) != plain:
         found.append(unquoted)
     for text_so_far in found:  # grows while it is walked: what was decoded may be encoded again
-        for written in _ENCODED.findall(text_so_far):
+        words = dict.fromkeys([word for word in text_so_far.split() if len(word) >= _SHORTEST])
+        for written in _ENCODED.findall(" ".join(words)):
             if len(found) >= _MOST_DECODED:
                 break
             found += _decoded(written)
@@ -123,6 +139,8 @@ def _decoded(written: str) -> Iterator[str]:
     if len(written) % 2 == 0 and _HEX.fullmatch(written) is not None:
         yield from _printable(bytes.fromhex(written))
     body = written.rstrip("=").replace("-", "+").replace("_", "/")
+    if len(body) % 4 == 1:  # no base64 is so long
+        return
     try:
         yield from _printable(b64decode(body + "=" * (-len(body) % 4), validate=True))
     except (binascii.Error, ValueError):
@@ -154,7 +172,7 @@ def texts_in(value: sg.Json) -> Iterator[str]:
         elif isinstance(item, list):
             waiting.extend(item)
         elif isinstance(item, int | float) and not isinstance(item, bool):
-            yield f"{item:x}" if isinstance(item, int) and abs(item) > 10**4000 else str(item)
+            yield f"{item:x}" if isinstance(item, int) and item.bit_length() > _MOST_BITS else str(item)
 
 
 def keep_newest(marks: dict[int, int], most: int) -> None:

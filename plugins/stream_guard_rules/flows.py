@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -11,13 +12,12 @@ from zlib import crc32
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.fingerprints import MOST_TEXT, compact, readings, texts_in
+from stream_guard_rules.fingerprints import MOST_TEXT, readings, squeezed, texts_in
 from stream_guard_rules.outside_gate import remember_ungated
 
 _MOST_MARKS: Final = 4096
 _MOST_SOURCES: Final = 32
-_BLOCKS: Final = (32, 8, 1)  # pieces of a text that are unpacked at once
-_SIGNS: Final = re.compile(r"[^a-z0-9]+")
+_BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
 _STEP: Final = 4  # one of so many pieces of a longer text is remembered, of a long one half of these
 
@@ -83,10 +83,6 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         ),
     )
 
-    def __init__(self, params: NoValueFlowParams) -> None:
-        super().__init__(params)
-        self._blocks = [(Struct(f"{params.min_chars}s" * size), size) for size in _BLOCKS]
-
     def tools(self) -> sg.ToolPattern:
         """The tools on both sides."""
         return sg.ToolPattern([*self.params.tool.expanded, *self.params.source.expanded])
@@ -103,11 +99,9 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
-        forms = (form for text in texts_in(result.output) for form in readings(text))
-        marks = dict.fromkeys(one for form in forms for one in self._marks(form, every=False))
+        marks = self._first_marks(result.output)
         if marks:
-            kept = list(marks)[:_MOST_MARKS]
-            state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], kept)])
+            state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], marks)])
         return None
 
     def on_tool_call(self, call: sg.ToolCall, state: NoValueFlowState) -> sg.Verdict:
@@ -119,8 +113,9 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         sources = [source for source in state.sources if self._counts(source, call)]
         if not sources:
             return None
-        texts = list(texts_in(call.args))
-        sent = {one for form in _sent_forms(texts) for one in self._marks(form, every=True)}
+        sent: set[int] = set()
+        for form in _sent_forms(list(texts_in(call.args))):
+            sent.update(map(crc32, self._pieces(form, every=True)))
         for source in reversed(sources):
             if not sent.isdisjoint(source.marks):
                 evidence = {"tool": call.tool, "source": source.tool}
@@ -137,55 +132,52 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return True
         return call.time - source.time <= span
 
-    def _marks(self, text: str, *, every: bool) -> list[int]:
-        """Return fingerprints of a text without blanks, and of its letters and digits alone.
+    def _first_marks(self, output: sg.Json) -> list[int]:
+        """Return the first fingerprints of what a result says: no more are worked out than are kept."""
+        pieces: dict[bytes, None] = {}
+        for text in texts_in(output):
+            for form in readings(text):
+                pieces.update(dict.fromkeys(self._pieces(form, every=False)))
+                if len(pieces) >= _MOST_MARKS:
+                    return [crc32(piece) for piece in islice(pieces, _MOST_MARKS)]
+        return list(map(crc32, pieces))
 
-        ``every`` asks for those of all pieces. One side is enough for that: of what is remembered, some will do.
+    def _pieces(self, text: str, *, every: bool) -> list[bytes]:
+        """Return pieces of a text without blanks, and of its letters and digits alone.
+
+        ``every`` asks for all of them. One side is enough for that: of what is remembered, some will do.
         """
-        plain = "".join(text[:MOST_TEXT].lower().split())
+        length = self.params.min_chars
+        if len(text) < length and text.isascii():
+            return []
+        plain, short = squeezed(text[:MOST_TEXT])
         step = 1 if every or len(plain) <= _SHORT else _STEP if len(plain) <= _LONG else 2 * _STEP
-        marks, short = self._grams(plain, step), compact(plain)
-        if short == plain:
-            return marks
-        if step > 1 or not plain.isascii():
-            return marks + self._grams(short, step)
-        data, length = short.encode(), self.params.min_chars
-        return marks + [crc32(data[start : start + length]) for start in _around(plain, length, len(data))]
-
-    def _grams(self, text: str, step: int) -> list[int]:
-        length = self.params.min_chars
-        if not text.isascii():
-            grams = (text[start : start + length] for start in range(0, len(text) - length + 1, step))
-            return [crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
-        data = text.encode()
-        if step == 1:
-            return self._all_grams(data)
-        return [crc32(data[start : start + length]) for start in range(0, len(data) - length + 1, step)]
-
-    def _all_grams(self, data: bytes) -> list[int]:
-        """Return the fingerprints of all pieces, in any order. To unpack many at once is quicker than to cut each."""
-        length = self.params.min_chars
-        marks: list[int] = []
-        for offset in range(length):
-            place, left = offset, (len(data) - offset) // length
-            for block, size in self._blocks:
-                while left >= size:
-                    marks += map(crc32, block.unpack_from(data, place))
-                    place += size * length
-                    left -= size
-        return marks
+        pieces = _cut(plain, length, step)
+        return pieces if short == plain else pieces + _cut(short, length, step)
 
 
-def _around(plain: str, length: int, size: int) -> list[int]:
-    """Return where pieces begin that reach over a sign that is left out; all others are as they were."""
-    starts: list[int] = []
-    left_out = before = 0
-    for match in _SIGNS.finditer(plain):
-        place = match.start() - left_out
-        starts.extend(range(max(before, place - length + 1), min(place, size - length + 1)))
-        before = place
-        left_out += match.end() - match.start()
-    return starts
+def _cut(text: str, length: int, step: int) -> list[bytes]:
+    """Return the pieces of a text that begin at every ``step``-th character, in any order."""
+    last = len(text) - length
+    if not text.isascii():
+        pieces = [text[start : start + length] for start in range(0, last + 1, step)]
+        return [piece.encode("utf-8", "surrogatepass") for piece in pieces]
+    gap = -length % step
+    size = length + gap
+    data = text.encode() + bytes(gap)
+    # The text from its beginning, from its second piece and so on, one after the other: now pieces do not overlap.
+    rows = [data[start : start + (last - start) // size * size + size] for start in range(0, min(size, last + 1), step)]
+    tiled = b"".join(rows)
+    cut: list[bytes] = []
+    for place in range(0, len(tiled), _BLOCK * size):
+        cut += _cutter(length, gap, min(_BLOCK, (len(tiled) - place) // size))(tiled, place)
+    return cut
+
+
+@lru_cache(maxsize=4 * _BLOCK)
+def _cutter(length: int, gap: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    """Return what cuts so many pieces at once: to cut each takes five times as long."""
+    return Struct(f"{length}s{gap}x" * count).unpack_from
 
 
 def _sent_forms(texts: Sequence[str]) -> Iterator[str]:

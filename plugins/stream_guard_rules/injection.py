@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from string import ascii_lowercase
 from typing import Any, Final
 from zlib import crc32
 
@@ -36,7 +36,8 @@ _FEW_PIECES: Final = 3
 _SHORTEST: Final = 6  # characters of a value that is one among other words
 _LONG: Final = 64  # characters of an argument that is a text of its own rather than a value
 _STEM: Final = 4
-_WORD: Final = re.compile(r"[a-z]{3,}")
+_SHORTEST_WORD: Final = 3
+_LETTERS: Final = bytes(code if chr(code) in ascii_lowercase else 32 for code in range(256))
 _SENTENCE: Final = re2.compile(r"[^.!?\n]+")
 _VALUE_LIKE: Final = re2.compile(r"[0-9@/]|\w\.\w")
 
@@ -260,7 +261,9 @@ def _with_sentence(sentences: list[list[int]], text: str) -> list[list[int]]:
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text[:MOST_TEXT].lower().replace("_", " ")))
+    """Return the words of English letters in a text."""
+    letters = text[:MOST_TEXT].lower().encode("ascii", "replace").translate(_LETTERS).decode()
+    return {word for word in set(letters.split()) if len(word) >= _SHORTEST_WORD}
 
 
 def _stems(words: Iterable[str]) -> set[str]:
