@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stream_guard.observability.counts import Counts
     from stream_guard.observability.status import StatusServer
     from stream_guard.policy.spec import Policy
-    from stream_guard.settings import LogSettings, StatusSettings
+    from stream_guard.settings import LogSettings, Settings, StatusSettings
     from stream_guard.worker.health import Health
 
 _logger = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     rekey: Annotated[
         bool | None, typer.Option("--rekey", help="The records' keys are not session ids: pass them on under those.")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Start this many workers here, and start again those that die.")
+    ] = 1,
     # Not auto: no producer chooses the decoder of its records, and spans that wait exclude rules across sessions.
     form: SourceFormat = "native",
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
@@ -70,6 +73,19 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     flags = {"group": group, "instance": instance, "rekey": rekey}
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})
     set_up_logs(settings.log, others=("aiokafka", "faust", "mode"))
+    if processes > 1:
+        given = {"--group": group, "--from-format": form, "--log-format": log_format, "--settings": settings_file}
+        switches = {
+            "--rekey": rekey,
+            "--reload": reload,
+            "--no-reload": not reload,
+            "--no-serve": not serve,
+            "--page": page,
+        }
+        arguments = [source, "--policy", policy, "--dead-letters", dead_letters]
+        arguments += [text for alert in alerts for text in ("--alerts", alert)]
+        _start_all(processes, arguments, given, switches, settings)
+        return
     assembly = Assembly(settings)
     following = assembly.follow_policy(policy, form)
     for warning in following.current.warnings:
@@ -113,6 +129,24 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))
         _say_end(counts, letters, settings.log)
+
+
+def _start_all(
+    processes: int,
+    arguments: Sequence[object],
+    options: Mapping[str, object],
+    switches: Mapping[str, bool | None],
+    settings: Settings,
+) -> None:
+    """Be the one that starts and watches the workers, and is none itself."""
+    from stream_guard.cli.workers import check_ports, run_workers
+
+    if switches["--page"]:
+        raise SettingsError("--page belongs to one worker; show the page beside them with stream-guard serve")
+    check_ports(processes, settings)
+    given = [text for name, value in options.items() if value is not None for text in (name, value)]
+    chosen = [name for name, is_on in switches.items() if is_on]
+    run_workers(processes, ["worker", *map(str, (*arguments, *given, *chosen))], settings)
 
 
 def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
