@@ -74,11 +74,13 @@ class NativeDecoder:
             and session_id
             and len(session_id) + len(event_id) <= MAX_ID
             and (time is None or 0.0 <= time < LATEST)
-            and (type(event) is not ToolCall or type(event.args) is not str)
         ):
-            if type(event) is Turn and "usage" in event.response:
-                _spell_usage(event.response)
-            return [event]
+            if type(event) is Turn:
+                if "usage" in event.response:
+                    _spell_usage(event.response)
+                return [event]
+            if type(event) is not ToolCall or type(event.args) is not str:
+                return [event]
         return [self._complete(event, value)]
 
     def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:

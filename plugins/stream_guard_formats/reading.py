@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,6 +15,9 @@ from stream_guard import DecodeError, Json
 _LATEST: Final = 253_402_300_800.0
 _NAMES: Final = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 _SHOWN: Final = 60
+
+digest: Final[Callable[[bytes], str]] = xxhash.xxh3_64_hexdigest
+"""Returns a digest of sixteen characters."""
 
 
 def as_object(data: Json, what: str) -> dict[str, Json]:
@@ -96,8 +99,3 @@ def seconds(written: Json) -> float | None:
     except (ValueError, OverflowError):
         return None
     return found if 0.0 <= found < _LATEST else None
-
-
-def digest(value: bytes) -> str:
-    """Return a digest of sixteen characters."""
-    return xxhash.xxh3_64_hexdigest(value)

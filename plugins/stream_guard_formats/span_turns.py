@@ -6,7 +6,6 @@ Results are recognised by the id of their call, texts by how often they occurred
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -124,18 +123,18 @@ class TurnTelling:
         """Add the messages, or only the results in them, that did not become events before."""
         if "request" in header:
             header = {name: value for name, value in header.items() if name != "request"}
-        met: Counter[str] = Counter()
+        met: dict[str, int] = {}  # how often each was met here
         turns = 0
         for message in messages:
             for result in message.results:
                 key = f"r{result.call_id or result.tool}"
-                met[key] += 1
+                met[key] = met.get(key, 0) + 1
                 if met[key] > self._history.count_of(key):
                     self._add_result(result, key, header)
             if results_only or message.role not in ("user", "assistant") or not (message.text or message.calls):
                 continue
             named = self._names.get(id(message)) or self._name(message)
-            met[named.digest] += 1
+            met[named.digest] = met.get(named.digest, 0) + 1
             turns += message.role == "assistant"
             # Some exports cut messages that they send again: an answer is then recognised by its place.
             placed = message.role == "assistant" and turns <= self._history.turns.get(header.get("run_id", ""), 0)

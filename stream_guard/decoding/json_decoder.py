@@ -43,7 +43,7 @@ class JsonDecoder(Decoder):
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that ``read`` finds in the record's value; an empty line has none."""
         data = read_json(record, strict_keys=self.strict_keys)
-        if isinstance(data, list) and data and not self.reads_list(data):
+        if type(data) is list and data and not self.reads_list(data):
             return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
         return [] if data is None else self.read(data, record)
 
@@ -72,19 +72,27 @@ def read_json(record: Record, *, strict_keys: bool) -> Json:
     """Return the record's value, None for an empty line, or raise DecodeError with the reason."""
     if record.truncated:
         record.check_whole()
-    value = record.value.removeprefix(_BYTE_ORDER_MARK)
-    if not value.strip():
-        return None
     try:
-        found = parse_json(value, strict_keys=strict_keys)
-    except (ValueError, RecursionError) as error:
-        try:
-            found = read_odd_json(value)
-        except (ValueError, RecursionError):
-            raise DecodeError(_say_syntax(value, error)) from None
+        found = parse_json(record.value, strict_keys=strict_keys)
+    except (ValueError, RecursionError):
+        value = record.value.removeprefix(_BYTE_ORDER_MARK)
+        if not value.strip():
+            return None
+        found = _look_closer(value, strict_keys=strict_keys)
     if found is None:
         raise DecodeError("the record is null; a record must hold something that happened")
     return found
+
+
+def _look_closer(value: bytes, *, strict_keys: bool) -> Json:
+    """Return a value that the quick path refused, or raise DecodeError with the reason."""
+    try:
+        return parse_json(value, strict_keys=strict_keys)
+    except (ValueError, RecursionError) as error:
+        try:
+            return read_odd_json(value)
+        except (ValueError, RecursionError):
+            raise DecodeError(_say_syntax(value, error)) from None
 
 
 def _say_syntax(value: bytes, error: Exception) -> str:

@@ -49,7 +49,7 @@ def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
             return _decode(value)
         except ValueError:
             pass  # the other parser says better what is wrong
-    check_json(value, strict_keys=strict_keys)
+    check_json(value, strict_keys)
     return _decode(value)
 
 
