@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, expm1, log
+from math import ceil, exp, expm1, log, sqrt
 from statistics import NormalDist
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_guard import redact_text
-from stream_guard_diff.effects import Effect, Effects, far_columns, fill_missing, measure_effects, rows_of
+from stream_guard_diff.effects import Effects, far_columns, fill_missing, measure_effects, rows_of
 from stream_guard_diff.measured import LEAST_RATIO, LEAST_SHARE, LEVEL, MEASURED
 from stream_guard_diff.measures import ItemTable, SessionItem
 from stream_guard_diff.noise import Corrected, Deals, correct, deal, differences, novelty
@@ -24,11 +24,16 @@ MOST_SESSIONS: Final = 5  # that a change names to show it
 POWER: Final = 0.8  # how likely a change must be seen, to be called detectable
 WANTED: Final = 0.10  # the change for which a report says how many sessions would show it
 
-# What many sessions do anyway shows only a large change, and that is far from chance: it needs little of the level.
-FEW_SESSIONS: Final = 16
-FEW_SHARE: Final = 0.08
-_USUAL: Final = ", usual"
+# Ten faults among a hundred sessions can be told from chance when next to no other session looks like that. Of what
+# more sessions do anyway, only a large change shows, and that is far from chance: it needs little of the level.
+FEW: Final = 11  # sessions of both sides
+NOT_MANY: Final = 16
+NEW: Final = ", new"
+SOME: Final = ", some"
+USUAL: Final = ", usual"
+SHARES: Final = {NEW: 0.3, SOME: 0.5, USUAL: 0.1}  # of the level, beside what few do
 
+FAR_APART: Final = 2.0  # standard errors
 _NEXT_TO_NONE: Final = 0.001  # of the sessions: an axis on which chance does no more has nothing usual to change
 
 Direction = Literal["worse", "better", "changed"]
@@ -67,6 +72,7 @@ class MeasuredAxis(msgspec.Struct, frozen=True, kw_only=True):
     detectable: float | None = None  # the smallest change of something usual that would be seen, most likely
     sessions_needed: int | None = None  # on each side, to see a change of a tenth of the sessions
     because: str = ""  # the improvement that explains the change, which then does not block
+    alone: float = 1.0  # the chance of its strongest item, as if nothing else had been looked at
 
 
 class NoiseReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,9 +124,12 @@ class Improved:
 def improved_faults(
     axes: Sequence[MeasuredAxis], items: Sequence[SessionItem], values: NDArray[np.float64]
 ) -> Improved:
-    """Return the faults that got rarer, by what the axes say, and the sessions that have them."""
+    """Return the faults that got rarer, by what the axes say, and the sessions that have them.
+
+    Of an axis, the change that is furthest from chance counts: others may be about sessions that are fine.
+    """
     better = [axis for axis in axes if axis.verdict == "better" and MEASURED[axis.name].fault]
-    says = {change.says for axis in better for change in axis.changes}
+    says = {axis.changes[0].says for axis in better}
     columns = [column for column, item in enumerate(items) if item.says in says and item.scale == "share"]
     return Improved(values[:, columns].max(axis=1, initial=0.0) > 0, tuple(axis.title for axis in better))
 
@@ -152,20 +161,29 @@ def judge_surface(
     """
     if not table.items:
         return ()
+    surface, axes = _judge(strata, table, first_candidate, names, thresholds)
+    if any(axis.blocks for axis in axes):
+        axes = _explain(surface, table, axes, improved or Improved(np.zeros(len(surface.values), dtype=np.bool_)))
+    return tuple(sorted(axes, key=_weight))
+
+
+def _judge(
+    strata: Sequence[Stratum], table: ItemTable, first_candidate: int, names: Sequence[str], thresholds: Thresholds
+) -> tuple[_Surface, list[MeasuredAxis]]:
     items, values = far_columns(
         table.items, fill_missing(table.matrix(), strata, first_candidate), strata, first_candidate
     )
+    evidence = values.copy()
+    graded = [column for column, item in enumerate(table.items) if item.graded]
+    evidence[:, graded] = table.evidence_matrix()[:, graded]
     deals = deal(strata, len(values), first_candidate)
     news = [_novel(item, sets, least, deals) for item, sets, least in table.novelties]
     items += [item for item, _, _ in news]
     values = np.column_stack([values, *(column for _, column, _ in news)])
     surface = _Surface(strata, items, values, first_candidate, names, thresholds, len(items) - len(news))
-    found = np.column_stack([differences(deals, values[:, : -len(news) or None]), *(counts for _, _, counts in news)])
-    worse = _correct(surface, found)
-    axes = [_axis(surface, name, found, worse, deals) for name in dict.fromkeys(item.axis for item in items)]
-    if any(axis.blocks for axis in axes):
-        axes = _explain(surface, axes, improved or Improved(np.zeros(len(values), dtype=np.bool_)))
-    return tuple(sorted(axes, key=_weight))
+    found = np.column_stack([differences(deals, evidence), *(counts for _, _, counts in news)])
+    corrected = _correct(surface, found)
+    return surface, [_axis(surface, name, found, corrected, deals) for name in dict.fromkeys(one.axis for one in items)]
 
 
 def _novel(
@@ -202,22 +220,30 @@ def _that_can_improve(surface: _Surface) -> list[int]:
 
 
 def _groups(surface: _Surface) -> list[str]:
-    """Return which items are corrected together: those of an axis that few sessions have, and apart from them the rest.
+    """Return which items are corrected together: of each axis what few sessions have, what is new, the rest.
 
-    How many have it is counted over both sides, so that dealing out stays fair. What only one side has is few.
+    How many have it is counted over both sides, so that dealing out stays fair.
     """
     dealt = sorted({row for stratum in surface.strata for row in rows_of(stratum, surface.first_candidate)})
     support = (surface.values[dealt] != 0).sum(axis=0)
-    support[surface.averaged :] = 0
-    few = max(FEW_SESSIONS, FEW_SHARE * len(dealt))
     return [
-        item.axis if item.scale == "share" and item.worse and support[column] <= few else f"{item.axis}{_USUAL}"
+        f"{item.axis}{_tier(item, int(support[column]), is_new=column >= surface.averaged)}"
         for column, item in enumerate(surface.items)
     ]
 
 
+def _tier(item: SessionItem, support: int, *, is_new: bool) -> str:
+    if is_new:
+        return NEW
+    if item.scale != "share" or not item.worse:
+        return USUAL
+    if item.graded or support <= FEW:
+        return ""
+    return SOME if support <= NOT_MANY else USUAL
+
+
 def _share_of(group: str) -> float:
-    return MEASURED[group.removesuffix(_USUAL)].usual if group.endswith(_USUAL) else 1.0
+    return next((share for tier, share in SHARES.items() if group.endswith(tier)), 1.0)
 
 
 def _axis(
@@ -243,7 +269,9 @@ def _axis(
     verdict = _verdict(changes)
     kind = MEASURED[name]
     least = surface.thresholds.of(surface.items[columns[0]])
-    needed_p = worse.needed[name if name in worse.needed else f"{name}{_USUAL}"]
+    needed_p = next(
+        worse.needed[group] for tier in ("", SOME, NEW, USUAL) if (group := f"{name}{tier}") in worse.needed
+    )
     new_in, detectable, needed = _power(surface, columns, found, needed_p, deals)
     return MeasuredAxis(
         name=name,
@@ -257,6 +285,7 @@ def _axis(
         new_in=new_in,
         detectable=detectable,
         sessions_needed=needed,
+        alone=float(min(worse.raw[columns])),
     )
 
 
@@ -329,35 +358,55 @@ def _power(
     return new_in, detectable, ceil(sessions * (detectable / WANTED) ** 2)
 
 
-def _explain(surface: _Surface, axes: Sequence[MeasuredAxis], elsewhere: Improved) -> list[MeasuredAxis]:
+def _explain(
+    surface: _Surface, table: ItemTable, axes: Sequence[MeasuredAxis], elsewhere: Improved
+) -> list[MeasuredAxis]:
     """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
 
-    An agent that no longer refuses does more: it calls tools, and some of the calls fail. To be explained, a change
-    must shrink to less than half, or by a fifth to what may be nothing; that too few sessions are left to be sure of it
-    explains nothing.
+    An agent that no longer refuses does more: it calls tools, and some of the calls fail. What blocks must be more than
+    chance among the other sessions too. With under a third of them left, nothing can be told or explained. Nor is a
+    fault that came where the old one went.
     """
     here = improved_faults(axes, surface.items, surface.values)
     faulty = here.faulty | elsewhere.faulty
-    titles = ", ".join(elsewhere.titles + here.titles)
     strata = [_without(stratum, faulty, surface.first_candidate) for stratum in surface.strata]
     rest = [stratum for stratum in strata if stratum.baseline and stratum.candidate]
-    if not faulty.any() or not rest:
+    enough = all(3 * left >= every for left, every in zip(_sizes(rest), _sizes(surface.strata), strict=True))
+    if not faulty.any() or not enough:
         return list(axes)
+    _, again = _judge(rest, table, surface.first_candidate, surface.names, surface.thresholds)
+    blocking = {axis.name for axis in again if axis.blocks}
+    titles = ", ".join(elsewhere.titles + here.titles)
+    return [
+        msgspec.structs.replace(axis, blocks=False, because=titles)
+        if axis.blocks and axis.name not in blocking and not _came_instead(surface, axis, faulty)
+        else axis
+        for axis in axes
+    ]
+
+
+def _came_instead(surface: _Surface, axis: MeasuredAxis, faulty: NDArray[np.bool_]) -> bool:
+    """Whether a fault is mostly in those sessions of the candidate whose task had the old fault before."""
+    if not MEASURED[axis.name].fault:
+        return False
+    freed: list[int] = []
+    others: list[int] = []
+    for stratum in surface.strata:
+        rows = [surface.first_candidate + place for place in stratum.candidate]
+        (freed if faulty[list(stratum.baseline)].any() else others).extend(rows)
     places = {(item.axis, item.says): column for column, item in enumerate(surface.items)}
-    judged: list[MeasuredAxis] = []
-    for axis in axes:
-        large = [places[axis.name, change.says] for change in axis.changes if change.large]
-        before = measure_effects(surface.values, surface.strata, surface.first_candidate, large)
-        after = measure_effects(surface.values, rest, surface.first_candidate, large)
-        gone = all(_is_gone(before[one], after[one]) for one in large)
-        explained = axis.blocks and gone
-        judged.append(msgspec.structs.replace(axis, blocks=False, because=titles) if explained else axis)
-    return judged
+    for change in axis.changes:
+        if change.large and change.direction == "worse" and change.scale == "share" and freed and others:
+            column = surface.values[:, places[axis.name, change.says]]
+            there, elsewhere, share = (float(column[rows].mean()) for rows in (freed, others, freed + others))
+            error = sqrt(max(0.0, share * (1 - share)) * (1 / len(freed) + 1 / len(others)))
+            if there - elsewhere > max(FAR_APART * error, change.effect / 2):
+                return True
+    return False
 
 
-def _is_gone(before: Effect, after: Effect) -> bool:
-    left = abs(after.difference) / max(abs(before.difference), 1e-9)
-    return left < 1 / 2 or (left < 4 / 5 and after.low <= 0 <= after.high)
+def _sizes(strata: Sequence[Stratum]) -> tuple[int, int]:
+    return sum(len(stratum.baseline) for stratum in strata), sum(len(stratum.candidate) for stratum in strata)
 
 
 def _without(stratum: Stratum, faulty: NDArray[np.bool_], first_candidate: int) -> Stratum:

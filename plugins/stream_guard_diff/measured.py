@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-LEVEL: Final = 0.03  # how often chance alone may block, for each surface
+LEVEL: Final = 0.025  # how often chance alone may block by behaviour
+POLICY_LEVEL: Final = 1 / 3  # of that, by the policy: its rules are few, so each needs less
 LEAST_SHARE: Final = 0.05  # of the sessions: a smaller change does not matter
 LEAST_RATIO: Final = 0.05  # of an amount
 
@@ -14,14 +15,13 @@ class MeasuredKind(NamedTuple):
 
     title: str
     blocks: bool = True
-    usual: float = 0.1  # of the level beside the others, for what many sessions do; what few do has 1
     fault: bool = False  # what it counts is wrong by itself, so that less of it explains what else changed
 
 
 MEASURED: Final = {
     "rules": MeasuredKind("rules of the policy", fault=True),
     "lesser_rules": MeasuredKind("rules of severity warning and info", blocks=False),
-    "skipped_steps": MeasuredKind("steps left out", usual=0.5, fault=True),
+    "skipped_steps": MeasuredKind("steps left out", fault=True),
     "refusals": MeasuredKind("refusals", fault=True),
     "errors": MeasuredKind("failed calls", fault=True),
     "repeats": MeasuredKind("repetition", fault=True),

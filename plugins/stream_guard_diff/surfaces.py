@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from math import comb
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 from stream_guard import Policy
 from stream_guard_diff.effects import rows_of
 from stream_guard_diff.judging import NoiseReport, Thresholds, improved_faults, judge_surface
+from stream_guard_diff.measured import POLICY_LEVEL
 from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
 from stream_guard_diff.pairing import Pairing, Stratum
 from stream_guard_diff.trails import SessionTrail
@@ -33,7 +35,7 @@ def measure_noise(  # both sides, how they are paired, and what they are held to
         baseline=sum(len(stratum.baseline) for stratum in strata),
         candidate=sum(len(stratum.candidate) for stratum in strata),
         strata=len(strata),
-        not_measured=_cannot_be_measured(strata, thresholds.level),
+        not_measured=_cannot_be_measured(strata, POLICY_LEVEL * thresholds.level),
     )
     if report.not_measured:
         return report
@@ -41,7 +43,7 @@ def measure_noise(  # both sides, how they are paired, and what they are held to
     table = measure_sessions((*old, *new), _tasks(strata, len(old), len(new)))
     words = table.split_off("words")
     rules = _rule_table(broken, policy) if policy else ItemTable(len(broken))
-    judged = judge_surface(strata, rules, len(old), names, thresholds)
+    judged = judge_surface(strata, rules, len(old), names, replace(thresholds, level=POLICY_LEVEL * thresholds.level))
     fixed = improved_faults(judged, rules.items, rules.matrix()) if judged else None
     # By themselves: words never block, and what never blocks must not make the rest harder to see.
     behaviour = judge_surface(strata, table, len(old), names, thresholds, fixed)

@@ -97,7 +97,10 @@ class DiffSettings(Section):
     """What ``diff`` takes for noise, and what for large."""
 
     level: float = Field(
-        default=0.03, gt=0, lt=0.5, description="how often chance alone may fail the policy, and how often behaviour"
+        default=0.025,
+        gt=0,
+        lt=0.5,
+        description="how often chance alone may fail behaviour; the policy, a third as often",
     )
     least: dict[str, float] = Field(
         default={}, description="the least change that matters, as a share from 0 to 1, by axis or by rule"

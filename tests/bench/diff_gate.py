@@ -15,6 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import sqrt
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from stream_guard_diff import diff
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.deciding import GateAnswer, decide
 from stream_guard_diff.judging import Thresholds
+from stream_guard_diff.measured import LEVEL
 from stream_guard_diff.pairing import pair_trails
 from stream_guard_diff.regressions import compare_rules
 from stream_guard_diff.surfaces import measure_noise
@@ -39,8 +41,19 @@ from tests.bench.diff_plants import FORBIDDEN, PLANTS, Session, count_tokens, pl
 VARIABLE: Final = "STREAM_GUARD_DATA"
 KEPT: Final = Path(__file__).parent / "data" / "diff_gate.json"
 SIZES: Final = (20, 50, 100)
-ROUNDS: Final = 3  # comparisons for each agent and size; for each team one fewer, or twice as many of it with itself
+ROUNDS: Final = 11  # comparisons of each agent with itself, for each size; of each team twice as many
+PLANTED: Final = 4  # comparisons of each team for each fault; all of them of one team, where only one can have it
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
+SHOWN_BY: Final = {
+    "confirmation skipped": "skipped_steps",
+    "policy broken": "rules",
+    "call repeated": "repeats",
+    "refusal": "refusals",
+    "twice the tokens": "tokens",
+    "tool renamed": "new_tools",
+    "argument renamed": "arguments",
+    "argument wrong": "odd_values",
+}
 BETTER: Final = ("confirmation skipped", "policy broken", "call repeated", "refusal", "twice the tokens")
 
 Tasks = dict[str, list[Session]]  # the sessions of one agent by task
@@ -120,6 +133,14 @@ def ask(old: Sequence[Session], new: Sequence[Session], policy: Policy | None) -
     return decide(report), report
 
 
+def likely_shares(right: int, of: int) -> tuple[float, float]:
+    """Return between which shares the true one is, with a confidence of 95 % (Wilson's interval)."""
+    z = 1.96
+    middle = (right + z * z / 2) / (of + z * z)
+    apart = z / (of + z * z) * sqrt(right * (of - right) / of + z * z / 4)
+    return round(max(0.0, middle - apart), 3), round(min(1.0, middle + apart), 3)
+
+
 def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Iterator[Row]:
     """Compare each agent with itself, and for the largest size each team."""
     for size in SIZES:
@@ -131,7 +152,8 @@ def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Itera
                     answer, report = ask(*sides, policy)
                     passed.append(not answer.trips)
                     why.update(axis.name for axis in report.noise.axes if axis.blocks)
-        yield f"null {size}", {"right": sum(passed), "of": len(passed), "why_not": dict(why)}
+        low, high = likely_shares(sum(passed), len(passed))
+        yield f"null {size}", {"right": sum(passed), "of": len(passed), "from": low, "to": high, "why_not": dict(why)}
 
 
 def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names: Sequence[str]) -> Iterator[Row]:
@@ -140,7 +162,7 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
         for share in (0.3, 0.1, -0.3):
             if share < 0 and fault not in BETTER:
                 continue
-            right, why = [], Counter[str]()
+            right, known, why = [], [], Counter[str]()
             # In the others there is one message of the user, and nothing to confirm.
             able = [name for name in agents if fault != "confirmation skipped" or name.startswith("tau")]
             for name in able:
@@ -154,9 +176,19 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
                         new = plant_into(new, PLANTS[fault], share, drawn)
                     answer, report = ask(old, new, policy)
                     right.append(answer.trips == (share > 0))
+                    known.append(best_alone(report, SHOWN_BY[fault]) <= LEVEL)
                     why.update(axis.name for axis in report.noise.axes if axis.blocks)
             word = f"{share:.0%}" if share > 0 else "gone"
-            yield f"{fault} {word}", {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
+            row = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
+            yield f"{fault} {word}", row | ({"best_item_alone": sum(known)} if share > 0 else {})
+
+
+def best_alone(report: DiffReport, axis: str) -> float:
+    """Return the chance of the strongest item of an axis: what a test would see that knows where to look.
+
+    It is picked after the fact and corrected for nothing, so no honest test sees more in these sessions.
+    """
+    return min((found.alone for found in report.noise.axes if found.name == axis), default=1.0)
 
 
 def measure_models(agents: dict[str, Tasks], policy: Policy) -> dict[str, Any]:
@@ -264,7 +296,7 @@ def main(arguments: Sequence[str]) -> int:
         "models": lambda: measure_models(agents, policy).items(),
         "time": lambda: measure_time(agents, policy).items(),
         "null": lambda: measure_null(repeated, policy, ROUNDS),
-        "plants": lambda: measure_plants(join(repeated), policy, ROUNDS - 1, faults or list(PLANTS)),
+        "plants": lambda: measure_plants(join(repeated), policy, PLANTED, faults or list(PLANTS)),
     }
     faults = [one for one in arguments if one in PLANTS]
     for name in [one for one in arguments if one in parts] or parts:

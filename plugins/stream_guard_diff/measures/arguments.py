@@ -7,10 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from math import log
 from typing import Final, NamedTuple, TypeAlias
 
 from stream_guard import Json, RecordedCall, RecordedTurn, redact_text
-from stream_guard_diff.measures.items import MOST_ITEMS, ItemTable, SessionItem, count_support
+from stream_guard_diff.measures.items import MOST_ITEMS, ItemTable, SessionItem, count_support, surprise
 from stream_guard_diff.measures.spelling import Spelling, tokens_of, written
 from stream_guard_diff.trails import SessionTrail
 
@@ -21,7 +22,9 @@ FEW: Final = 3  # other calls of a tool, or sessions, that show at least what is
 COMMON: Final = 0.03  # share of sessions from which on a value is a common one, such as an option
 SHORT: Final = 60  # characters; longer values are texts that the agent writes, and come from nowhere by right
 LONGEST: Final = 2_000  # characters of a value whose words are held against what stood before
-LOOSE: Final = 0.1  # share of the other sessions up to which values that stood nowhere are odd
+LOOSE: Final = 0.12  # share of the other sessions up to which values that stood nowhere are odd
+RARELY: Final = 0.04  # share up to which an empty value is odd
+INVENTED: Final = 0.08  # share of the sessions up to which a word that stood nowhere is one that nobody would know
 _MOST_VALUES: Final = 200  # of one session
 _LETTERS: Final = re.compile(r"[^\W\d_]")
 _DIGITS: Final = re.compile(r"\d")
@@ -115,25 +118,61 @@ def _add_unfounded(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     rows = [list(islice(_read_values(trail), _MOST_VALUES)) for trail in trails]
     support = count_support({(value.place, value.text) for value in row} for row in rows)
     made_up = [[value for value in row if value.unknown and support[value.place, value.text] == 1] for row in rows]
-    given = count_support({value.place for value in row} for row in rows)
-    loose = count_support({value.place for value in row} for row in made_up)
     spelling = Spelling(trails)
     for place, text in support:
         spelling.add_value(place, text)
-    odd, near = [], []
-    for number, row in enumerate(made_up):
-        places = {value.place for value in row}
-        odd.append(any(given[place] > FEW and loose[place] - 1 <= LOOSE * (given[place] - 1) for place in places))
-        unknown = {token for value in row for token in value.unknown}
-        near.append(
-            any(spelling.is_slip(token, number) for token in unknown)
-            or any(spelling.is_miswritten(value.place, value.text) for value in row)
+    near = [
+        any(spelling.is_slip(token, number) for token in {token for value in row for token in value.unknown})
+        or any(spelling.is_miswritten(value.place, value.text) for value in row)
+        for number, row in enumerate(made_up)
+    ]
+    table.add(SessionItem("odd_values", "gives a call a value that is nearly a known one, and is none", 1), near)
+    evidence = [
+        max(one, other, surprise(sum(near) - 1, len(near) - 1) if slip else 0.0)
+        for one, other, slip in zip(
+            _odd_places(_made_up_places(rows), [{value.place for value in row} for row in rows], LOOSE),
+            _odd_places(*_empty_places(trails), RARELY),
+            near,
+            strict=True,
         )
-    for says, column in (
-        ("gives a call a value that stood nowhere before, where nearly all stood somewhere", odd),
-        ("gives a call a value that is nearly a known one, and is none", near),
-    ):
-        table.add(SessionItem("odd_values", says, 1), column)
+    ]
+    says = "gives a call a value that stood nowhere before, is empty or nearly a known one, unlike the others"
+    table.add(SessionItem("odd_values", says, 1), [value > 0 for value in evidence], evidence=evidence)
+
+
+def _made_up_places(rows: Sequence[Sequence[GivenValue]]) -> list[set[ArgumentPlace]]:
+    """Return, for each session, the arguments with a word that stood nowhere, and that few others make up."""
+    made_up = count_support({token for value in row for token in value.unknown} for row in rows)
+    odd = {token for token, count in made_up.items() if surprise(count - 1, len(rows) - 1) >= -log(INVENTED)}
+    return [{value.place for value in row if not odd.isdisjoint(value.unknown)} for row in rows]
+
+
+def _odd_places(odd: Sequence[set[ArgumentPlace]], given: Sequence[set[ArgumentPlace]], most: float) -> list[float]:
+    """Return how odd the arguments are at which a session has a thing: the fewer others have it there, the more.
+
+    Where more than the given share of the others have it, it is nothing.
+    """
+    having, giving = count_support(odd), count_support(given)
+    oddness = {place: surprise(count - 1, giving[place] - 1) for place, count in having.items() if giving[place] > FEW}
+    return [
+        max((oddness[place] for place in places if oddness.get(place, 0.0) >= -log(most)), default=0.0)
+        for places in odd
+    ]
+
+
+def _empty_places(trails: Sequence[SessionTrail]) -> tuple[list[set[ArgumentPlace]], list[set[ArgumentPlace]]]:
+    """Return, for each session, the arguments that it leaves empty, and all that it gives."""
+    given = [
+        [
+            (call.tool, name, value)
+            for call in _calls(trail)
+            if isinstance(call.args, dict)
+            for name, value in call.args.items()
+        ]
+        for trail in trails
+    ]
+    empty = [{(tool, name) for tool, name, value in row if value is None or value in ("", [], {})} for row in given]
+    return empty, [{(tool, name) for tool, name, _ in row} for row in given]
 
 
 class GivenValue(NamedTuple):

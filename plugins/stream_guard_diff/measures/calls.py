@@ -9,7 +9,7 @@ from math import log
 from typing import Final
 
 from stream_guard import Json, RecordedTurn
-from stream_guard_diff.measures.items import ItemTable, SessionItem, count_support
+from stream_guard_diff.measures.items import ItemTable, SessionItem, count_support, surprise
 from stream_guard_diff.trails import SessionTrail, UserStep
 
 STRANGE: Final = 0.05  # share of the sessions up to which a tool may be there by exception
@@ -79,8 +79,13 @@ def _add_repeats(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     tokens = [[call.token for turn in trail.recording.turns for call in turn.calls] for trail in trails]
     in_a_row = [any(first == second for first, second in pairwise(row)) for row in tokens]
     most = [max(Counter(row).values(), default=0) for row in tokens]
+    again = [_repeated_in_vain(trail) for trail in trails]
+    table.add(
+        SessionItem("repeats", "makes a call again, and gets the same answer again", 1),
+        map(bool, again),
+        evidence=_how_odd(trails, again),
+    )
     for says, column in (
-        ("makes a call again, and gets the same answer again", [_repeats_answer(trail) for trail in trails]),
         ("makes the same call twice in a row", in_a_row),
         ("makes a call again that it made before", [count > 1 for count in most]),
         ("makes one call three times or more", [count > 2 for count in most]),
@@ -89,26 +94,34 @@ def _add_repeats(trails: Sequence[SessionTrail], table: ItemTable) -> None:
         table.add(SessionItem("repeats", says, 1), column)
 
 
-def _repeats_answer(trail: SessionTrail) -> bool:
-    """Whether a call of the turn before, or of the same one, is made again and has the same answer.
+def _how_odd(trails: Sequence[SessionTrail], again: Sequence[set[str]]) -> list[float]:
+    """Return how few others repeat the tools that a session repeats: some answers are worth asking for again."""
+    called = count_support({call.tool for turn in trail.recording.turns for call in turn.calls} for trail in trails)
+    repeated = count_support(again)
+    return [max((surprise(repeated[tool] - 1, called[tool] - 1) for tool in row), default=0.0) for row in again]
+
+
+def _repeated_in_vain(trail: SessionTrail) -> set[str]:
+    """Return the tools of which a call of the turn before, or of the same one, is made again and has the same answer.
 
     Asking again later, or when the answer may have changed, is no fault.
     """
+    found: set[str] = set()
     before: dict[str, Json] = {}
     now: dict[str, Json] = {}
-    waiting: deque[str] = deque()
+    waiting: deque[tuple[str, str]] = deque()
     for step in trail.steps:
         if isinstance(step, UserStep):
             before, now = {}, {}
         elif isinstance(step, RecordedTurn):
             before, now = now, {}
-            waiting = deque(call.token for call in step.calls)
+            waiting = deque((call.tool, call.token) for call in step.calls)
         elif waiting:
-            token = waiting.popleft()
+            tool, token = waiting.popleft()
             if any(token in answers and answers[token] == step.output for answers in (before, now)):
-                return True
+                found.add(tool)
             now[token] = step.output
-    return False
+    return found
 
 
 def _repeats_itself(trail: SessionTrail) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import log
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ class SessionItem(NamedTuple):
     scale: Literal["share", "ratio"] = "share"  # a share is from 0 to 1; a ratio is the logarithm of an amount
     among: str = ""  # the sessions that the item is about, where it is not about all; the others have no value
     rule: str = ""  # the rule of the policy that it is about
+    graded: bool = False  # sessions show it more or less strongly, and that is held against chance
 
 
 class ItemTable:
@@ -35,18 +37,31 @@ class ItemTable:
         self.tasks = tasks or range(sessions)
         self.items: list[SessionItem] = []
         self.columns: list[Values] = []
+        self.evidence: list[Values] = []  # what chance is held against; mostly the columns themselves
         self.novelties: list[tuple[SessionItem, Sequence[set[str]], int]] = []
 
-    def add(self, item: SessionItem, values: Iterable[float | None], *, always: bool = False) -> None:
-        """Add a column. One in which nearly all sessions are alike could never tell the sides apart: it is dropped."""
+    def add(
+        self,
+        item: SessionItem,
+        values: Iterable[float | None],
+        *,
+        evidence: Sequence[float] | None = None,
+        always: bool = False,
+    ) -> None:
+        """Add a column. One in which nearly all sessions are alike could never tell the sides apart: it is dropped.
+
+        ``evidence`` says how strongly each session shows the item; chance is then held against that, and the values
+        only say how many sessions it is.
+        """
         column = np.array([np.nan if value is None else float(value) for value in values])
         known = column[~np.isnan(column)]
         if not len(known):
             return
         _, counts = np.unique(known, return_counts=True)
         if always or len(known) - counts.max() >= LEAST_SUPPORT:
-            self.items.append(item)
+            self.items.append(item if evidence is None else item._replace(graded=True))
             self.columns.append(column)
+            self.evidence.append(column if evidence is None else np.array(evidence, dtype=np.float64))
 
     def add_each(self, axis: str, sets: Sequence[set[str]], says: str) -> None:
         """Add a column for each thing that sessions have or lack, the most frequent first."""
@@ -77,16 +92,28 @@ class ItemTable:
     def split_off(self, axis: str) -> ItemTable:
         """Take the columns of an axis out, and return them as a table of their own."""
         taken = ItemTable(self.sessions, self.tasks)
-        both = list(zip(self.items, self.columns, strict=True))
-        taken.items = [item for item, _ in both if item.axis == axis]
-        taken.columns = [column for item, column in both if item.axis == axis]
-        self.items = [item for item, _ in both if item.axis != axis]
-        self.columns = [column for item, column in both if item.axis != axis]
+        mine = [number for number, item in enumerate(self.items) if item.axis != axis]
+        theirs = [number for number, item in enumerate(self.items) if item.axis == axis]
+        for table, numbers in ((taken, theirs), (self, mine)):
+            table.items, table.columns, table.evidence = (
+                [self.items[number] for number in numbers],
+                [self.columns[number] for number in numbers],
+                [self.evidence[number] for number in numbers],
+            )
         return taken
 
     def matrix(self) -> Values:
         """Return all columns beside each other."""
         return np.column_stack(self.columns) if self.columns else np.zeros((self.sessions, 0))
+
+    def evidence_matrix(self) -> Values:
+        """Return what chance is held against, all columns beside each other."""
+        return np.column_stack(self.evidence) if self.evidence else np.zeros((self.sessions, 0))
+
+
+def surprise(count: float, of: float) -> float:
+    """Return how much a thing says that so many of the others do: nothing if all do, more the fewer they are."""
+    return max(0.0, -log((count + 0.5) / (of + 1)))
 
 
 def count_support(sets: Iterable[Iterable[_Thing]]) -> Mapping[_Thing, int]:

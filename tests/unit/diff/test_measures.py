@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 from stream_guard_diff.effects import far_columns, fill_missing
-from stream_guard_diff.measures import ItemTable, measure_sessions
+from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
 from stream_guard_diff.noise import deal, differences, novelty
 from stream_guard_diff.pairing import Stratum
 from stream_guard_diff.trails import read_trails
 
 from stream_guard.model import Event, Turn
-from tests.unit.diff.agents import Plant, edit_calls, repeat_call, run
+from tests.unit.diff.agents import Plant, edit_calls, repeat_call, run, skip_confirmation
 
 TASKS = 50
 FAULTY = 4  # sessions, the first ones of the second run
@@ -56,6 +56,10 @@ def made_up(block: dict[str, Any]) -> dict[str, Any]:
     return block | {"input": block["input"] | {"order_id": f"nowhere {block['input']['order_id'][::-1]}"}}
 
 
+def emptied(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": block["input"] | {"order_id": []}}
+
+
 def twice_the_tokens(session: list[Event]) -> list[Event]:
     return [
         msgspec.structs.replace(event, response=event.response | {"usage": {"output_tokens": 2 * tokens(event)}})
@@ -78,11 +82,51 @@ def tokens(turn: Turn) -> int:
         (edit_calls(no_amount), "arguments", "leaves out an argument"),
         (edit_calls(a_digit_more), "odd_values", "nearly a known one"),
         (edit_calls(made_up), "odd_values", "stood nowhere before"),
+        (edit_calls(emptied), "odd_values", "is empty"),
     ],
-    ids=["repeated", "tool renamed", "argument renamed", "argument missing", "nearly right", "made up"],
+    ids=[
+        "repeated",
+        "tool renamed",
+        "argument renamed",
+        "argument missing",
+        "nearly right",
+        "made up",
+        "emptied",
+    ],
 )
 def test_a_fault_shows_in_the_sessions_that_have_it_and_in_no_other(plant: Plant, axis: str, says: str) -> None:
     assert sessions_that(measured(plant), axis, says) == [TASKS + number for number in range(FAULTY)]
+
+
+def test_a_call_that_lacks_the_question_and_the_yes_says_more_than_one_that_lacks_a_question() -> None:
+    table = measured(skip_confirmation)
+    [asked] = [column for column, item in enumerate(table.items) if "without asking and a yes" in item.says]
+    assert len(np.flatnonzero(table.columns[asked])) > FAULTY  # this agent asks in odd words now and then
+    strongest = np.argsort(-table.evidence[asked])[:FAULTY]
+    assert sorted(strongest.tolist()) == [TASKS + number for number in range(FAULTY)]
+
+
+def test_a_repeated_call_says_the_less_the_more_sessions_repeat_that_tool() -> None:
+    few, many = (measure_sessions(read_trails(run(1, TASKS, plant=repeat_call, share=share))) for share in (0.1, 0.8))
+    strongest = [
+        max(table.evidence[column])
+        for table in (few, many)
+        for column, item in enumerate(table.items)
+        if "gets the same answer again" in item.says
+    ]
+    assert strongest[0] > 2
+    assert 0 < strongest[1] < 1
+
+
+def test_a_table_keeps_evidence_with_its_column_when_it_is_split() -> None:
+    table = ItemTable(8)
+    table.add(SessionItem("words", "says so"), [0, 1] * 4)
+    table.add(SessionItem("repeats", "repeats", 1), [0, 1] * 4, evidence=[0, 3] * 4)
+    words = table.split_off("words")
+    assert words.evidence_matrix().tolist() == words.matrix().tolist() == [[0], [1]] * 4
+    assert table.matrix().tolist() == [[0], [1]] * 4
+    assert table.evidence_matrix().tolist() == [[0], [3]] * 4
+    assert table.items[0].graded
 
 
 def test_tokens_that_nobody_reads_are_seen_beside_the_other_session_of_the_task() -> None:

@@ -98,6 +98,37 @@ def test_an_improvement_does_not_block_and_is_called_better(plant: Plant) -> Non
     assert "better" in answer.verdict
 
 
+def test_a_fault_beside_an_improvement_still_blocks() -> None:
+    old, new = run(1, TASKS, plant=refuse, share=0.3), run(2, TASKS, plant=repeat_call, share=0.8)
+    axes = {axis.name: axis for axis in diff(old, new, axes=AXES).report.noise.axes}
+    assert axes["refusals"].verdict == "better"
+    assert axes["repeats"].blocks
+
+
+def test_a_fault_that_comes_where_another_went_still_blocks() -> None:
+    old, new = run(1, TASKS, plant=refuse, share=0.4), run(2, TASKS, plant=repeat_call, share=0.4)
+    axes = {axis.name: axis for axis in diff(old, new, axes=AXES).report.noise.axes}
+    assert axes["refusals"].verdict == "better"
+    assert axes["repeats"].blocks
+
+
+def test_what_an_improvement_brings_along_is_explained_by_it() -> None:
+    old, new = run(1, TASKS, plant=refuse, share=0.4), run(2, TASKS)
+    report = diff(old, new, axes=AXES).report
+    explained = {axis.name: axis.because for axis in report.noise.axes if axis.because}
+    assert explained["tools"] == "refusals"
+    assert "changed because of that" in decide(report).verdict
+
+
+def test_fewer_refusals_excuse_no_broken_rule() -> None:
+    policy = load_policy(NO_REFUND, build_registry(), file="policy.yaml")
+    old, new = run(1, TASKS, plant=refuse, share=0.3), run(2, TASKS, plant=edit_calls(rename_tool), share=0.3)
+    report = diff(old, new, axes=AXES, policy=policy).report
+    assert next(axis.verdict for axis in report.noise.behaviour if axis.name == "refusals") == "better"
+    assert "no-refund" in decide(report).verdict
+    assert decide(report).trips
+
+
 def test_a_rule_that_more_sessions_break_blocks_and_swapping_the_sides_makes_it_a_fix() -> None:
     policy = load_policy(NO_REFUND, build_registry(), file="policy.yaml")
     old, new = run(1, TASKS), run(2, TASKS, plant=edit_calls(rename_tool), share=0.25)
@@ -110,6 +141,13 @@ def test_a_rule_that_more_sessions_break_blocks_and_swapping_the_sides_makes_it_
     assert not worse.report.fixes
     assert not better.report.regressions
     assert {one.session_id for one in worse.report.regressions} == {one.session_id for one in better.report.fixes}
+
+
+@pytest.mark.parametrize("pairs", [1, 6, 7, 8])
+def test_a_rule_that_every_session_breaks_anew_blocks_however_few_there_are(pairs: int) -> None:
+    policy = load_policy(NO_REFUND, build_registry(), file="policy.yaml")
+    new = run(2, pairs, plant=edit_calls(rename_tool), share=1.0)
+    assert decide(diff(run(1, pairs), new, axes=AXES, policy=policy).report, GateOn.POLICY).trips
 
 
 def test_a_rule_in_one_session_is_chance_unless_none_is_allowed() -> None:
