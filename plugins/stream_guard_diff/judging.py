@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from math import ceil, exp, expm1, log, sqrt
+from dataclasses import dataclass, field
+from math import ceil, exp, expm1, log
 from statistics import NormalDist
 from typing import Final, Literal
 
@@ -33,7 +33,6 @@ SOME: Final = ", some"
 USUAL: Final = ", usual"
 SHARES: Final = {NEW: 0.3, SOME: 0.5, USUAL: 0.1}  # of the level, beside what few do
 
-FAR_APART: Final = 2.0  # standard errors
 _NEXT_TO_NONE: Final = 0.001  # of the sessions: an axis on which chance does no more has nothing usual to change
 
 Direction = Literal["worse", "better", "changed"]
@@ -114,28 +113,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Improved:
-    """Faults that got rarer: the sessions that have one, on either side, and what they are called."""
-
-    faulty: NDArray[np.bool_]
-    titles: tuple[str, ...] = ()
-
-
-def improved_faults(
-    axes: Sequence[MeasuredAxis], items: Sequence[SessionItem], values: NDArray[np.float64]
-) -> Improved:
-    """Return the faults that got rarer, by what the axes say, and the sessions that have them.
-
-    Of an axis, the change that is furthest from chance counts: others may be about sessions that are fine.
-    """
-    better = [axis for axis in axes if axis.verdict == "better" and MEASURED[axis.name].fault]
-    says = {axis.changes[0].says for axis in better}
-    columns = [column for column, item in enumerate(items) if item.says in says and item.scale == "share"]
-    return Improved(values[:, columns].max(axis=1, initial=0.0) > 0, tuple(axis.title for axis in better))
-
-
-@dataclass(frozen=True, slots=True)
-class _Surface:
+class Surface:
     """Items that are corrected together, with everything that judging them needs."""
 
     strata: Sequence[Stratum]
@@ -147,29 +125,10 @@ class _Surface:
     averaged: int  # columns whose difference is one of means; those after them count what is new
 
 
-def judge_surface(
-    strata: Sequence[Stratum],
-    table: ItemTable,
-    first_candidate: int,
-    names: Sequence[str],
-    thresholds: Thresholds,
-    improved: Improved | None = None,
-) -> tuple[MeasuredAxis, ...]:
-    """Return what each axis of a table says; the candidate's sessions are the rows from ``first_candidate`` on.
-
-    ``improved`` are faults of another surface that got rarer.
-    """
-    if not table.items:
-        return ()
-    surface, axes = _judge(strata, table, first_candidate, names, thresholds)
-    if any(axis.blocks for axis in axes):
-        axes = _explain(surface, table, axes, improved or Improved(np.zeros(len(surface.values), dtype=np.bool_)))
-    return tuple(sorted(axes, key=_weight))
-
-
-def _judge(
+def judge_table(
     strata: Sequence[Stratum], table: ItemTable, first_candidate: int, names: Sequence[str], thresholds: Thresholds
-) -> tuple[_Surface, list[MeasuredAxis]]:
+) -> tuple[Surface, list[MeasuredAxis]]:
+    """Return what each axis of a table says; the candidate's sessions are the rows from ``first_candidate`` on."""
     items, values = far_columns(
         table.items, fill_missing(table.matrix(), strata, first_candidate), strata, first_candidate
     )
@@ -180,7 +139,7 @@ def _judge(
     news = [_novel(item, sets, least, deals) for item, sets, least in table.novelties]
     items += [item for item, _, _ in news]
     values = np.column_stack([values, *(column for _, column, _ in news)])
-    surface = _Surface(strata, items, values, first_candidate, names, thresholds, len(items) - len(news))
+    surface = Surface(strata, items, values, first_candidate, names, thresholds, len(items) - len(news))
     found = np.column_stack([differences(deals, evidence), *(counts for _, _, counts in news)])
     corrected = _correct(surface, found)
     return surface, [_axis(surface, name, found, corrected, deals) for name in dict.fromkeys(one.axis for one in items)]
@@ -196,12 +155,7 @@ def _novel(
     return item._replace(says=item.says.format(shown)), column, counts
 
 
-def _weight(axis: MeasuredAxis) -> tuple[bool, int, float]:
-    order = ("worse", "changed", "better", "small", "noise")
-    return (not axis.blocks, order.index(axis.verdict), axis.chance)
-
-
-def _correct(surface: _Surface, found: NDArray[np.float64]) -> tuple[Corrected, Corrected | None]:
+def _correct(surface: Surface, found: NDArray[np.float64]) -> tuple[Corrected, Corrected | None]:
     """Correct what got worse, or only changed; and by itself what got better, which never blocks."""
     groups = _groups(surface)
     shares = {group: _share_of(group) for group in groups}
@@ -214,12 +168,12 @@ def _correct(surface: _Surface, found: NDArray[np.float64]) -> tuple[Corrected, 
     return worse, correct(-found[:, columns], [groups[column] for column in columns], shares, level)
 
 
-def _that_can_improve(surface: _Surface) -> list[int]:
+def _that_can_improve(surface: Surface) -> list[int]:
     """Return the columns of which less is better. That the candidate lacks what the baseline had is no improvement."""
     return [column for column, item in enumerate(surface.items[: surface.averaged]) if item.worse]
 
 
-def _groups(surface: _Surface) -> list[str]:
+def _groups(surface: Surface) -> list[str]:
     """Return which items are corrected together: of each axis what few sessions have, what is new, the rest.
 
     How many have it is counted over both sides, so that dealing out stays fair.
@@ -247,7 +201,7 @@ def _share_of(group: str) -> float:
 
 
 def _axis(
-    surface: _Surface,
+    surface: Surface,
     name: str,
     found: NDArray[np.float64],
     corrected: tuple[Corrected, Corrected | None],
@@ -299,7 +253,7 @@ def _verdict(changes: Sequence[ItemChange]) -> Literal["noise", "small", "worse"
     return "small"
 
 
-def _change(surface: _Surface, column: int, effects: Effects, chance: float) -> ItemChange:
+def _change(surface: Surface, column: int, effects: Effects, chance: float) -> ItemChange:
     item = surface.items[column]
     before, after, effect, low, high = effects[column]
     direction: Direction = "changed"
@@ -324,7 +278,7 @@ def _change(surface: _Surface, column: int, effects: Effects, chance: float) -> 
     )
 
 
-def _show(surface: _Surface, column: int, effect: float) -> tuple[str, ...]:
+def _show(surface: Surface, column: int, effect: float) -> tuple[str, ...]:
     """Return the candidate's sessions that are furthest from the baseline of their own stratum, in the effect's way."""
     apart: list[tuple[float, int]] = []
     sign = 1 if effect > 0 else -1
@@ -339,7 +293,7 @@ def _show(surface: _Surface, column: int, effect: float) -> tuple[str, ...]:
 
 
 def _power(
-    surface: _Surface, columns: Sequence[int], found: NDArray[np.float64], needed: float, deals: Deals
+    surface: Surface, columns: Sequence[int], found: NDArray[np.float64], needed: float, deals: Deals
 ) -> tuple[int | None, float | None, int | None]:
     """Return what could have been seen: new things by counting, changes of usual ones by how much chance moves them."""
     sessions = sum(len(stratum.candidate) for stratum in surface.strata)
@@ -356,62 +310,3 @@ def _power(
     far = normal.inv_cdf(1 - min(0.5, max(needed, 1e-6))) + normal.inv_cdf(POWER)
     detectable = float(far * np.median(spread))
     return new_in, detectable, ceil(sessions * (detectable / WANTED) ** 2)
-
-
-def _explain(
-    surface: _Surface, table: ItemTable, axes: Sequence[MeasuredAxis], elsewhere: Improved
-) -> list[MeasuredAxis]:
-    """Compare again without the sessions that have a fault which got rarer: a change that is then gone, it explains.
-
-    An agent that no longer refuses does more: it calls tools, and some of the calls fail. What blocks must be more than
-    chance among the other sessions too. With under a third of them left, nothing can be told or explained. Nor is a
-    fault that came where the old one went.
-    """
-    here = improved_faults(axes, surface.items, surface.values)
-    faulty = here.faulty | elsewhere.faulty
-    strata = [_without(stratum, faulty, surface.first_candidate) for stratum in surface.strata]
-    rest = [stratum for stratum in strata if stratum.baseline and stratum.candidate]
-    enough = all(3 * left >= every for left, every in zip(_sizes(rest), _sizes(surface.strata), strict=True))
-    if not faulty.any() or not enough:
-        return list(axes)
-    _, again = _judge(rest, table, surface.first_candidate, surface.names, surface.thresholds)
-    blocking = {axis.name for axis in again if axis.blocks}
-    titles = ", ".join(elsewhere.titles + here.titles)
-    return [
-        msgspec.structs.replace(axis, blocks=False, because=titles)
-        if axis.blocks and axis.name not in blocking and not _came_instead(surface, axis, faulty)
-        else axis
-        for axis in axes
-    ]
-
-
-def _came_instead(surface: _Surface, axis: MeasuredAxis, faulty: NDArray[np.bool_]) -> bool:
-    """Whether a fault is mostly in those sessions of the candidate whose task had the old fault before."""
-    if not MEASURED[axis.name].fault:
-        return False
-    freed: list[int] = []
-    others: list[int] = []
-    for stratum in surface.strata:
-        rows = [surface.first_candidate + place for place in stratum.candidate]
-        (freed if faulty[list(stratum.baseline)].any() else others).extend(rows)
-    places = {(item.axis, item.says): column for column, item in enumerate(surface.items)}
-    for change in axis.changes:
-        if change.large and change.direction == "worse" and change.scale == "share" and freed and others:
-            column = surface.values[:, places[axis.name, change.says]]
-            there, elsewhere, share = (float(column[rows].mean()) for rows in (freed, others, freed + others))
-            error = sqrt(max(0.0, share * (1 - share)) * (1 / len(freed) + 1 / len(others)))
-            if there - elsewhere > max(FAR_APART * error, change.effect / 2):
-                return True
-    return False
-
-
-def _sizes(strata: Sequence[Stratum]) -> tuple[int, int]:
-    return sum(len(stratum.baseline) for stratum in strata), sum(len(stratum.candidate) for stratum in strata)
-
-
-def _without(stratum: Stratum, faulty: NDArray[np.bool_], first_candidate: int) -> Stratum:
-    return replace(
-        stratum,
-        baseline=tuple(place for place in stratum.baseline if not faulty[place]),
-        candidate=tuple(place for place in stratum.candidate if not faulty[first_candidate + place]),
-    )

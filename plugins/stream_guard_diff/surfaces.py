@@ -11,7 +11,8 @@ import msgspec
 
 from stream_guard import Policy
 from stream_guard_diff.effects import rows_of
-from stream_guard_diff.judging import NoiseReport, Thresholds, improved_faults, judge_surface
+from stream_guard_diff.improvements import improved_faults, judge_surface
+from stream_guard_diff.judging import NoiseReport, Thresholds
 from stream_guard_diff.measured import POLICY_LEVEL
 from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
 from stream_guard_diff.pairing import Pairing, Stratum
