@@ -86,16 +86,19 @@ def _explain(
     titles = ", ".join(elsewhere.titles + here.titles)
     return [
         msgspec.structs.replace(axis, blocks=False, because=titles)
-        if axis.blocks and axis.name not in blocking and not _came_instead(surface, axis, faulty)
+        if axis.blocks and axis.name not in blocking and not _is_inexcusable(surface, axis, faulty)
         else axis
         for axis in axes
     ]
 
 
-def _came_instead(surface: Surface, axis: MeasuredAxis, faulty: NDArray[np.bool_]) -> bool:
-    """Whether a fault is mostly in those sessions of the candidate whose task had the old fault before."""
-    if not MEASURED[axis.name].fault:
-        return False
+def _is_inexcusable(surface: Surface, axis: MeasuredAxis, faulty: NDArray[np.bool_]) -> bool:
+    """Whether the user allows none of it, or it is a fault that came where the old one went.
+
+    That is one which is mostly in those sessions of the candidate whose task had the old fault before.
+    """
+    if surface.thresholds.least.get(axis.name) == 0 or not MEASURED[axis.name].fault:
+        return surface.thresholds.least.get(axis.name) == 0
     freed: list[int] = []
     others: list[int] = []
     for stratum in surface.strata:

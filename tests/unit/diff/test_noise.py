@@ -118,6 +118,8 @@ def test_what_an_improvement_brings_along_is_explained_by_it() -> None:
     explained = {axis.name: axis.because for axis in report.noise.axes if axis.because}
     assert explained["tools"] == "refusals"
     assert "changed because of that" in decide(report).verdict
+    strict = DiffOptions(thresholds=Thresholds({"tokens": 0.0}))
+    assert decide(diff(old, new, axes=AXES, options=strict).report).trips, "the user allows no more of it"
 
 
 def test_fewer_refusals_excuse_no_broken_rule() -> None:
