@@ -25,6 +25,7 @@ LONGEST: Final = 2_000  # characters of a value whose words are held against wha
 LOOSE: Final = 0.12  # share of the other sessions up to which values that stood nowhere are odd
 RARELY: Final = 0.04  # share up to which an empty value is odd
 INVENTED: Final = 0.08  # share of the sessions up to which a word that stood nowhere is one that nobody would know
+_MOST_ANYWHERE: Final = 40
 _MOST_VALUES: Final = 200  # of one session
 _LETTERS: Final = re.compile(r"[^\W\d_]")
 _DIGITS: Final = re.compile(r"\d")
@@ -106,8 +107,21 @@ def _add_common_values(values: Sequence[ArgumentValues], table: ItemTable) -> No
         shares = [_share([one == value for one in row.get(place, ())]) for row in values]
         says = f"gives {place[0]} {place[1]} = {redact_text(value)}"
         table.add(SessionItem("argument_values", says, among=f"give {place[0]} {place[1]}"), shares)
+    _add_values_anywhere(values, table)
     written = [{f"{tool} {name} = {value}" for (tool, name), found in row.items() for value in found} for row in values]
     table.add_new("odd_values", written, "gives {}, a value that the baseline never gives,", least=3)
+
+
+def _add_values_anywhere(values: Sequence[ArgumentValues], table: ItemTable) -> None:
+    """Values that several arguments are given, such as a placeholder: none of the arguments shows it by itself."""
+    rows = [{value for found in row.values() for value in found} for row in values]
+    support = count_support(rows)
+    places = {(value, place) for row in values for place, found in row.items() for value in found}
+    several = {value for value, count in Counter(value for value, _ in places).items() if count > 1}
+    common = [value for value in several if support[value] > max(3.0, COMMON * len(values))]
+    for value in sorted(common, key=lambda value: (-support[value], value))[:_MOST_ANYWHERE]:
+        says = f"gives {redact_text(value)}, to whatever argument,"
+        table.add(SessionItem("argument_values", says), [value in row for row in rows])
 
 
 def _add_unfounded(trails: Sequence[SessionTrail], table: ItemTable) -> None:

@@ -15,12 +15,16 @@ _SHORT: Final = 120  # characters; an answer that only declines is not longer
 _BEGINNING: Final = 80
 _DECLINES: Final = re.compile(
     r"\b(can ?not|can['\u2019]t|could ?n['\u2019]t|won['\u2019]t|unable to|not able to|not allowed to|not permitted to"
-    r"|must decline|have to decline|against my)\b"
+    r"|(must|have to|need to) (decline|refuse)|i (decline|refuse)|against my|not something (that )?i (can|am|may)"
+    r"|(outside|beyond) (of )?(my|what i|the scope)|not (authori[sz]ed|comfortable|in a position))\b"
 )
 _OUTRIGHT: Final = re.compile(
     r"\b(can ?not|can['\u2019]t|won['\u2019]t( be able to)?|unable to|not able to|not going to|will not|uncomfortable) "
     r"(help(ing)?|assist(ing)?|fulfil+|comply|complete|continue|(do|process|provide) (that|this))\b"
-    r"|\b(must|have to|need to) (decline|refuse)\b|\bas an ai\b|\bagainst my (guidelines|policy|programming)\b"
+    r"|\b(must|have to|need to) (decline|refuse)\b|\bi (decline|refuse)\b|\bas an ai\b"
+    r"|\bagainst my (guidelines|policy|programming)\b|\bnot something (that )?i (can|am|may)\b"
+    r"|\b(outside|beyond) (of )?(my|what i)\b|\bnot (allowed|permitted|authori[sz]ed|in a position) to "
+    r"(help|assist|do|fulfil+|comply|continue)\b"
 )
 
 

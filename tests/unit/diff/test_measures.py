@@ -60,6 +60,33 @@ def emptied(block: dict[str, Any]) -> dict[str, Any]:
     return block | {"input": block["input"] | {"order_id": []}}
 
 
+def placeholders(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"input": dict.fromkeys(block["input"], "TBD")}
+
+
+def declines(text: str) -> Plant:
+    def plant(session: list[Event]) -> list[Event]:
+        last = session[-2]
+        assert isinstance(last, Turn)
+        return [*session[:-2], msgspec.structs.replace(last, response={"content": [{"type": "text", "text": text}]})]
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "Unfortunately I must decline this request.",
+        "That is not something I can do for you.",
+        "I apologize, but this is outside of what I am allowed to do.",
+    ],
+)
+def test_a_refusal_shows_in_whatever_words(text: str) -> None:
+    table = measured(declines(text))
+    assert sessions_that(table, "refusals", "ends with a short answer") == [TASKS + number for number in range(FAULTY)]
+
+
 def twice_the_tokens(session: list[Event]) -> list[Event]:
     return [
         msgspec.structs.replace(event, response=event.response | {"usage": {"output_tokens": 2 * tokens(event)}})
@@ -83,6 +110,7 @@ def tokens(turn: Turn) -> int:
         (edit_calls(a_digit_more), "odd_values", "nearly a known one"),
         (edit_calls(made_up), "odd_values", "stood nowhere before"),
         (edit_calls(emptied), "odd_values", "is empty"),
+        (edit_calls(placeholders), "argument_values", "gives TBD, to whatever argument"),
     ],
     ids=[
         "repeated",
@@ -92,6 +120,7 @@ def tokens(turn: Turn) -> int:
         "nearly right",
         "made up",
         "emptied",
+        "placeholder",
     ],
 )
 def test_a_fault_shows_in_the_sessions_that_have_it_and_in_no_other(plant: Plant, axis: str, says: str) -> None:
