@@ -33,11 +33,11 @@ class Share:
 
     def holds(self, session_id: str) -> bool:
         """Whether the session is one of these; every session is in exactly one share."""
-        return self.of == 1 or self.holds_bytes(session_id.encode("utf-8", "surrogatepass"))
+        return self.of == 1 or bucket_of(session_id.encode("utf-8", "surrogatepass")) % self.of == self.number
 
-    def holds_bytes(self, session_id: bytes) -> bool:
-        """The same, of an id in UTF-8."""
-        return crc32(session_id) % BUCKETS % self.of == self.number
+    def buckets(self) -> tuple[bool, ...]:
+        """Return for each bucket whether it falls to this share."""
+        return tuple(bucket % self.of == self.number for bucket in range(BUCKETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,17 @@ class EventSelection:
         if self._share.of > 1 and isinstance(decoder, GlancingDecoder):
             self._is_foreign = decoder.is_foreign
 
-    def skips(self, record: Record) -> bool:
-        """Whether the record belongs to another share, as far as that is known without decoding it."""
-        return self._is_foreign(record, self._share.holds_bytes)
+    def make_skips(self) -> Callable[[Record], bool]:
+        """Return what tells whether a record belongs to another share, as far as that is known without decoding it.
+
+        It is asked of every record, and made once: looking things up each time would cost as much as the answer.
+        """
+        is_foreign, buckets = self._is_foreign, self._share.buckets()
+
+        def is_ours(session_id: bytes) -> bool:
+            return buckets[crc32(session_id) % BUCKETS]
+
+        return lambda record: is_foreign(record, is_ours)
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""

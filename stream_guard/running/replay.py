@@ -98,7 +98,8 @@ class ShareReader:
         self._progress = progress
         self._stopped = stopped
         self._pipeline = Pipeline(selection, table, letters, RecordPlaces())
-        self._records = (record for record in source if record is not None)
+        self._records = iter(source)
+        self._skips = selection.make_skips()
         self._next = 0 if progress is None else int(progress.meta().get(NEXT_META, b"0"))
         self._ended = False
 
@@ -131,16 +132,19 @@ class ShareReader:
         return ReplaySummary(self._table.counts, self._selection.left_out)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
-        skips, letters, counts = self._selection.skips, self._letters, self._table.counts
+        skips, letters, counts = self._skips, self._letters, self._table.counts
         while self._next < until and not self._stopped():
-            record = next(self._records, None)
-            if record is None:
+            for record in self._records:  # goes on where it was
+                if record is not None:
+                    if not skips(record):
+                        break
+                    self._next += 1
+                    counts.records += 1
+                    if self._next >= until:
+                        return
+            else:
                 self._ended = True
                 return
-            if skips(record):
-                self._next += 1
-                counts.records += 1
-                continue
             letters.number = self._next
             yield record
             # The pipeline asks for the next record once it has judged this one: new findings are this record's.
