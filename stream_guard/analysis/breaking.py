@@ -82,6 +82,21 @@ def shortest_break(policy: Policy, spec: RuleSpec, read: ReadTrace) -> Trace | N
     return found
 
 
+class BreakingTraces:
+    """The shortest trace that breaks each rule of a policy. Each is looked for once, when it is asked for."""
+
+    def __init__(self, policy: Policy, read: ReadTrace) -> None:
+        self._policy = policy
+        self._read = read
+        self._found: dict[str, Trace | None] = {}  # by slot
+
+    def of(self, spec: RuleSpec) -> Trace | None:
+        """Return the shortest trace found in which the rule fires, or None where none of those tried does."""
+        if spec.slot not in self._found:
+            self._found[spec.slot] = shortest_break(self._policy, spec, self._read)
+        return self._found[spec.slot]
+
+
 def _first_break(spec: RuleSpec, judge: TraceJudge) -> Trace | None:
     """Return the shortest trace over the rule's alphabet, or else a repetition of one event."""
     for batch in _batches(islice(_by_length(alphabet([spec])), MOST_TRACES)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_guard.analysis.breaking import ReadTrace, Trace, shortest_break
+from stream_guard.analysis.breaking import BreakingTraces, ReadTrace
 from stream_guard.analysis.never_saw import never_saw
 from stream_guard.analysis.rule_pairs import MOST_RULES, Relation, remarks
 from stream_guard.errors import Problem
@@ -29,9 +29,13 @@ _CODES: Final[Mapping[Relation, Code]] = {
 _MOST_SESSIONS: Final = 100_000  # in which findings are compared
 
 
-def odd_rules(policy: Policy, read: ReadTrace) -> list[Problem]:
-    """Return a warning for each rule that does what another does, contradicts another, or is decided beforehand."""
-    found = [_warning(remark.rule, _CODES[remark.relation], remark.text) for remark in remarks(policy, read)]
+def odd_rules(policy: Policy, read: ReadTrace, breaks: BreakingTraces | None = None) -> list[Problem]:
+    """Return a warning for each rule that does what another does, contradicts another, or is decided beforehand.
+
+    ``breaks`` keeps the traces that break them for others who ask.
+    """
+    told = remarks(policy, read, breaks or BreakingTraces(policy, read))
+    found = [_warning(remark.rule, _CODES[remark.relation], remark.text) for remark in told]
     found += [
         _warning(spec, Code.CONSTANT, '"when" is always true; leave it out')
         for spec in policy.rules
@@ -88,11 +92,6 @@ class TraceReview:
         """Return how many findings the rule has in the recordings, and in how many sessions."""
         fired: Counter[str] = self.fired.get(spec.slot, Counter())
         return fired.total(), len(fired)
-
-
-def breaking_traces(policy: Policy, read: ReadTrace) -> dict[str, Trace | None]:
-    """Return, by rule id, the shortest trace found that breaks it."""
-    return {spec.id: shortest_break(policy, spec, read) for spec in policy.rules}
 
 
 def _warning(spec: RuleSpec, code: Code, text: str) -> Problem:

@@ -13,7 +13,7 @@ from itertools import combinations, islice, product
 from typing import Final, Literal, TypeAlias
 
 from stream_guard.analysis.alphabet import Item, alphabet, tools_of, words_of
-from stream_guard.analysis.breaking import ReadTrace, Trace, TraceJudge, is_real, shortest_break
+from stream_guard.analysis.breaking import BreakingTraces, ReadTrace, Trace, TraceJudge, is_real
 from stream_guard.model import Json
 from stream_guard.policy.spec import Policy, RuleSpec
 
@@ -39,7 +39,7 @@ class Remark:
     other: RuleSpec | None = None
 
 
-def remarks(policy: Policy, read: ReadTrace) -> Iterator[Remark]:
+def remarks(policy: Policy, read: ReadTrace, known: BreakingTraces) -> Iterator[Remark]:
     """Yield what is odd about the rules of a policy, alone and in pairs."""
     rules = policy.rules
     written = {spec.slot: _as_written(spec) for spec in rules}
@@ -49,7 +49,7 @@ def remarks(policy: Policy, read: ReadTrace) -> Iterator[Remark]:
             yield _twin(one, two)
     if len(rules) > MOST_RULES:
         return
-    breaks = {spec.slot: shortest_break(policy, spec, read) for spec in rules}
+    breaks = {spec.slot: known.of(spec) for spec in rules}
     odd = set()
     for spec in rules:
         remark = _alone(policy, spec, breaks[spec.slot], read)

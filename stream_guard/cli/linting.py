@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from stream_guard.analysis.breaking import in_words
-from stream_guard.analysis.policy_review import TraceReview, breaking_traces, odd_rules, too_many_to_compare
+from stream_guard.analysis.breaking import BreakingTraces, in_words
+from stream_guard.analysis.policy_review import TraceReview, odd_rules, too_many_to_compare
 from stream_guard.cli.forms import ProblemFormat
 from stream_guard.cli.policy import expand_files
 from stream_guard.errors import Place, PolicyError, Problem
@@ -19,9 +19,9 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.policy.wording import printable, show
-from stream_guard.registry import Registry
 from stream_guard.reports import Level, annotation
 from stream_guard.running.assembly import Assembly
+from stream_guard.running.recordings import RecordedEvents
 from stream_guard.testing import events
 from stream_guard.testing.policy_tests import run_policy_tests
 
@@ -40,20 +40,22 @@ def lint_files(files: Sequence[Path], against: Sequence[str], form: str, assembl
     linted = Linted()
     for file in expand_files(files):
         linted.checked += 1
-        policy, problems = _look(file, assembly.registry)
-        if policy is not None and against:
-            problems = sorted([*problems, *_try(policy, against, form, assembly, linted)], key=_order)
-        linted.problems.extend(problems)
+        try:
+            policy = load_policy(file, assembly.registry, check_tests=True)
+        except PolicyError as error:
+            linted.problems.extend(error.problems)
+            continue
+        breaks = BreakingTraces(policy, events)
+        problems = _look(policy, breaks)
+        if against:
+            problems += _try(policy, breaks, assembly.read_events(against, form), assembly.fit(policy, form), linted)
+        linted.problems.extend(sorted(problems, key=_order))
     linted.problems.extend(_empty_folders(files))
     return linted
 
 
-def _look(file: Path, registry: Registry) -> tuple[Policy | None, list[Problem]]:
-    """Return the policy, if it can be used, and everything that is to be said of it without recordings."""
-    try:
-        policy = load_policy(file, registry, check_tests=True)
-    except PolicyError as error:
-        return None, list(error.problems)
+def _look(policy: Policy, breaks: BreakingTraces) -> list[Problem]:
+    """Return everything that is to be said of a policy without recordings."""
     failed = [
         Problem(outcome.place, f"test {show(outcome.claim)}: {printable(outcome.problem)}", Code.TEST, outcome.rule_id)
         for outcome in run_policy_tests(policy)
@@ -61,25 +63,28 @@ def _look(file: Path, registry: Registry) -> tuple[Policy | None, list[Problem]]
     ]
     if said := too_many_to_compare(policy):
         typer.echo(said, err=True)
-    return policy, sorted([*policy.warnings, *failed, *odd_rules(policy, events)], key=_order)
+    return [*policy.warnings, *failed, *odd_rules(policy, events, breaks)]
 
 
 def _order(problem: Problem) -> Place:
     return problem.place
 
 
-def _try(policy: Policy, targets: Sequence[str], form: str, assembly: Assembly, linted: Linted) -> Iterator[Problem]:
-    """Try the rules on recordings: yield what is odd, and note the shortest trace that breaks each."""
-    recording = assembly.read_events(targets, form)
-    review = TraceReview(assembly.fit(policy, form))
+def _try(
+    policy: Policy, breaks: BreakingTraces, recording: RecordedEvents, fitted: Policy, linted: Linted
+) -> Iterator[Problem]:
+    """Try the rules on recordings: yield what is odd, and note the shortest trace that breaks each.
+
+    ``fitted`` is the policy with what the format of the recordings asks for.
+    """
+    review = TraceReview(fitted)
     review.judge(recording)
     yield from review.problems()
     if recording.dead_letters.total:
         why = f"{recording.dead_letters.total} records could not be read: {recording.dead_letters.summary()[0]}"
         typer.echo(why, err=True)
-    breaks = breaking_traces(policy, events)
     for spec in policy.rules:
-        linted.rules.append(_said_of(spec, review, breaks[spec.id]))
+        linted.rules.append(_said_of(spec, review, breaks.of(spec)))
 
 
 def _said_of(spec: RuleSpec, review: TraceReview, broken_by: Any) -> dict[str, Any]:
