@@ -24,8 +24,9 @@ from stream_guard.policy.spec import Policy
 _REMEMBERED: Final = 8  # sessions
 _AT_ONCE: Final = 1_500  # events that are folded while somebody waits for a page
 _CHUNK: Final = 200  # events that are folded under one lock: whoever asks meanwhile does not wait long
-_TURN: Final = 50  # events after which other threads have their turn: they wait for two milliseconds, not for a second
+_TURN: Final = 25  # events, about a millisecond, after which other threads have their turn
 _AWAY: Final = 0.0002  # seconds; enough for whoever waits to begin, and then they go on for as long as they need
+_AT_REST: Final = 0.001  # the same where nobody waits for what is folded
 
 Changes: TypeAlias = tuple[StateChange, ...]
 _Key: TypeAlias = tuple[str, str]  # a session's id and a policy's version
@@ -88,7 +89,7 @@ class StateReader:
     def prepare(self, session: KeptSession, policy: Policy) -> None:
         """Fold a session to its end, soon, while nobody waits."""
         if self._folded(session, policy)[0].reached < session.events:
-            self._later.submit(self._fold_to, session, policy, session.events)
+            self._later.submit(self._fold_to, session, policy, session.events, _AT_REST)
 
     def _folded(self, session: KeptSession, policy: Policy) -> tuple[FoldedSession, Lock]:
         key = (session.id, policy.version)
@@ -99,20 +100,19 @@ class StateReader:
                 self._known.popitem(last=False)
         return known
 
-    def _fold_to(self, session: KeptSession, policy: Policy, number: int) -> None:
+    def _fold_to(self, session: KeptSession, policy: Policy, number: int, away: float = _AWAY) -> None:
         folded, lock = self._folded(session, policy)
         begin = kept_events.kept_range(self._database, session.id)[0] - 1
         while folded.reached < number:
             with lock:
                 after = max(folded.reached, begin)
                 until = min(number, after + _CHUNK)
-                folded.fold(
-                    self._in_turns(kept_events.numbered_events(self._database, session.id, after, until)), until
-                )
+                events = kept_events.numbered_events(self._database, session.id, after, until)
+                folded.fold(self._in_turns(events, away), until)
 
-    def _in_turns(self, events: Sequence[NumberedEvent]) -> Iterator[NumberedEvent]:
+    def _in_turns(self, events: Sequence[NumberedEvent], away: float) -> Iterator[NumberedEvent]:
         """Yield events, and let other threads go first now and then: one interpreter runs one thread at a time."""
         for place, event in enumerate(events):
             if place % _TURN == 0:
-                self._sleep(_AWAY)
+                self._sleep(away)
             yield event

@@ -196,6 +196,15 @@ def test_hostile_text_is_inert_on_every_page(ada: Seat, server: Guarded) -> None
         assert ada.page.is_visible("main h1"), path
     ada.go(str(timeline))
     assert "U+202E" in ada.page.inner_text(".timeline")
+    ada.go("/")
+    ada.page.wait_for_selector("#live.on")
+    ada.page.mouse.move(5, 5)  # a list under the pointer stands still
+    shown = ada.page.locator("#alerts .row").count()
+    server.check("wipe", session, "h5", **{HOSTILE: HOSTILE})  # comes in while somebody looks
+    ada.page.locator("#alerts .row").nth(shown).wait_for()
+    assert ada.page.evaluate("window.owned") is None
+    assert ada.page.query_selector("main img, main style, main script, [hx-on\\:load]") is None
+    assert "\u202e" not in ada.page.content()
     assert ada.elsewhere() == []
     assert ada.logged == []
 

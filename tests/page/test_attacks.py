@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,38 @@ def test_no_address_shows_or_changes_anything_of_another_tenant(shared: House, n
             assert SECRET not in re.sub(asked, "", text), (method, path)
     assert told_by_people(shared) == before
     assert tried > 200
+
+
+def test_what_belongs_to_another_tenant_is_answered_as_what_is_not_there(shared: House) -> None:
+    shared.sign_in("bob")
+    mark = re.search(r'name="csrf" value="([0-9a-f]+)"', shared.client.get("/").text)
+    assert mark is not None
+    form = {"csrf": mark.group(1), "note": "x", "minutes": "5"}
+    told: dict[tuple[str, str], set[int]] = {}
+
+    @cache
+    def answers(method: str, pattern: str, value: str) -> list[tuple[int, str]]:
+        path = re.sub(r"\{\w+(?::path)?\}", value, pattern)
+        tried = [form | {"answer": answer} for answer in ("approve", "solve", "wrong")] if method == "POST" else [None]
+        found = [shared.client.request(method, path, data=data) for data in tried]
+        told.setdefault((method, pattern), set()).update(one.status_code for one in found)
+        return [(one.status_code, one.text.replace(value, "")) for one in found]
+
+    tables = ("alerts", "reviews", "incidents", "bypasses")
+    ids = [shared.database.read(f"SELECT min(id) FROM sg_{table}")[0][0] for table in tables]
+    ids += [value for value in values(shared)["id"] if value[0] == "~" or SECRET in value]
+    for route in shared.client.app.routes:  # type: ignore[attr-defined]
+        if isinstance(route, Mount) or "{" not in route.path or route.path.startswith("/rules/"):
+            continue  # rules are everybody's
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            for value in [*ids, *values(shared)["name"]]:
+                absent = re.sub(rf"{SECRET}|[0-9a-f]{{8,}}", "0123456789abcdef", value)
+                assert absent != value
+                assert answers(method, route.path, value) == answers(method, route.path, absent), (method, value)
+    assert len(told) >= 8
+    for asked, statuses in told.items():
+        assert statuses <= {403, 404, 422}, asked
+        assert statuses & {403, 404}, asked
 
 
 def test_the_owner_sees_what_others_do_not(shared: House) -> None:
