@@ -20,6 +20,7 @@ _ATTEMPTS: Final = 1 << 24  # attempts of one session are numbered from an offse
 
 _EARLIEST: Final = 1e9  # a number between these is a time, in seconds since the epoch
 _LATEST: Final = 1e11
+_LARGE: Final = 1 << 40  # a number from here on is a fingerprint, which says nothing to a person
 
 _DIGEST: Final = re.compile(r"(?=.*[A-Z0-9])[A-Za-z0-9_-]{16}|[0-9a-f]{32}")
 
@@ -61,19 +62,33 @@ class StateWords:
         if isinstance(value, bool) or value is None:
             return "none" if value is None else "yes" if value else "no"
         if isinstance(value, int):
-            own = value - self._first_attempt
-            return f"#{own + 1}" if 0 <= own < _ATTEMPTS and self._first_attempt else f"{value}"
+            return self._number(value)
         if isinstance(value, float):
             return _time(value) if _EARLIEST <= value < _LATEST else f"{value:.10g}"
         if isinstance(value, str):
             return _short(value)
+        if isinstance(value, dict | list | tuple | set | frozenset) and self._is_fingerprints(list(value)):
+            return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"
         if isinstance(value, dict):
-            latest = [f"{_short(str(key))}: {self._value(item)}" for key, item in list(value.items())[-_MOST_ITEMS:]]
+            latest = [f"{self._value(key)}: {self._value(item)}" for key, item in list(value.items())[-_MOST_ITEMS:]]
             return self._listed(latest, len(value))
         if isinstance(value, list | tuple | set | frozenset):
             latest = [self._value(item) for item in list(value)[-_MOST_ITEMS:]]
             return self._listed(latest, len(value))
         return _short(str(value))
+
+    def _number(self, value: int) -> str:
+        if self._is_own_attempt(value):
+            return f"#{value - self._first_attempt + 1}"
+        return "a fingerprint" if value >= _LARGE else f"{value}"
+
+    def _is_own_attempt(self, value: int) -> bool:
+        return bool(self._first_attempt) and 0 <= value - self._first_attempt < _ATTEMPTS
+
+    def _is_fingerprints(self, items: list[Json]) -> bool:
+        """Whether a list, or the keys of a table, are fingerprints; one in 65,536 of these is a smaller number."""
+        large = [item for item in items if type(item) is int and item >= _LARGE and not self._is_own_attempt(item)]
+        return bool(items) and len(large) > len(items) // 2
 
     def _listed(self, shown: list[str], size: int) -> str:
         inside = ", ".join(shown)

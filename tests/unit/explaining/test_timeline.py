@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.errors import Place
 from stream_guard.explaining import SessionTimeline, TimelineEntry, follow_session
+from stream_guard.explaining.states import StateWords
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.testing import events
@@ -89,6 +92,25 @@ def test_a_timeline_finds_what_batch_finds_under_the_same_ids(kind: str, gate: d
         timeline = follow_session(events(example.trace), policy, "s")
         assert [finding.alert_id for finding in timeline.findings] == [finding.alert_id for finding in found]
         assert timeline.rules[0].findings == len(found)
+        said = [timeline.rules[0].state, *(change.after for entry in timeline.entries for change in entry.changes)]
+        assert [state for state in said if re.search(r"\d{13}|b'", state)] == [], "nobody can read a fingerprint"
+
+
+class _Marked(sg.State):
+    marks: list[int] = []
+    by_mark: dict[int, int] = {}
+    last: int = 0
+    attempts: dict[int, str] = {}
+    counts: list[int] = []
+
+
+def test_fingerprints_in_a_state_are_counted_and_other_numbers_shown() -> None:
+    first = crc32(b"s") << 24  # the session's first attempt
+    state = _Marked([1 << 50, 1 << 51, 7], {1 << 52: 3}, 1 << 53, {first: "a", first + 1: "b"}, [1, 2])
+    assert StateWords("s").describe(state) == (
+        "marks [3 fingerprints], by mark [1 fingerprint], last a fingerprint, "
+        'attempts [#1: "a", #2: "b"], counts [1, 2]'
+    )
 
 
 def test_a_deadline_and_the_end_of_a_part_are_steps_of_their_own() -> None:
