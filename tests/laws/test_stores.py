@@ -24,11 +24,12 @@ AnyStore: TypeAlias = MemoryStore | CheckpointStore
 
 MAKERS: dict[str, Callable[[Path], AnyStore]] = {
     "memory": lambda _path: MemoryStore(),
+    "packed memory": lambda _path: MemoryStore(packed_from=1),
     "checkpoint": CheckpointStore,
 }
 
 ids = st.sampled_from(["a", "b", "", "\x00", "é", "\ud800", "x" * 300])
-blobs = st.binary(max_size=20)
+blobs = st.binary(max_size=20) | st.binary(max_size=20).map(lambda blob: b"a row like all others " * 9 + blob)
 deadlines = st.none() | st.floats(allow_nan=False)
 
 
@@ -93,12 +94,18 @@ class MemoryAgainstADict(AgainstADict):
     maker = "memory"
 
 
+class PackedAgainstADict(AgainstADict):
+    maker = "packed memory"
+
+
 class CheckpointAgainstADict(AgainstADict):
     maker = "checkpoint"
 
 
 TestMemory = MemoryAgainstADict.TestCase
 TestMemory.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestPacked = PackedAgainstADict.TestCase
+TestPacked.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
 TestCheckpoint = CheckpointAgainstADict.TestCase
 TestCheckpoint.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
 
@@ -108,6 +115,17 @@ def test_a_session_that_was_never_put_is_none(store: AnyStore) -> None:
     store.drop("nobody")
     store.commit({})
     assert list(store.deadlines()) == []
+
+
+def test_rows_that_are_alike_take_less_than_half_of_their_size() -> None:
+    store = MemoryStore(packed_from=10)
+    blobs = [
+        b"%d the states of twenty rules, as every session of a policy has them " % number * 6 for number in range(30)
+    ]
+    for number, blob in enumerate(blobs):
+        store.put(str(number), blob, 1.0)
+    assert [store.get(str(number)) for number in range(30)] == blobs
+    assert sum(len(row) for row in store._rows.values()) < sum(map(len, blobs[:10])) + sum(map(len, blobs[10:])) / 2
 
 
 def test_a_blob_comes_back_byte_by_byte(store: AnyStore) -> None:
