@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from functools import cache
@@ -35,6 +36,7 @@ FOR_ALL = frozenset(("root", "kafka", "shared_broker", "secure_broker"))  # shar
 
 def pytest_configure() -> None:
     """Forget the caller's settings, here and in the processes the tests start."""
+    gc.disable()  # until everything is imported and collected, of which nothing is garbage
     for name in list(os.environ):
         if name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS:
             del os.environ[name]
@@ -51,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     if hasattr(config, "workerinput"):
         _spread_waiting(items)
+
+
+def pytest_collection_finish() -> None:
+    """Leave a million objects that stay out of every later search for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def _spread_waiting(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import site
 import socket
 import struct
 import sys
@@ -48,6 +49,7 @@ class Start(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    packages: str = ""  # a folder of installed packages that only this process sees
 
 
 def send(connection: socket.socket, start: Start, files: list[int]) -> None:
@@ -134,6 +136,8 @@ def _become(start: Start, files: list[int]) -> None:
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - the process's own
     sys.argv = [COMMAND, *start.arguments]
     sys.path[: not sys.flags.safe_path] = [start.folder]  # as `python -m` does
+    if start.packages:
+        site.addsitedir(start.packages)
     sys.modules["__main__"].__spec__ = find_spec(COMMAND)  # processes that this one starts look here
 
 

@@ -65,7 +65,7 @@ class Copy(subprocess.Popen[Any]):
         streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
         self._answers, theirs = socket.socketpair()
         with theirs:
-            send(_server(), Start(args[3:], env, str(folder or Path.cwd())), [*streams, theirs.fileno()])
+            send(server(), Start(args[3:], env, str(folder or Path.cwd())), [*streams, theirs.fileno()])
         self.pid, _ = ANSWER.unpack(receive(self._answers, ANSWER.size))
         self._child_created = True
         self._close_pipe_fds(stdin, p2cwrite, c2pread, stdout, errread, stderr)  # type: ignore[attr-defined]  # Popen's
@@ -89,7 +89,7 @@ class Copy(subprocess.Popen[Any]):
 
 
 @cache
-def _server() -> socket.socket:
+def server() -> socket.socket:
     """Return the connection to the server of this test process; the server ends with it."""
     ours, theirs = socket.socketpair()
     safe = ["-P"] if sys.flags.safe_path else []  # the tests import another build than that of their folder

@@ -1,7 +1,8 @@
 """A reader's folder: the checkout's top level as far as pages use it, and a virtual environment to install into.
 
 The environment is a new one that sees what the environment of the tests has. A page may install packages
-into it, and nothing that a page does reaches the checkout.
+into it, and nothing that a page does reaches the checkout. Its ``stream-guard`` is a copy of a process that has
+imported everything already (``tests/processes.py``), except on the page that is to show a whole start.
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ import sysconfig
 import venv
 from pathlib import Path
 
+from tests import processes
+
 _COPIED = ("Makefile", "pyproject.toml", "requirements.lock", "README.md")
 _LINKED = ("deploy",)
 _COMMANDS = {"stream-guard": "stream_guard.cli", "pip": "pip", "pytest": "pytest"}
+_COPIER = Path(__file__).with_name("command.py")
 _TIMEOUT = 240.0
 HOME = "/home/you"
 
 
-def make_folder(root: Path, folder: Path) -> None:
-    """Fill an empty folder with what a fresh clone has after ``make setup-dev``."""
+def make_folder(root: Path, folder: Path, *, fresh: bool) -> None:
+    """Fill an empty folder with what a fresh clone has after ``make setup-dev``.
+
+    Where everything is to start ``fresh``, ``stream-guard`` is a process as any other.
+    """
     for name in _COPIED:
         shutil.copy(root / name, folder / name)
     for name in _LINKED:
@@ -32,8 +39,11 @@ def make_folder(root: Path, folder: Path) -> None:
     outer = [path for path in sys.path if path.endswith("-packages")]
     Path(inner, "outer.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in outer))
     for name, module in _COMMANDS.items():
+        launched = f"-m {module}"
+        if name == "stream-guard" and not fresh:
+            launched = f"-I -S '{_COPIER}' {processes.server().fileno()} '{inner}'"
         command = folder / ".venv" / "bin" / name
-        command.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" {launched} "$@"\n')
         command.chmod(0o755)
     for name in (".installed", ".installed-dev"):
         (folder / ".venv" / name).touch()  # newer than what it depends on: there is nothing to set up
@@ -63,6 +73,7 @@ def run_script(script: str, folder: Path) -> str:
         text=True,
         check=False,
         timeout=_TIMEOUT,
+        pass_fds=[processes.server().fileno()],
     )
     # Where the folder is differs from run to run; pages show it at a place of their own.
     return done.stdout.replace(str(folder.parent), HOME)

@@ -46,7 +46,7 @@ def outcomes(page: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[
     if page not in _OUTCOMES:
         folder = tmp_path_factory.mktemp(Path(page).stem) / "stream_guard"
         folder.mkdir()
-        make_folder(ROOT, folder)
+        make_folder(ROOT, folder, fresh=page == "README.md")
         _OUTCOMES[page] = outputs_of(run_script(script_of(steps(page)), folder))
     return _OUTCOMES[page]
 

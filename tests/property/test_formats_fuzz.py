@@ -133,13 +133,13 @@ def _blocks(size: int) -> Any:
 def test_eight_times_the_input_takes_no_more_than_linear_time(name: str, make: Callable[[int], Any]) -> None:
     decoder = DECODERS[name]()
 
-    def least(size: int) -> float:
+    def least(size: int, rounds: int) -> float:
         record = Record(json.dumps(make(size)).encode())
         taken = []
         # Collecting garbage costs by what the whole process holds, not by what is decoded.
         gc.disable()
         try:
-            for _ in range(5):
+            for _ in range(rounds):
                 began = time.process_time()
                 decoder.decode(record)
                 taken.append(time.process_time() - began)
@@ -148,4 +148,7 @@ def test_eight_times_the_input_takes_no_more_than_linear_time(name: str, make: C
         return min(taken)
 
     # Twice what linear would be, for the noise of a shared machine; quadratic would be 64 times.
-    assert least(4000) < 16 * max(least(500), 1e-3)
+    large, small = least(4000, rounds=1), least(500, rounds=3)
+    if not large < 16 * max(small, 1e-3):  # something else may have run just then
+        large, small = least(4000, rounds=5), least(500, rounds=5)
+    assert large < 16 * max(small, 1e-3)

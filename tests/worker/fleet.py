@@ -165,7 +165,7 @@ class Fleet:
             self._check_workers()
             logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
             assert time.monotonic() < end, f"{done} of {records} records are applied\n{logs}"
-            time.sleep(0.3)
+            time.sleep(0.6)  # each look costs a new client
 
     def wait_for_all(self, *more: str) -> None:
         """Wait until all offsets are committed, of the events and of the group's topics with such endings."""

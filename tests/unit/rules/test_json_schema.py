@@ -93,7 +93,6 @@ def judged(schema: Schema, text: str) -> str | None:
 
 
 @given(SCHEMAS, VALUES)
-@settings(max_examples=300, deadline=None)
 def test_verdict_is_the_one_of_jsonschema(schema: Json, value: Json) -> None:
     reference = jsonschema.Draft202012Validator(schema)
     assert (judged(Schema(schema), json.dumps(value)) is None) is reference.is_valid(value)
@@ -101,7 +100,6 @@ def test_verdict_is_the_one_of_jsonschema(schema: Json, value: Json) -> None:
 
 # Below a `false` the two differ: jsonschema names the list, we name the item that may not be there.
 @given(SCHEMAS_WITHOUT_FALSE, VALUES)
-@settings(max_examples=300, deadline=None)
 def test_path_is_the_one_of_best_match(schema: Json, value: Json) -> None:
     # A property that additionalProperties refuses is unevaluated to one of the two, and refused once to the other.
     written = json.dumps(schema)
