@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadlines: a shared machine is slow at times, and a slow example is not a wrong one.
-settings.register_profile("commit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("commit", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 

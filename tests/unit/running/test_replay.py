@@ -40,7 +40,7 @@ from stream_guard.testing import rule_spec
 REGISTRY = build_registry()
 POLICY = load_policy(Path(__file__).parents[3] / "stream_guard" / "demo" / "policy.yaml", REGISTRY)
 LINES = [json.dumps(event).encode() for event in sample_events(40)]
-FEW = settings().max_examples // 4  # each example judges every line anew
+FEW = settings().max_examples // 2  # each example judges every line anew
 
 
 class ListSource:
