@@ -195,6 +195,7 @@ def _calm(page: Any, url: str, rounds: int) -> dict[str, Any]:
 
 def _look_around(waits: Waits) -> None:
     """Do once what a person on call does: keys, a filter, an alert, its session, the other lists, and back."""
+    waits.page.mouse.move(5, 5)  # a list under the pointer would stand still
     waits.press("t", "t", "?", "Escape", "/", "Escape")
     waits.page.wait_for_timeout(1500)
     waits.press("j", "j", "k")
