@@ -55,8 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _spread_waiting(items)
 
 
-def pytest_collection_finish() -> None:
-    """Leave a million objects that stay out of every later search for garbage."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Leave a million objects that stay out of every later search for garbage; also where nothing was collected."""
     gc.freeze()
     gc.enable()
 

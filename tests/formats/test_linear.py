@@ -20,7 +20,7 @@ from tests.formats.test_corpus import DECODERS, RENDERERS
 
 # Four times the record may take this many times as long; a step that is quadratic would take sixteen times.
 MOST = 9.0
-ENOUGH = 0.02  # seconds that a measurement should take, so that it says something
+ENOUGH = 0.01  # seconds that a measurement should take, so that it says something
 
 
 def whole(name: str) -> list[Any]:

@@ -16,7 +16,7 @@ from stream_guard import DecodeError, Event, Record
 from stream_guard.ports import Decoder
 from tests.formats.test_corpus import DECODERS, RENDERERS
 
-QUICK = 400
+QUICK = 200
 MILLION = 1_000_000
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 1e308, 10**30, "", "x", "\x00\u202e", "[", '"{\\"a\\": 1}"', '{"a": [1, {"role": "user"}]}',
