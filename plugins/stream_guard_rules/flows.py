@@ -113,14 +113,17 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         sources = [source for source in state.sources if self._counts(source, call)]
         if not sources:
             return None
+        newest = frozenset(sources[-1].marks)
         sent: set[int] = set()
         for form in _sent_forms(list(texts_in(call.args))):
-            sent.update(map(crc32, self._pieces(form, every=True)))
-        for source in reversed(sources):
-            if not sent.isdisjoint(source.marks):
-                evidence = {"tool": call.tool, "source": source.tool}
-                return sg.Hit(f"{call.tool} sends what {source.tool} returned", evidence)
-        return None
+            for pieces in self._pieces(form, every=True):
+                marks = list(map(crc32, pieces))
+                if not newest.isdisjoint(marks):
+                    return _hit(call, sources[-1])  # no source comes before it, whatever else is sent
+                if len(sources) > 1:
+                    sent.update(marks)
+        found = next((source for source in reversed(sources[:-1]) if not sent.isdisjoint(source.marks)), None)
+        return None if found is None else _hit(call, found)
 
     def on_ungated(self, event: sg.Event, state: NoValueFlowState) -> None:
         """Remember results outside the gate too."""
@@ -137,23 +140,30 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         pieces: dict[bytes, None] = {}
         for text in texts_in(output):
             for form in readings(text):
-                pieces.update(dict.fromkeys(self._pieces(form, every=False)))
+                for cut in self._pieces(form, every=False):
+                    pieces.update(dict.fromkeys(cut))
                 if len(pieces) >= _MOST_MARKS:
                     return [crc32(piece) for piece in islice(pieces, _MOST_MARKS)]
         return list(map(crc32, pieces))
 
-    def _pieces(self, text: str, *, every: bool) -> list[bytes]:
-        """Return pieces of a text without blanks, and of its letters and digits alone.
+    def _pieces(self, text: str, *, every: bool) -> Iterator[list[bytes]]:
+        """Yield pieces of a text without blanks, and of its letters and digits alone.
 
         ``every`` asks for all of them. One side is enough for that: of what is remembered, some will do.
         """
         length = self.params.min_chars
         if len(text) < length and text.isascii():
-            return []
+            return
         plain, short = squeezed(text[:MOST_TEXT])
         step = 1 if every or len(plain) <= _SHORT else _STEP if len(plain) <= _LONG else 2 * _STEP
-        pieces = _cut(plain, length, step)
-        return pieces if short == plain else pieces + _cut(short, length, step)
+        yield _cut(plain, length, step)
+        if short != plain:
+            yield _cut(short, length, step)
+
+
+def _hit(call: sg.ToolCall, source: GuardedResult) -> sg.Hit:
+    evidence = {"tool": call.tool, "source": source.tool}
+    return sg.Hit(f"{call.tool} sends what {source.tool} returned", evidence)
 
 
 def _cut(text: str, length: int, step: int) -> list[bytes]:
