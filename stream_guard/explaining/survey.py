@@ -109,15 +109,18 @@ class _RuleWitness:
         self, number: int, shown: Event | float, _before: bytes, state: State, verdict: Verdict, *, inside: bool
     ) -> None:
         """Note the judgement."""
+        if number != 0:
+            return  # a rule that only sets labels for the first one
         self.judged += inside and not isinstance(shown, float | int | SessionEnd)
         self.misses.answered(number, shown, state, verdict, inside=inside)
 
 
 def survey_rule(events: Iterable[Event], policy: Policy, spec: RuleSpec, limits: SessionLimits | None) -> RuleSurvey:
     """Return what became of one rule of a policy in all sessions: where it fired, and where it came closest."""
-    alone = replace(policy, rules=(spec,))
-    witness, counts = _RuleWitness(alone), Counts()
-    table = open_table(watch(alone, witness), counts, limits)
+    others = [one for one in policy.rules if one.set_labels and one.slot != spec.slot]  # it may wait for their labels
+    needed = replace(policy, rules=(spec, *others))
+    witness, counts = _RuleWitness(needed), Counts()
+    table = open_table(watch(needed, witness), counts, limits)
     found: list[Finding] = []
     for event in events:
         table.feed(event, found)
@@ -130,7 +133,7 @@ def survey_rule(events: Iterable[Event], policy: Policy, spec: RuleSpec, limits:
         fired=len(fired),
         findings=len(mine),
         judged=witness.judged,
-        lacking={lacks: times for (_, lacks), times in counts.lacking.items()},
+        lacking={lacks: times for (rule_id, lacks), times in counts.lacking.items() if rule_id == spec.id},
         near_miss=witness.misses.nearest_of_all(0),
         tools=dict(witness.tools.most_common(_MOST_TOOLS)),
     )

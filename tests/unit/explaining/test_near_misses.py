@@ -10,10 +10,11 @@ import stream_guard as sg
 from stream_guard.explaining import NearMiss, follow_session
 from stream_guard.explaining.near_misses import NearMisses
 from stream_guard.explaining.survey import survey_rule
+from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.rule import RuleType
 from stream_guard.testing import events
-from stream_guard.testing.running import one_rule_policy
+from stream_guard.testing.running import one_rule_policy, rule_spec
 
 KINDS: dict[str, RuleType] = dict(build_registry().kinds)
 
@@ -164,6 +165,23 @@ def test_over_all_sessions_the_nearest_is_found_where_the_rule_did_not_fire() ->
     assert (survey.sessions, survey.fired, survey.findings) == (3, 1, 1)
     assert found(survey.near_miss).session_id == "near"
     assert survey.tools == {"pay": 4}
+
+
+def test_labels_that_other_rules_set_are_there_when_one_rule_is_surveyed() -> None:
+    setter = rule_spec(KINDS["no_call"], {"tool": "read_secret"}, rule_id="setter", set_labels={"tainted": "yes"})
+    gate = [over(100), {"path": "labels.tainted", "op": "==", "value": "yes"}]
+    waiting = rule_spec(KINDS["no_call"], {"tool": "pay"}, rule_id="waiting", when=gate)
+    policy = Policy(rules=(setter, waiting), version="test")
+    trace: list[dict[str, Any]] = [
+        {"call": "read_secret", "session": "near"},
+        {"call": "pay", "args": {"amount": 99}, "session": "near"},
+        {"call": "pay", "args": {"amount": 200}, "session": "clean"},
+        {"call": "read_secret", "session": "fired"},
+        {"call": "pay", "args": {"amount": 200}, "session": "fired"},
+    ]
+    survey = survey_rule(events(trace), policy, waiting, None)
+    assert (survey.fired, survey.findings, survey.judged) == (1, 1, 1)
+    assert found(survey.near_miss).lacks == ("tool.args.amount is 99; it must be > 100 (1 short)",)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
