@@ -60,6 +60,10 @@ def _is_phone(text: str) -> bool:
     return 7 <= len(_digits(text)) <= 15
 
 
+# Digits of full width, and the signs between them: people type them, and systems take them.
+_WIDE: Final = "[\uff10-\uff19]"
+_NARROW: Final = {wide: chr(wide - 0xFEE0) for wide in (*range(0xFF08, 0xFF1B), 0xFF20)} | {0x3000: " "}
+
 # A release has four numbers too; what stands before them tells.
 _VERSION: Final = re2.compile(r"(?i)(?:version|release|build|v)\b")
 
@@ -70,7 +74,11 @@ _PATTERNS: Final[dict[PiiType, str]] = {
         r"(?:\+[0-9]{1,3}[ .-]?(?:\([0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ .-]?[0-9]{2,4}){1,4}"
         r"|\(?\b[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4}\b|\b[0-9]{3}-[0-9]{4}\b)"
     ),
-    "card": r"\b[2-6](?:[ -]?[0-9]){12,18}\b",
+    # Dots part cards only where people write them: a number with many decimals is none.
+    "card": (
+        r"\b(?:[2-6](?:[ -]?[0-9]){12,18}|[2-6][0-9]{3}(?:\.[0-9]{4}){3}(?:\.[0-9]{3})?"
+        r"|3[0-9]{3}\.[0-9]{6}\.[0-9]{4,5})\b"
+    ),
     "ssn": r"\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b",
     "ip": (
         r"(?:\b(?i:version|release|build|v)[ .:]{0,2})?\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b"
@@ -112,7 +120,7 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
     """No response, or no call of a tool, may have personal data in it.
 
     Numbers are checked: card numbers and IBANs by their check digits, social security numbers by the ranges that
-    were issued, addresses by their octets. The evidence does not repeat the data.
+    were issued, addresses by their octets. Digits of full width are digits. The evidence does not repeat the data.
     """
 
     kind = "no_pii"
@@ -148,7 +156,8 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
         """The patterns of such data: the engine searches for all texts together."""
         if self.params.where == "tool_args":
             return []  # numbers in arguments are no texts, and would not be searched
-        return [sg.TextPattern("response", _PATTERNS[kind]) for kind in dict.fromkeys(self.params.types)]
+        patterns = [_PATTERNS[kind] for kind in dict.fromkeys(self.params.types)]
+        return [sg.TextPattern("response", pattern) for pattern in (*patterns, _WIDE)]
 
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
@@ -182,6 +191,8 @@ class NoPii(sg.Rule[NoPiiParams, sg.NoState]):
     def _types_in(self, text: str) -> list[PiiType]:
         """Look for candidates, and check whether they are real."""
         text = text.encode("utf-8", "replace").decode()
+        if not text.isascii():
+            text = text.translate(_NARROW)
         return [
             kind
             for kind, pattern, is_real in self._patterns

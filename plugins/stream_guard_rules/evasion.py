@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, Literal
 from zlib import crc32
 
@@ -11,10 +12,13 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.evidence import cut
+from stream_guard_rules.fingerprints import readings, texts_in
 
 _MOST_ATTEMPTS: Final = 16
 _MOST_DENIED: Final = 8
 _MOST_WORDS: Final = 48
+_MOST_TEXT: Final = 4000  # characters of one text that are looked at
+_MOST_TEXTS: Final = 64  # of one call that are decoded
 _WORD: Final = re2.compile(r"[\p{L}\p{N}]+")
 
 # One of these among the few words before the verb, and it is not claimed that something was done.
@@ -63,8 +67,9 @@ class NoDenialEvasionState(sg.State):
 class NoDenialEvasion(sg.Rule[NoDenialEvasionParams, NoDenialEvasionState]):
     """What a gate denied must not be tried in another way.
 
-    Arguments are compared by their words, wherever they stand in them and whatever the case. A denial is a decision
-    to block, or a blocked result. The latest 8 denials are remembered, each with 48 words.
+    Arguments are compared by their words, wherever they stand in them and whatever the case; of a call, also by what
+    it says in base64, hexadecimal or URL encoding. A denial is a decision to block, or a blocked result. The latest 8
+    denials are remembered, each with 48 words.
     """
 
     kind = "no_denial_evasion"
@@ -108,11 +113,13 @@ class NoDenialEvasion(sg.Rule[NoDenialEvasionParams, NoDenialEvasionState]):
         state.recent = [*state.recent[1 - _MOST_ATTEMPTS :], TriedCall(call.attempt, call.tool[:64], now, words)]
         if call.args is None:
             return sg.Unsure("unevaluable", "arguments")
+        forms: list[list[int]] = []
         for denied in reversed(state.denied):
             same_tool = denied.tool == call.tool[:64]
             if (same_tool and self.params.tools == "other") or not 0 <= now - denied.time < self.params.within_seconds:
                 continue
-            overlap = _overlap(words, denied.words)
+            forms = forms or [words, *_decoded_words(call.args)]
+            overlap = max(_overlap(form, denied.words) for form in forms)
             if overlap >= self.params.min_overlap:
                 evidence = {"tool": call.tool, "denied": denied.tool, "overlap": round(overlap, 3)}
                 return sg.Hit(f"{call.tool} tries what was denied to {denied.tool}", evidence)
@@ -156,9 +163,15 @@ def _words(value: sg.Json) -> list[int]:
         elif isinstance(item, list):
             waiting.extend(item)
         elif item is not None and len(found) < _MOST_WORDS:
-            text = str(item)[:4000].lower().encode("utf-8", "replace").decode()
+            text = str(item)[:_MOST_TEXT].lower().encode("utf-8", "replace").decode()
             found |= dict.fromkeys(crc32(word.group().encode()) for word in _WORD.finditer(text))
     return list(found)[:_MOST_WORDS]
+
+
+def _decoded_words(args: sg.Json) -> Iterator[list[int]]:
+    """Yield the words of each text that stands encoded in the arguments: what is around it is how it is decoded."""
+    for text in islice(texts_in(args), _MOST_TEXTS):
+        yield from map(_words, readings(text[:_MOST_TEXT])[1:])
 
 
 def _overlap(one: Sequence[int], two: Sequence[int]) -> float:
