@@ -18,6 +18,7 @@ from stream_guard.redaction.words import is_mixed, is_slug, is_wording
 # A word may begin behind an underscore, an escaped sign of JSON (\n) or an escaped sign of a URL (%3D).
 _BEGIN: Final = r"(?:\b|_|\\[a-z]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
 _MIXED: Final = "A-Za-z0-9"  # in an alphabet: words can be written in it
+_CAPITALS: Final = "[A-Z0-9]{"  # a body without small letters
 # A prefix that is known where no word begins: others occur in encoded data by chance.
 _TELLING: Final = re.compile(r".*[-_]|[A-Za-z]{4,}")
 
@@ -44,6 +45,9 @@ def _shaped(row: SecretFormat) -> _Secret:
         return mask(match) if is_mixed(match.group(2)) else str(match.group())
 
     shape = f"(?:{row.prefix})({row.body})"
+    if row.body.startswith(_CAPITALS):
+        # Behind a small letter they begin anew. Behind a capital or a digit they may be any piece of encoded data.
+        return _Secret(row.anchor or row.prefix, f"({_BEGIN}){shape}", mask, f"([a-z]){shape}", mask)
     glued = f"([A-Za-z0-9]){shape}" if in_words is not None and _TELLING.fullmatch(row.prefix) else ""
     return _Secret(row.anchor or row.prefix, f"({_BEGIN}){shape}", mask, glued, mask_glued)
 

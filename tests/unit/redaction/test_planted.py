@@ -43,6 +43,19 @@ def test_a_key_that_is_glued_to_a_word_is_not_shown(before: str, shape: str) -> 
         assert mask_secrets(f"run {before}{secret} now") == f"run {before}[masked api key] now"
 
 
+@pytest.mark.parametrize("before", ["x", "key", "apikey"])
+@pytest.mark.parametrize("shape", ["AKIA{U16}", "SCW{U17}"])
+def test_a_key_of_capitals_is_not_shown_where_it_is_glued_to_a_small_letter(before: str, shape: str) -> None:
+    random = Random(f"{before}{shape}")  # the same secrets in every run
+    for _ in range(20):
+        assert mask_secrets(f"run {before}{draw(shape, random)} now") == f"run {before}[masked api key] now"
+
+
+@pytest.mark.parametrize("text", ["camelAKIAid", "xAKIASHORT7", "GEZDGNAKIAIOSFODNN7EXAMPLEBVGY3TQOJQ", "fooSCWbar"])
+def test_capitals_inside_of_names_and_of_encoded_data_stay(text: str) -> None:
+    assert mask_secrets(text) == text
+
+
 def test_the_table_and_the_shapes_hold_more_than_a_hundred_vendors() -> None:
     assert len({row.vendor for row in FORMATS}) >= 100
     assert len(shapes()) >= 100
