@@ -41,8 +41,8 @@ from tests.bench.diff_plants import FORBIDDEN, PLANTS, Session, count_tokens, pl
 VARIABLE: Final = "STREAM_GUARD_DATA"
 KEPT: Final = Path(__file__).parent / "data" / "diff_gate.json"
 SIZES: Final = (20, 50, 100)
-ROUNDS: Final = 11  # comparisons of each agent with itself, for each size; of each team twice as many
-PLANTED: Final = 4  # comparisons of each team for each fault; all of them of one team, where only one can have it
+ROUNDS: Final = 12  # comparisons of each agent, or each team, with itself, for each size
+PLANTED: Final = 2  # comparisons of each team for each fault; all of them of one team, where only one can have it
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
 SHOWN_BY: Final = {
     "confirmation skipped": "skipped_steps",
@@ -146,7 +146,7 @@ def measure_null(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Itera
     for size in SIZES:
         passed, why = [], Counter[str]()
         for name, tasks in (join(agents) if size > 50 else agents).items():
-            for number in range(2 * rounds if size > 50 else rounds):
+            for number in range(rounds):
                 sides = split(tasks, size, random.Random(f"null {name} {size} {number}"))
                 if len(sides[0]) >= min(size, 20):
                     answer, report = ask(*sides, policy)
