@@ -51,11 +51,9 @@ Part: TypeAlias = Callable[[], tuple[Work, int]]
 
 def measure() -> dict[str, dict[str, int]]:
     """Return the instructions for one event, by build and part."""
-    if shutil.which("valgrind") is None:
-        raise SystemExit("instructions are counted by valgrind: install it (Debian: apt-get install valgrind)")
-    counted = {"plain": _count(compiled=False)}
+    counted = {"plain": count_parts(__name__, compiled=False)}
     if SITE.exists():
-        counted["compiled"] = _count(compiled=True)
+        counted["compiled"] = count_parts(__name__, compiled=True)
     return counted
 
 
@@ -90,13 +88,15 @@ def _here() -> str:
     return f"CPython {platform.python_version()}, {platform.machine()}"
 
 
-def _count(*, compiled: bool) -> dict[str, int]:
-    """Run every part in a process of its own under callgrind."""
+def count_parts(module: str, *, compiled: bool) -> dict[str, int]:
+    """Run a module that calls ``be_counted`` under callgrind; return the instructions of each part for one event."""
+    if shutil.which("valgrind") is None:
+        raise SystemExit("instructions are counted by valgrind: install it (Debian: apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "counted"
         options = [f"--callgrind-out-file={written}", f"--toggle-collect={_COUNTED}", f"--dump-after={_COUNTED}"]
         done = subprocess.run(
-            ["valgrind", "--tool=callgrind", *options, sys.executable, *SAFE_PATH, "-m", __name__, folder],
+            ["valgrind", "--tool=callgrind", *options, sys.executable, *SAFE_PATH, "-m", module, folder],
             env={**environment_of(compiled=compiled), "PYTHONHASHSEED": "0"},
             check=False,
             capture_output=True,
@@ -192,20 +192,24 @@ def _records(lines: Sequence[bytes]) -> list[Record]:
     return [Record(line, "events/0", number) for number, line in enumerate(lines)]
 
 
-def _be_counted(folder: Path) -> None:
-    """Do each part inside of the function that callgrind watches."""
+def _count_all(folder: Path) -> None:
+    """Prepare every part, and let it be counted."""
     with ExitStack() as opened:
         registry = build_registry()
         parts = _parts(registry, folder, opened)
         _running(registry, folder / "events.jsonl", 10, opened)()  # the first run imports what all need
         # All are prepared before: loading a policy calls that function too.
-        ready = {name: prepare() for name, prepare in parts.items()}
-        gc.collect()
-        gc.disable()
-        for work, _ in ready.values():
-            reduce(lambda _none, counted: counted(), [work], None)
+        be_counted({name: prepare() for name, prepare in parts.items()})
+
+
+def be_counted(ready: Mapping[str, tuple[Work, int]]) -> None:
+    """Do each piece of work inside of the function that callgrind watches, and print over how many events it went."""
+    gc.collect()
+    gc.disable()
+    for work, _ in ready.values():
+        reduce(lambda _none, counted: counted(), [work], None)
     print(json.dumps({"compiled": is_compiled(), "events": {name: events for name, (_, events) in ready.items()}}))
 
 
 if __name__ == "__main__":
-    _be_counted(Path(sys.argv[1]))
+    _count_all(Path(sys.argv[1]))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import instructions
+from tests.bench import format_instructions, instructions
+from tests.formats.test_corpus import RENDERERS
 
 
 def test_every_kept_line_can_be_compared_with_the_next() -> None:
@@ -41,3 +42,12 @@ def test_a_dump_without_a_total_is_no_zero(tmp_path: Path) -> None:
     (tmp_path / "counted.2").write_text("events: Ir\n")
     with pytest.raises(AssertionError, match="functools_reduce"):
         instructions.total(tmp_path / "counted.2")
+
+
+def test_no_format_takes_more_instructions_than_before_views_of_a_call_were_merged() -> None:
+    kept = format_instructions.kept()
+    assert kept["now"].keys() == RENDERERS.keys()
+    assert kept["before"].keys() < kept["now"].keys()
+    assert {
+        name: kept["now"][name] / number for name, number in kept["before"].items() if kept["now"][name] > number
+    } == {}
