@@ -25,6 +25,13 @@ SHAPES = frozenset(("sg.Params", "sg.State", "BaseModel", "pydantic.BaseModel", 
 """Bases whose annotations are read when a class is defined, as modules write them."""
 
 
+# How mypyc looks up what has a name that stands in the source, in the names of a module or in an object. A name that is
+# found out while it runs, as in getattr(rule, name), is in no constant, and is left alone.
+_CONSTANT = r"(\w+) = CPyStatics\[\d+\];[^\n]*\n *\w+ = "
+_GLOBAL = re.compile(rf"^( *(\w+) = CPyStatic_\w+___globals;\n *{_CONSTANT})CPyDict_GetItem(\(\2, \3\);)", re.MULTILINE)
+_ATTRIBUTE = re.compile(rf"^( *{_CONSTANT})CPyObject_GetAttr(\(\w+, \2\);)", re.MULTILINE)
+
+
 class CompiledBuild(BuildHookInterface[Any]):
     """Puts the compiled form of the listed modules beside their sources."""
 
@@ -166,7 +173,19 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
         debug_level="0",  # debugging data would name this temporary folder: the same sources, another wheel
     )
     _put_docstrings_back(modules, scratch / "c")
+    put_caches_in(scratch / "c")
     _build(extensions, built, scratch)
+
+
+def put_caches_in(generated: Path) -> None:
+    """Let the C sources remember where they found attributes and names (inline_caches.h says how)."""
+    caches = (Path(__file__).with_name("inline_caches.h")).read_text(encoding="utf-8")
+    file = generated / "__native_stream_guard.c"
+    before, declared, code = file.read_text(encoding="utf-8").partition('#include "__native_internal_stream_guard.h"\n')
+    if not declared:
+        raise ValueError("mypyc no longer includes its declarations as it did; the caches have to come after them")
+    code = _ATTRIBUTE.sub(r"\1GET_ATTRIBUTE\3", _GLOBAL.sub(r"\1GET_GLOBAL\4", code))
+    file.write_text(before + declared + caches + code, encoding="utf-8")
 
 
 def compile_c(files: list[str], built: Path, scratch: Path) -> None:

@@ -96,8 +96,8 @@ def _add_up(numbers: dict[_Sort, float], beside: set[_Sort], cache_beside: bool 
     if "total" in told:
         plain = told.get("input", 0) + told.get("output", 0)
         ways = [(cache_beside, thinking_beside), (False, False), (True, True), (True, False), (False, True)]
-        fitting = (way for way in ways if plain + cached * way[0] + thinking * way[1] == told["total"])
-        cache_beside, thinking_beside = next(fitting, ways[0])
+        fitting = [way for way in ways if plain + cached * way[0] + thinking * way[1] == told["total"]]
+        cache_beside, thinking_beside = fitting[0] if fitting else ways[0]
     usage: dict[str, Json] = {}
     if "input" in told or cached:
         usage[INPUT] = told.get("input", 0) + (cached if cache_beside else 0)

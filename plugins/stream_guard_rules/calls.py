@@ -222,11 +222,13 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
 
     def on_ungated(self, event: sg.Event, state: MustCallOnceState) -> None:
         """Let calls outside the gate satisfy the end."""
-        if isinstance(event, sg.ToolCall):
+        if state.ran:  # the end is satisfied, and out here nothing is counted
+            return
+        if type(event) is sg.ToolCall:  # see must_call_before
             self._remember(event, state)
-        elif isinstance(event, sg.ToolResult):
+        elif type(event) is sg.ToolResult:
             self.on_tool_result(event, state)
-        elif isinstance(event, sg.GateDecision):
+        elif type(event) is sg.GateDecision:
             self.on_decision(event, state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustCallOnceState) -> sg.Hit | None:

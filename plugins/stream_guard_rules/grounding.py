@@ -14,6 +14,7 @@ import stream_guard as sg
 
 # A run of letters and digits of any script; the underscore separates, as a blank does.
 _TOKEN: Final = re.compile(r"[^\W_]{2,}")
+_NO_CHUNKS: Final = sg.Unsure("unevaluable", "chunks at its retrieval_path")
 
 # Words that any two English texts share. An answer of nothing else says nothing that could be grounded;
 # beside other words they count like all words.
@@ -142,15 +143,19 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
         ),
     )
 
+    def __init__(self, params: MustBeGroundedParams) -> None:
+        super().__init__(params)
+        self._find = params.retrieval_path.find
+
     def needs(self) -> frozenset[sg.Need]:
         """The answer and the chunks."""
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
         """Compare the words. Without the path, nobody knows what was retrieved; null and an empty list say: nothing."""
-        retrieved = self.params.retrieval_path.find(turn)
+        retrieved = self._find(turn)
         if retrieved is sg.MISSING:
-            return sg.Unsure("unevaluable", "chunks at its retrieval_path") if turn.text.strip() else None
+            return _NO_CHUNKS if turn.text.strip() else None
         if retrieved is None or retrieved == [] or not turn.text.strip():
             return None
         words = tokens(turn.text)

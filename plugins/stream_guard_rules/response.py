@@ -102,14 +102,18 @@ class MustIncludeText(sg.Rule[MustIncludeTextParams, MustIncludeTextState]):
 
     def on_turn(self, turn: sg.Turn, state: MustIncludeTextState) -> sg.Verdict:
         """Look for the text until it is found."""
-        if not state.found:
+        if state.found:
+            return sg.SETTLED
+        if not state.responded:
             state.responded = True
-            state.found = self._text in turn.text
-        return sg.SETTLED if state.found else None
+        if self._text not in turn.text:
+            return None
+        state.found = True
+        return sg.SETTLED
 
     def on_ungated(self, event: sg.Event, state: MustIncludeTextState) -> sg.Verdict:
         """Look outside the gate too."""
-        return self.on_turn(event, state) if isinstance(event, sg.Turn) else None
+        return self.on_turn(event, state) if type(event) is sg.Turn else None
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustIncludeTextState) -> sg.Hit | None:
         """Fire when there were responses and none had the text."""

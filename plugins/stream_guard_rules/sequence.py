@@ -132,6 +132,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         self._is_first, self._is_second = params.first.matches, params.second.matches
         self._is_reset = params.reset_on.matches if params.reset_on is not None else None
         self._argument = sg.Path(f"tool.args.{params.same_arg}") if params.same_arg else None
+        self._must_succeed, self._within = params.first_must_succeed, params.within_seconds
         self._enough = _RAN if params.first_must_succeed else _TRIED
         self._ignores_absence = params.if_first_absent == "ignore"
         self._complaint = _complaint(params)
@@ -173,8 +174,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             return sg.SETTLED
         if not state.firsts and not state.waiting:
             return None
-        must_succeed = self.params.first_must_succeed
-        if result.status == "blocked" or (result.status == "error" and must_succeed):
+        must_succeed, status = self._must_succeed, result.status
+        if status == "blocked" or (status == "error" and must_succeed):
             self._forget(result.attempt, state)
             return None
         first = _find(result.attempt, state)
@@ -187,7 +188,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if self._lasts:
             state.unlocked, state.firsts, state.waiting = True, [], []
             return late or sg.SETTLED
-        if self.params.within_seconds is None:
+        if self._within is None:
             self._drop_older(first, state)
         return late
 
@@ -195,12 +196,13 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         """Count ``first``, and what stops or resets it, outside the gate too."""
         if state.unlocked:
             return sg.SETTLED
-        if isinstance(event, sg.ToolCall):
+        # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
+        if type(event) is sg.ToolCall:
             return self._note(event, state)
-        if isinstance(event, sg.GateDecision):
-            self.on_decision(event, state)
-        elif isinstance(event, sg.ToolResult):
+        if type(event) is sg.ToolResult:
             return self.on_tool_result(event, state)
+        if type(event) is sg.GateDecision:
+            self.on_decision(event, state)
         return None
 
     def shortfall(self, event: sg.Event, state: MustCallBeforeState) -> sg.Shortfall | None:
@@ -260,7 +262,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _unlocks(self, first: First, value: str | None, now: float | None) -> bool:
         if first.value != value or first.standing < self._enough:
             return False
-        within = self.params.within_seconds
+        within = self._within
         # Half-open: a `first` exactly that old is no longer good.
         return within is None or (now is not None and first.time is not None and now - first.time < within)
 
@@ -271,9 +273,11 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if not self._is_first(call.tool) or (value := self._value(call)) is None:
             return None
         first = First(call.attempt, _TRIED, call.time, value)
-        del state.firsts[: 1 - _MOST_FIRSTS]
-        state.firsts.append(first)
-        return None if self.params.first_must_succeed else self._late(first, call.tool, state)
+        firsts = state.firsts
+        if len(firsts) >= _MOST_FIRSTS:
+            del firsts[: 1 - _MOST_FIRSTS]
+        firsts.append(first)
+        return None if self._must_succeed else self._late(first, call.tool, state)
 
     def _late(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""

@@ -144,9 +144,17 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
             return sg.SETTLED
         if self._reads_stop and turn.response.get("stop_reason") is None:
             return sg.Unsure("unevaluable", "a stop_reason")
-        state.before, state.index, state.facts = state.after, turn.index, self._facts_of(turn)
-        state.past = state.past_after
-        state.open = self._unknown != 0 and not turn.tools and awaits_calls(turn)
+        state.index = turn.index
+        facts, is_open = self._facts_of(turn), self._unknown != 0 and not turn.tools and awaits_calls(turn)
+        # What changes is written, and no more: most turns change nothing.
+        if state.before != state.after:
+            state.before = state.after
+        if state.facts != facts:
+            state.facts = facts
+        if state.past != state.past_after:
+            state.past = state.past_after
+        if state.open != is_open:
+            state.open = is_open
         return self._step(state)
 
     def on_tool_call(self, call: sg.ToolCall, state: LtlFormulaState) -> sg.Verdict:
@@ -188,8 +196,10 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         """Move by the known facts of the turn; fire when no call that may still come can save the formula."""
         monitor = self._monitor
         facts = self._with_past(state) if self._past_bits else state.facts
-        state.after = monitor.step(state.before, facts)
-        if state.after not in monitor.lost:
+        after = monitor.step(state.before, facts)
+        if state.after != after:
+            state.after = after
+        if after not in monitor.lost:
             return None
         if state.open:
             # What a call that may still come says about the past is open too.

@@ -481,10 +481,11 @@ class Engine:
         time: float | None = None,
     ) -> None:
         """Append the finding of a hit, unless the rule's cooldown holds it back."""
-        if isinstance(hit, Settled):
+        # By the exact type first: to tell that a struct is no instance of a class takes longer.
+        if type(hit) is Settled or isinstance(hit, Settled):
             key_state.asleep |= bound.bit
             return
-        if isinstance(hit, Unsure):
+        if type(hit) is Unsure or isinstance(hit, Unsure):
             self._count_unsure(bound, hit, key_state, event)
             return
         self.counts.hits[bound.number] += 1

@@ -24,8 +24,6 @@ NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is ope
 UNREADABLE: Final = "arguments that can be read"
 UNKNOWN_AGENT: Final = "an agent that the policy knows"
 
-_WITH_ARGUMENTS: Final = (ToolCall, GateDecision, ToolResult)
-
 
 class Standing(NamedTuple):
     """How a rule meets an event."""
@@ -37,7 +35,10 @@ class Standing(NamedTuple):
 
 def is_unreadable(event: Event) -> bool:
     """Whether the event's arguments are a text that is not JSON."""
-    return isinstance(event, _WITH_ARGUMENTS) and type(event.args) is str
+    # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
+    if type(event) is ToolCall or type(event) is ToolResult or type(event) is GateDecision:
+        return type(event.args) is str
+    return False
 
 
 def enter(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> Standing:

@@ -23,10 +23,11 @@ _Awaited: TypeAlias = list[tuple[tuple[str, str], Find]]
 class PathWatch:
     """Paths that no event had so far, each with the id of the rule that needs it."""
 
-    __slots__ = ("_awaited",)
+    __slots__ = ("_awaited", "_seen")
 
     def __init__(self, awaited: list[tuple[str, Path]]) -> None:
         self._awaited: _Awaited = [((rule_id, path.text), path.find) for rule_id, path in awaited]
+        self._seen = 0  # how many paths were seen when this one last looked: no more of them, nothing to strike off
 
     def look(self, event: Event, counts: Counts) -> bool:
         """Take the paths that the event has off the list; whether any are left.
@@ -34,14 +35,16 @@ class PathWatch:
         Where a path is not there, the names of the arguments are remembered: one of them may have been meant.
         """
         seen, left = counts.paths, self._awaited
-        for path, find in left:
-            if path in seen or find(event) is not MISSING:
-                self._awaited = left = self._strike_off(event, counts)
-                break
+        if len(seen) != self._seen or self._has_one(event):
+            self._awaited = left = self._strike_off(event, counts)
+            self._seen = len(seen)
         if left and type(event) is ToolCall and isinstance(event.args, dict) and len(counts.fields) < MOST_FIELDS:
             for name in event.args:
                 counts.fields[f"tool.args.{name}"[:200]] += 1
         return bool(left)
+
+    def _has_one(self, event: Event) -> bool:
+        return any(find(event) is not MISSING for _, find in self._awaited)
 
     def _strike_off(self, event: Event, counts: Counts) -> _Awaited:
         """Count the paths that the event has; return those that were never seen."""

@@ -10,12 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__ /* every x86_64 has it */
+#include <emmintrin.h>
+#endif
 
 #define MOST_LEVELS 64 /* objects and arrays in one another; the parser allows 200 */
 #define MOST_KEYS 256  /* of all objects that are open at one place */
 #define MOST_OF_ONE 48 /* keys of one object: each may be compared with all before it */
 #define MOST_DIGITS 18 /* in a row: no 64 bits overflow, and no exponent gets far */
 #define MOST_EXPONENT 2
+
+#ifdef __GNUC__
+#define NOINLINE __attribute__((noinline))
+#else
+#define NOINLINE
+#endif
 
 typedef const unsigned char *At;
 
@@ -43,7 +52,7 @@ static inline uint64_t has_byte(uint64_t word, unsigned char byte)
 
 /* Return the first byte that may not simply stand in a string: a quote, a backslash, a control character, or one
    beyond ASCII. The end of the record counts as one. */
-static inline At skip_ascii(At at, At end)
+static NOINLINE At skip_ascii_by_words(At at, At end)
 {
     while (end - at >= 8) {
         uint64_t word, odd;
@@ -62,6 +71,24 @@ static inline At skip_ascii(At at, At end)
         at++;
     return at;
 }
+
+#ifdef __SSE2__
+static inline At skip_ascii(At at, At end)
+{
+    for (; end - at >= 16; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+        __m128i odd = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)); /* signed: those beyond ASCII are below zero */
+        odd = _mm_or_si128(odd, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')));
+        odd = _mm_or_si128(odd, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+        int marks = _mm_movemask_epi8(odd);
+        if (marks)
+            return at + __builtin_ctz((unsigned)marks);
+    }
+    return skip_ascii_by_words(at, end);
+}
+#else
+#define skip_ascii skip_ascii_by_words
+#endif
 
 /* Return what follows one character of UTF-8 beyond ASCII, NULL where it is none (RFC 3629). */
 static At skip_beyond_ascii(At at, At end)
@@ -192,11 +219,11 @@ static int take_key(Level *level, Key *keys, int *count, At start, size_t size)
     int known = *count - level->first_key;
     if (*count >= MOST_KEYS || known >= MOST_OF_ONE)
         return 0;
-    unsigned place = size ? start[0] * 5u + start[size / 2] * 3u + start[size - 1] + (unsigned)size * 7u : 0;
-    uint64_t bit = (uint64_t)1 << (place & 63);
+    uint32_t place = size ? start[0] | start[size / 2] << 8 | start[size - 1] << 16 | (uint32_t)size << 24 : 0;
+    uint64_t bit = (uint64_t)1 << (place * 0x9E3779B1u >> 26);
     if (level->filter & bit)
         for (Key *key = keys + level->first_key; key < keys + *count; key++)
-            if (key->size == size && memcmp(key->start, start, size) == 0)
+            if (key->size == size && key->start[0] == start[0] && memcmp(key->start, start, size) == 0)
                 return 0;
     level->filter |= bit;
     keys[*count] = (Key){start, size};

@@ -20,7 +20,7 @@ class SharedClock:
     Without a receiver's clock and with a quorum of one, it believes every stamp: for tests and for trusted events.
     """
 
-    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "horizon", "now", "passed")
+    __slots__ = ("_ids", "_live", "_quorum", "_receiver", "_skew", "_times", "horizon", "now", "passed")
 
     def __init__(
         self,
@@ -38,7 +38,9 @@ class SharedClock:
         self._quorum = quorum
         # A stamp up to here moves the clock by itself; ``see`` knows whether a later one does.
         self.passed = inf if quorum == 1 else -inf
-        self._ahead: dict[str, float] = {}  # the sessions that are furthest ahead, as many as the quorum
+        # The sessions that are furthest ahead, as many as the quorum, and their times.
+        self._ids: list[str] = []
+        self._times: list[float] = []
 
     def is_credible(self, time: float) -> bool:
         """Whether a stamp is no further ahead of the receiver's clock than the allowed skew."""
@@ -53,19 +55,35 @@ class SharedClock:
         if time <= self.passed or (self._live and self._has_passed(time)):
             self.now = time
             return
-        ahead = self._ahead
-        known = ahead.get(session_id)
-        if known is not None and time <= known:
-            return
-        if known is None and len(ahead) == self._quorum:
-            last = min(ahead, key=ahead.__getitem__)
-            if ahead[last] >= time:
-                return
-            del ahead[last]
-        ahead[session_id] = time
-        # A session that was ahead of the clock already does not hold it back.
-        if len(ahead) == self._quorum and (known is None or known <= self.now):
-            self.now = max(self.now, min(ahead.values()))
+        if self._take(session_id, time):
+            least = time
+            for other in self._times:
+                least = min(least, other)
+            self.now = max(self.now, least)
+
+    def _take(self, session_id: str, time: float) -> bool:
+        """Put a session among those that are furthest ahead; whether that may move the clock."""
+        # Loops over a few, not a dict and min() with a key: this runs for most events of a recording.
+        ids, times = self._ids, self._times
+        last = 0
+        for number in range(len(ids)):
+            if ids[number] == session_id:
+                known = times[number]
+                if time <= known:
+                    return False
+                times[number] = time
+                # A session that was ahead of the clock already does not hold it back.
+                return known <= self.now and len(ids) == self._quorum
+            if times[number] < times[last]:
+                last = number
+        if len(ids) == self._quorum:
+            if times[last] >= time:
+                return False
+            ids.pop(last)
+            times.pop(last)
+        ids.append(session_id)
+        times.append(time)
+        return len(ids) == self._quorum
 
     def _has_passed(self, time: float) -> bool:
         if self._receiver is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stream_guard.language.arguments import Arguments
+from stream_guard.language.paths import json_equal
 from stream_guard.model import Json, ToolCall
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall
@@ -42,7 +43,7 @@ def match_block(session: Session, call_id: str, tool: str, reading: Arguments, l
         if not call.in_event or call.in_block:
             continue
         lenient = call_id != "" and call.call_id == call_id and not reading.contested
-        if call.same_call(tool, reading.value, contested=reading.contested != "") or (
+        if _same_call(call, tool, reading.value, contested=reading.contested != "") or (
             lenient and leniency.covers(call, tool, reading.value)
         ):
             _complete(call, reading.value)
@@ -63,7 +64,7 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
         same_id = call_id != "" and call.call_id == call_id
         if not (same_id if call.in_event else call.in_block):
             continue
-        if call.same_call(event.tool, event.args, contested=contested) or (
+        if _same_call(call, event.tool, event.args, contested=contested) or (
             same_id and not contested and leniency.covers(call, event.tool, event.args)
         ):
             _complete(call, event.args)
@@ -73,9 +74,16 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
     return None
 
 
+def _same_call(call: OpenCall, tool: str, args: Json, *, contested: bool) -> bool:
+    """Whether a call is an open attempt; most are told of at once, with arguments, and nothing against them."""
+    if contested or call.objections or call.digest != 0 or args is None or call.args is None:
+        return call.same_call(tool, args, contested=contested)
+    return tool == call.tool and json_equal(args, call.args)
+
+
 def _complete(call: OpenCall, args: Json) -> None:
     """Give an attempt the arguments that its first sighting left out: a call with others is another one."""
-    if args is not None and call.lacks_args():
+    if args is not None and call.args is None and call.lacks_args():
         call.digest, call.args, call.exact = 0, args, b""
 
 

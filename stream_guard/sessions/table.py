@@ -33,6 +33,7 @@ from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
 
 _WHOLE: Final = 64  # events of a session that are kept whole until it is stored: many sessions need no digest of theirs
+_WHOLE_ENDED: Final = 1000  # ended sessions whose events are kept whole: most are dropped before anybody asks
 
 
 def check_session_id(session_id: str) -> None:
@@ -65,6 +66,7 @@ class SessionTable:
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
+        self._ended_whole: dict[str, None] = {}  # those of them whose events are kept whole, the first one first
         self._all_may_end = "*" in self.limits.end_from
         self._heap: list[tuple[float, str]] = []
         self._restore()
@@ -82,7 +84,6 @@ class SessionTable:
         self.engine = engine
         show_across = self._show_across if engine.cross_session else None
         self._tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
-        self._track = self._tracker.apply
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
 
@@ -95,6 +96,7 @@ class SessionTable:
             self.store.put(session_id, self._packed(session), self._deadline(session))
         self._touched.clear()
         self._clean.clear()
+        self._ended_whole.clear()
         sooner = max(0.0, self._idle - engine.policy.idle)
         if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
             self._heap = [(deadline - sooner, session_id) for deadline, session_id in self._heap]
@@ -288,7 +290,6 @@ class SessionTable:
 
     def _judge(self, event: Event, session: Session, out: Findings) -> None:
         """Show an event to the rules."""
-        kind = type(event)
         session.seq += 1
         event_id = event.event_id
         if not event_id or event_id[0] == "~":
@@ -296,7 +297,7 @@ class SessionTable:
             force_setattr(event, "event_id", f"{event_id or '~'}.{session.seq}")
         if event.part and event.part != session.explicit_part:
             self._tracker.begin_part(session, out, name=event.part)
-        self._track[kind](event, session, out)
+        self._tracker.apply(event, session, out)
         session.last = event
 
     def _renew(self, session: Session, out: Findings) -> Session:
@@ -607,10 +608,20 @@ class SessionTable:
         self._close(session, reason, out, time=time)
         if keep:
             session.ended = True
-            session.condense_ids()  # it is kept for a while, and hardly ever asked
             self._rest(session)
+            self._ended_whole[session.id] = None
+            if len(self._ended_whole) > _WHOLE_ENDED:
+                self._condense_first()
         else:
             self._drop(session)
+
+    def _condense_first(self) -> None:
+        """Keep only digests of the events of the session that ended first."""
+        session_id = next(iter(self._ended_whole))
+        del self._ended_whole[session_id]
+        session = self._touched.get(session_id)  # an untouched one was stored, and has digests
+        if session is not None and session.ended:
+            session.condense_ids()
 
     def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
         """Judge the end of a session."""
@@ -629,6 +640,8 @@ class SessionTable:
         self.store.drop(session.id)
         if session.resting:
             self._resting.pop(session.id, None)
+            if session.ended:
+                self._ended_whole.pop(session.id, None)
         else:
             self.counts.sessions -= 1
 
@@ -688,6 +701,7 @@ class SessionTable:
         self.memory.flush()
         self._clean.update(self._touched)
         self._touched.clear()
+        self._ended_whole.clear()  # what is stored has digests
         surplus = len(self._clean) - self.limits.in_memory
         for session_id in list(self._clean)[: max(0, surplus)]:
             del self._clean[session_id]

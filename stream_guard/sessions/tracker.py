@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import force_setattr, replace
 
@@ -37,14 +37,13 @@ ShowAcross: TypeAlias = Callable[[Event, Session, Findings], None]
 class Tracker:
     """Applies events to sessions in order, and runs the engine over them.
 
-    ``apply`` holds one function per event type. The caller has dropped duplicates and restored the order.
+    The caller has dropped duplicates and restored the order.
     """
 
     def __init__(
         self, engine: Engine, counts: Counts, show_across: ShowAcross | None, *, max_open_calls: int = 256
     ) -> None:
         self._engine = engine
-        self._run = engine.run
         self._counts = counts
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
@@ -58,13 +57,19 @@ class Tracker:
         self.small: Event | None = None  # an event that is known to be small: it need not be measured
         self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
         self.opened: OpenCall | None = None  # that attempt
-        self.apply: dict[type[Event], Callable[[Any, Session, Findings], None]] = {
-            UserMessage: self._user_message,
-            Turn: self._turn,
-            ToolCall: self._tool_call,
-            GateDecision: self._decision,
-            ToolResult: self._tool_result,
-        }
+
+    def apply(self, event: Event, session: Session, out: Findings) -> None:
+        """Apply an event other than the end of its session, the frequent types first."""
+        if type(event) is Turn:
+            self._turn(event, session, out)
+        elif type(event) is ToolCall:
+            self._tool_call(event, session, out)
+        elif type(event) is ToolResult:
+            self._tool_result(event, session, out)
+        elif type(event) is UserMessage:
+            self._user_message(event, session, out)
+        elif type(event) is GateDecision:
+            self._decision(event, session, out)
 
     @contextmanager
     def one_session_only(self) -> Iterator[None]:
@@ -234,7 +239,7 @@ class Tracker:
             objections.clear()
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
-            self._run(plan, shown, session, session.memory, out)
+            self._engine.run(plan, shown, session, session.memory, out)
         if self._show_across is not None:
             self._show_across(shown, session, out)
         if call.contested:
@@ -280,7 +285,7 @@ class Tracker:
         if self._derived is not None:
             event = self._derived.onto(event, session.memory)
         if plan is not None:
-            self._run(plan, event, session, session.memory, out)
+            self._engine.run(plan, event, session, session.memory, out)
         if self._show_across is not None:
             self._show_across(event, session, out)
 

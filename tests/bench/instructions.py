@@ -197,7 +197,8 @@ def _count_all(folder: Path) -> None:
     with ExitStack() as opened:
         registry = build_registry()
         parts = _parts(registry, folder, opened)
-        _running(registry, folder / "events.jsonl", 10, opened)()  # the first run imports what all need
+        # The first run imports what all need, and prepares what a process prepares once.
+        _running(registry, folder / "events.jsonl", 50, opened)()
         # All are prepared before: loading a policy calls that function too.
         be_counted({name: prepare() for name, prepare in parts.items()})
 

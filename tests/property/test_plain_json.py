@@ -112,6 +112,14 @@ def test_what_is_called_plain_of_a_damaged_record_nobody_refuses(
         assert_nobody_refuses(damaged)
 
 
+@pytest.mark.parametrize("odd", [0x00, 0x1F, 0x20, 0x22, 0x5C, 0x7E, 0x7F, 0x80, 0xFF])
+def test_an_odd_byte_in_a_string_is_seen_wherever_it_stands(odd: int, is_plain: Look) -> None:
+    for place in range(40):
+        string = b"a" * place + bytes([odd]) + b"a" * (39 - place)
+        for text in (b'["%s"]' % string, b'{"%s":1}' % string):
+            assert is_plain(text) == (odd in {0x20, 0x7E, 0x7F})
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"  "])
 def test_the_records_that_are_measured_are_plain(end: bytes, is_plain: Look) -> None:
     assert [record for record in RECORDS if not is_plain(record + end)] == []
