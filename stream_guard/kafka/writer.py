@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stream_guard.errors import SettingsError, SinkError
@@ -122,9 +123,19 @@ class TopicWriter:
             ) from error
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
+        from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+        if self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        try:
             connection.close(timeout=1)
+        except KafkaError:
+            # A producer that lost its broker before it got an id neither sends records nor lets them expire, and does
+            # not close over them. Its thread would try for ever.
+            connection.client._sender.force_close()  # noqa: SLF001  # nothing public ends it
+            with suppress(KafkaError):
+                connection.client.close(timeout=1)
 
     def _explain(self, error: Any) -> SinkError:
         logged = self._connection.log.last() if self._connection is not None and error.retriable else ""

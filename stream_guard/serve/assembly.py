@@ -42,6 +42,9 @@ from stream_guard.sources.otlp import open_otlp
 
 _BACKLOG: Final = 2048
 _GRACE: Final = 5  # seconds for open requests after a signal to stop
+# Seconds that a connection may rest between requests. Clients that keep connections drop them after 5 to 15: a server
+# that is first closes one under a request.
+_IDLE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,7 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None], settin
         access_log=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=_IDLE,
         lifespan="off",
     )
     config.load()

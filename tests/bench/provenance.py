@@ -60,8 +60,21 @@ def provenance_policy(registry: Registry, *more: dict[str, Any]) -> Policy:
     return load_policy(json.dumps({"rules": [*RULES, *more], "tool_classes": classes}), registry, file="bench.json")
 
 
+def _rarely_flowing(lines: Sequence[bytes]) -> list[bytes]:
+    """Return events in which nine of ten results share no words in a row with what is sent.
+
+    A value that flows ends the search for it. Where most do, as in the load of the other benchmarks, it looks cheap.
+    """
+    events = [json.loads(line) for line in lines]
+    results = [event["output"] for event in events if event["kind"] == "tool_result"]
+    for number, output in enumerate(results):
+        if number % 10:
+            output["note"] = " ".join(reversed(output["note"].split()))
+    return [json.dumps(event).encode() for event in events]
+
+
 class _Reader:
-    """One policy over a stream that goes on from turn to turn."""
+    """One policy over turns. The sessions of a turn end with it, as those of a recording do."""
 
     def __init__(self, rules: Policy, registry: Registry) -> None:
         self._counts = Counts()
@@ -80,6 +93,7 @@ class _Reader:
         for number, line in enumerate(lines):
             for event in self._decode(Record(value=line, origin="bench", position=number)):
                 self._table.feed(event, self._found)
+        self._table.end_all(self._found)
 
 
 def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:
@@ -90,7 +104,7 @@ def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:
         "provenance rules": _Reader(provenance_policy(registry), registry),
         "and value flow": _Reader(provenance_policy(registry, FLOW), registry),
     }
-    lines = event_lines(SESSIONS)
+    lines = _rarely_flowing(event_lines(SESSIONS))
     shown: list[dict[str, Any]] = []
     done = 0
     for turn in count():

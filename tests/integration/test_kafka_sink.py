@@ -244,8 +244,9 @@ def test_a_letter_that_the_topic_does_not_take_whole_is_sent_as_its_head(cluster
 
 
 @pytest.mark.usefixtures("leaky_client")
+@pytest.mark.parametrize("is_nameless", [False, True], ids=["with an id", "before it had an id"])
 def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
-    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_nameless: bool
 ) -> None:
     monkeypatch.setattr(writer_module, "DELIVERY", 2.0)
     cluster = Cluster(own_broker.address())
@@ -253,9 +254,15 @@ def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     writer = TopicWriter.open(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0))
     buried = KafkaDeadLetters(writer, Counts(), format_name="native")
     own_broker.kill()
+    assert writer._connection is not None
+    producer = writer._connection.client
+    if is_nameless:
+        producer._transaction_manager.reset_producer_id()
     buried.add(Record(b"1", "events/0", 1), "broken")
     with pytest.raises(StoreError, match=r"dead letters cannot be written.*nothing is read until they can"):
         buried.flush()
+    producer._sender.join(60)
+    assert not producer._sender.is_alive()
     own_broker.start()
     buried.close()
     assert [record.value for record in cluster.read(topic)] == [b"1"]
