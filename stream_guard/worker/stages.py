@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from math import inf
 from typing import Protocol
 
@@ -71,15 +71,25 @@ class TopicRouter:
             if share:
                 await stage.process(share, on_durable)
 
-    async def tick(self, partitions: Sequence[int], read_until: Mapping[TopicPartition, float]) -> None:
-        """Advance the clocks of idle partitions in every stage; tell each how far its topics are read."""
+    async def tick(
+        self, partitions: Set[int], unread: Sequence[TopicPartition], read_until: Mapping[TopicPartition, float]
+    ) -> None:
+        """Advance the clocks of idle partitions in every stage; tell each how far its topics are read.
+
+        A partition is idle in a stage if neither its topics nor those of the stages before it have ``unread`` records.
+        What waits for a later stage does not count: the clocks that a busy partition sends to all would keep each of
+        them busy.
+        """
+        busy = set[int]()
         for stage in self._stages:
             topics = [topic for topic, other in self._by_topic.items() if other is stage]
+            busy.update(source.partition for source in unread if source.topic in topics)
             share = {
                 number: min(read_until.get(TopicPartition(topic, number), -inf) for topic in topics)
                 for number in {source.partition for source in read_until}
             }
-            await stage.tick(partitions, {number: wall for number, wall in share.items() if wall > -inf})
+            idle = sorted(partitions - busy)
+            await stage.tick(idle, {number: wall for number, wall in share.items() if wall > -inf})
 
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""

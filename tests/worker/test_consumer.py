@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,9 +37,11 @@ class Processed:
             self.offsets += [record.position for record in records]
         on_durable(batch)
 
-    async def tick(self, partitions: Sequence[int], read_until: Mapping[TopicPartition, float]) -> None:
-        if partitions:
-            self.ticks.append(list(partitions))
+    async def tick(
+        self, partitions: Set[int], unread: Sequence[TopicPartition], read_until: Mapping[TopicPartition, float]
+    ) -> None:
+        if idle := partitions - {source.partition for source in unread}:
+            self.ticks.append(sorted(idle))
         self.read_until = dict(read_until)
 
 

@@ -189,7 +189,7 @@ class Broker:
                 if self._dice.random() < 0.2:
                     await worker.flush()
                     idle = [number for number in range(self.partitions) if self._is_done(worker, number)]
-                    await worker.tick(idle, {TopicPartition("events", number): time.time() for number in idle})
+                    await worker.tick(set(idle), [], {TopicPartition("events", number): time.time() for number in idle})
             except CrashError:
                 await _end_others()
                 worker = self.worker()

@@ -209,11 +209,11 @@ class BatchConsumer(OwningConsumer):
         lagging = self._lagging()
         self._reread_stalled(lagging)
         # A worker that was frozen or cut off knows of no records since. To it, all partitions look idle.
-        idle = set[int]()
+        known = set[int]()
         if len(lagging) < len(self._event_partitions()) and await self._confirm_ends():
             lagging = self._lagging()
-            idle = {tp.partition for tp in self._event_partitions()} - {tp.partition for tp in lagging}
-        await self.stages.tick(sorted(idle), self.read_until())
+            known = {tp.partition for tp in self._event_partitions()}
+        await self.stages.tick(known, [TopicPartition(*tp) for tp in lagging], self.read_until())
 
     def unready(self) -> list[str]:
         """Return the reasons why the worker is not ready; none when it is."""
