@@ -82,8 +82,8 @@ class Pacer:
 class EventSelection:
     """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span.
 
-    Where the decoder can tell whose a record is at a glance, ``skips`` leaves it to the other shares. All shares decode
-    the other records, and a decoder that learns from records learns the same in each of them.
+    Where the decoder can tell whose a record is at a glance, only that share decodes it (``make_skips``). All shares
+    decode the other records, and a decoder that learns from records learns the same in each of them.
     """
 
     def __init__(

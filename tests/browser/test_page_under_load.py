@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,18 @@ def test_a_flood_is_shown_summed_up_and_kept_whole(tmp_path: Path) -> None:
     assert found["elements"] < 6_000
 
 
-def test_a_list_that_is_read_does_not_move_and_says_what_waits(tmp_path: Path) -> None:
-    with served(tmp_path, FLOOD) as server, chromium_page() as page:
-        server.send(flood_events(300))
-        page.goto(f"{server.url}/")
+@contextmanager
+def watching(folder: Path, alerts: int, address: str = "/") -> Iterator[tuple[Any, Any]]:
+    """Open a live list of so many alerts. Yield the server, which takes more, and the page."""
+    with served(folder, FLOOD) as server, chromium_page() as page:
+        server.send(flood_events(alerts))
+        page.goto(f"{server.url}{address}")
         page.wait_for_selector("#live.on")
+        yield server, page
+
+
+def test_a_list_that_is_read_does_not_move_and_says_what_waits(tmp_path: Path) -> None:
+    with watching(tmp_path, 300) as (server, page):
         page.keyboard.press("j")
         first = page.get_attribute("#alerts .row", "data-number")
         server.send(flood_events(500, 300))
@@ -53,10 +62,7 @@ def numbers_shown(page: Any) -> list[int]:
 
 
 def test_a_list_under_the_pointer_stands_still_and_catches_up_when_it_is_left(tmp_path: Path) -> None:
-    with served(tmp_path, FLOOD) as server, chromium_page() as page:
-        server.send(flood_events(60))
-        page.goto(f"{server.url}/")
-        page.wait_for_selector("#live.on")
+    with watching(tmp_path, 60) as (server, page):
         page.hover("#alerts .row")
         before = page.locator("#alerts .row").first.bounding_box()
         for begin in range(60, 160, 20):
@@ -73,10 +79,7 @@ def test_a_list_under_the_pointer_stands_still_and_catches_up_when_it_is_left(tm
 
 
 def test_new_alerts_that_wait_are_shown_by_a_key(tmp_path: Path) -> None:
-    with served(tmp_path, FLOOD) as server, chromium_page() as page:
-        server.send(flood_events(60))
-        page.goto(f"{server.url}/?rule=no-wipe")
-        page.wait_for_selector("#live.on")
+    with watching(tmp_path, 60, "/?rule=no-wipe") as (server, page):
         page.keyboard.press("j")
         page.keyboard.press("j")
         server.send(flood_events(1, 60))
@@ -91,10 +94,7 @@ def test_new_alerts_that_wait_are_shown_by_a_key(tmp_path: Path) -> None:
 
 
 def test_a_list_shows_each_alert_once_when_it_catches_up_in_a_flood(tmp_path: Path) -> None:
-    with served(tmp_path, FLOOD) as server, chromium_page() as page:
-        server.send(flood_events(60))
-        page.goto(f"{server.url}/")
-        page.wait_for_selector("#live.on")
+    with watching(tmp_path, 60) as (server, page):
         for begin in range(60, 1_260, 60):
             page.hover("#alerts .row")
             server.send(flood_events(60, begin))
