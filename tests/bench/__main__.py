@@ -15,6 +15,7 @@ from stream_guard.registry import build_registry
 from tests.bench import (
     contract,
     diff,
+    flink,
     formats,
     guard,
     instructions,
@@ -46,13 +47,14 @@ def main(arguments: Sequence[str]) -> int:
             "provenance": lambda: provenance.measure(registry, 100_000),
             "diff": lambda: diff.measure(registry),
             "contract": lambda: contract.measure(registry, CACHE / "bench-flakestorm"),
+            "flink": lambda: flink.measure(CACHE / "bench-flink", Path(folder)),
             "formats": lambda: formats.measure(registry),
             "guard": guard.measure,
             "serve": lambda: serve.measure(registry, Path(folder)),
             "page": lambda: page.measure(Path(folder)),
             "receiver": lambda: receiver.measure(Path(folder)),
             "redaction": redaction.measure,
-            "shadow": lambda: shadow.measure(registry, CACHE / "bench-shadow"),
+            "shadow": lambda: shadow.measure(CACHE / "bench-shadow"),
             "instructions": instructions.measure,  # takes minutes, and needs valgrind
         }
         unknown = [name for name in arguments if name not in benches]
