@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs
 
 import typer
 
+from stream_guard.cli import YOUNG_OBJECTS
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
@@ -100,6 +102,7 @@ def open_workers(
 
 def _open_apart(job: Job, share: Share) -> ShareReader:
     """Return the reader of a share in a process of its own; called there."""
+    gc.set_threshold(YOUNG_OBJECTS)
     for name in _OF_RECORDS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return open_reader(job, share, Assembly(job.settings))
