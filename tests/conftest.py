@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 # No deadlines: a shared machine is slow at times, and a slow example is not a wrong one.
 settings.register_profile("commit", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +43,29 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS:
             del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect in one process first, so that what it compiles is compiled once and the others only read it."""
+    with _one_first(session.config):
+        return (yield)
+
+
+@contextmanager
+def _one_first(config: pytest.Config) -> Iterator[None]:
+    shared = getattr(config, "workerinput", {}).get("broker")
+    if shared is None:
+        yield
+        return
+    with (Path(shared[0]) / "collecting").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        else:
+            st.text().validate()  # hypothesis finds out what text is, which takes seconds, and keeps it in a file
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

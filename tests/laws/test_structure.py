@@ -9,6 +9,8 @@ import pytest
 
 from tests.reports.structure import class_names, main, measure
 
+pytestmark = pytest.mark.xdist_group("structure")  # the whole tree is parsed, once
+
 # Classes whose name the glossary keeps from another thing, and what they are instead.
 OTHER_THINGS = {
     "Action": "what a gate does about an attempt",
