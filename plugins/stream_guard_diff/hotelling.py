@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, islice
 from math import comb, inf
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from stream_guard_diff.f_distribution import power, upper_tail
 LEVEL: Final = 0.05
 ENOUGH_POWER: Final = 0.5
 MAX_SPLITS: Final = 13_000  # as many ways to deal out the sessions are tried one by one
+_CELLS: Final = 200_000  # so many numbers are dealt out at once
 _ROUNDING: Final = 1e-20  # a variance this small beside the values is no variance
 
 Matrix = NDArray[np.float64]
@@ -84,44 +86,68 @@ def _decide(
 
 def statistic(old: Matrix, new: Matrix) -> tuple[float, float]:
     """Return T-squared, with the pooled covariance shrunk towards a sphere (OAS), and how far it was shrunk."""
-    n1, n2, size = len(old), len(new), old.shape[1]
-    apart = old.mean(axis=0) - new.mean(axis=0)
-    centred = np.concatenate([old - old.mean(axis=0), new - new.mean(axis=0)])
-    pooled = centred.T @ centred / (n1 + n2 - 2)
-    if is_constant(old, new):
-        return (inf if np.abs(apart).max() > 1e-12 * (1 + np.abs(old).max()) else 0.0), 0.0
+    t2, shrinkage = _statistics(old[np.newaxis], new[np.newaxis])
+    return float(t2[0]), float(shrinkage[0])
+
+
+def _statistics(old: Matrix, new: Matrix) -> tuple[Matrix, Matrix]:
+    """Return T-squared and the shrinkage of many pairs of sides at once."""
+    (_, n1, size), n2 = old.shape, new.shape[1]
     freedom = n1 + n2 - 2
-    trace, squares = float(np.trace(pooled)), float((pooled**2).sum())
+    middles = old.mean(axis=1), new.mean(axis=1)
+    apart = middles[0] - middles[1]
+    own = old - middles[0][:, np.newaxis], new - middles[1][:, np.newaxis]
+    centred = np.concatenate(own, axis=1)
+    pooled = centred.transpose(0, 2, 1) @ centred / freedom
+    spread = np.maximum(*((side**2).mean(axis=1).max(axis=1) for side in own))
+    largest = np.maximum(np.abs(old).max(axis=(1, 2)), np.abs(new).max(axis=(1, 2)))
+    constant = _is_rounding(spread, largest)
+    trace, squares = np.trace(pooled, axis1=1, axis2=2), (pooled**2).sum(axis=(1, 2))
     # The oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010).
     below = (freedom + 1 - 2 / size) * (squares - trace**2 / size)
-    shrinkage = 1.0 if below <= 0 else min(1.0, ((1 - 2 / size) * squares + trace**2) / below)
-    shrunk = (1 - shrinkage) * pooled + shrinkage * trace / size * np.eye(size)
-    return float(n1 * n2 / (n1 + n2) * apart @ np.linalg.solve(shrunk, apart)), shrinkage
+    above = (1 - 2 / size) * squares + trace**2
+    shrinkage = np.minimum(1.0, np.divide(above, below, out=np.ones_like(below), where=below > 0))
+    shrunk = (1 - shrinkage)[:, None, None] * pooled + (shrinkage * trace / size)[:, None, None] * np.eye(size)
+    shrunk[constant] = np.eye(size)
+    towards = np.linalg.solve(shrunk, apart[..., np.newaxis])[..., 0]
+    t2 = n1 * n2 / (n1 + n2) * (apart * towards).sum(axis=1)
+    drifted = np.abs(apart).max(axis=1) > 1e-12 * (1 + np.abs(old).max(axis=(1, 2)))
+    return np.where(constant, np.where(drifted, inf, 0.0), t2), np.where(constant, 0.0, shrinkage)
 
 
 def is_constant(old: Matrix, new: Matrix) -> bool:
     """Whether neither side varies, but for rounding."""
-    largest = max(float(np.abs(old).max()), float(np.abs(new).max()), 1e-150)
-    spread = max(float(old.var(axis=0).max()), float(new.var(axis=0).max()))
-    return spread <= _ROUNDING * largest**2
+    largest = max(float(np.abs(old).max()), float(np.abs(new).max()))
+    return bool(_is_rounding(max(float(old.var(axis=0).max()), float(new.var(axis=0).max())), largest))
+
+
+def _is_rounding(spread: Any, largest: Any) -> Any:
+    return spread <= _ROUNDING * np.maximum(largest, 1e-150) ** 2
 
 
 def _exact(old: Matrix, new: Matrix, found: float) -> float:
-    rows = np.concatenate([old, new])
-    places = set(range(len(rows)))
-    at_least = total = 0
-    for chosen in combinations(range(len(rows)), len(old)):
-        rest = sorted(places.difference(chosen))
-        at_least += statistic(rows[list(chosen)], rows[rest])[0] >= found * (1 - 1e-9)
-        total += 1
+    places = set(range(len(old) + len(new)))
+    chosen = combinations(sorted(places), len(old))
+    orders = ([*one, *sorted(places.difference(one))] for one in chosen)
+    at_least, total = _count(old, new, found, orders)
     return at_least / total
 
 
 def _sampled(old: Matrix, new: Matrix, found: float, count: int) -> float:
-    rows = np.concatenate([old, new])
     drawn = np.random.default_rng(42)
-    at_least = 0
-    for _ in range(count):
-        order = drawn.permutation(len(rows))
-        at_least += statistic(rows[order[: len(old)]], rows[order[len(old) :]])[0] >= found * (1 - 1e-9)
-    return (at_least + 1) / (count + 1)
+    orders = (drawn.permutation(len(old) + len(new)) for _ in range(count))
+    at_least, total = _count(old, new, found, orders)
+    return (at_least + 1) / (total + 1)
+
+
+def _count(old: Matrix, new: Matrix, found: float, orders: Iterator[Any]) -> tuple[int, int]:
+    """Count the orders of the rows in which the sides are at least as far apart, and all orders."""
+    rows = np.concatenate([old, new])
+    at_once = max(1, _CELLS // rows.size)
+    at_least = total = 0
+    while some := list(islice(orders, at_once)):
+        dealt = rows[np.array(some)]
+        t2, _ = _statistics(dealt[:, : len(old)], dealt[:, len(old) :])
+        at_least += int((t2 >= found * (1 - 1e-9)).sum())
+        total += len(some)
+    return at_least, total
