@@ -123,7 +123,7 @@ def open_house(folder: Path, people: dict[str, dict[str, Any]] | None = None, **
             policy_file=policy_file,
         )
         app, _ = make_page(parts)
-        client = TestClient(app, base_url="http://127.0.0.1:8750")
+        client = opened.enter_context(TestClient(app, base_url="http://127.0.0.1:8750"))  # one loop for all requests
         yield House(folder, database, gate, keeper, client, tokens)
 
 
