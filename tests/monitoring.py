@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import httpx
 
+from tests import plain_http
 from tests.parts import find_promtool, require
 
 ROOT: Final = Path(__file__).parents[1]
@@ -47,11 +48,11 @@ class RealAlertmanager:
             self._process = None
 
     def alerts(self, **filters: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/api/v2/alerts", params=filters).json()
+        found: list[dict[str, Any]] = plain_http.get(f"{self.url}/api/v2/alerts", params=filters).json()
         return found
 
     def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/api/v2/alerts/groups").json()
+        found: list[dict[str, Any]] = plain_http.get(f"{self.url}/api/v2/alerts/groups").json()
         return found
 
     def silence(self, session: str) -> None:
@@ -59,7 +60,7 @@ class RealAlertmanager:
         matcher = {"name": "session", "value": session, "isRegex": False, "isEqual": True}
         wanted = {"matchers": [matcher], "startsAt": now.isoformat(), "createdBy": "ada", "comment": "known"}
         wanted["endsAt"] = (now + timedelta(hours=1)).isoformat()
-        httpx.post(f"{self.url}/api/v2/silences", json=wanted).raise_for_status()
+        plain_http.post(f"{self.url}/api/v2/silences", json=wanted).raise_for_status()
 
 
 @contextmanager
@@ -124,7 +125,7 @@ class RealPrometheus:
         return {rule["health"] for group in self._ask("rules")["groups"] for rule in group["rules"]}
 
     def _ask(self, what: str, **parameters: str) -> Any:
-        return httpx.get(f"{self.url}/api/v1/{what}", params=parameters).raise_for_status().json()["data"]
+        return plain_http.get(f"{self.url}/api/v1/{what}", params=parameters).raise_for_status().json()["data"]
 
     def stop(self) -> None:
         """End the process."""
@@ -146,7 +147,7 @@ def running_prometheus(folder: Path, target: str, alertmanager: str) -> Iterator
 def is_ready(url: str) -> bool:
     """Whether the server at an address says that it is."""
     try:
-        return httpx.get(f"{url}/-/ready").is_success
+        return plain_http.get(f"{url}/-/ready").is_success
     except httpx.HTTPError:
         return False
 

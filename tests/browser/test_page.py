@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
-from tests import processes
+from tests import plain_http, processes
 from tests.browser.devtools import CHROMIUM
 from tests.parts import import_part, require
 
@@ -44,7 +43,7 @@ class Guarded:
 
     def post(self, path: str, body: Any) -> Any:
         bearer = {"Authorization": f"Bearer {self.tokens['bot']}"}
-        return httpx.post(f"{self.url}{path}", json=body, headers=bearer, timeout=30, trust_env=False).json()
+        return plain_http.post(f"{self.url}{path}", json=body, headers=bearer, timeout=30).json()
 
     def check(self, tool: str, session: str, call: str, **args: Any) -> Any:
         return self.post(

@@ -24,6 +24,7 @@ from stream_guard_contract.scenario.completions import (
 )
 
 from stream_guard.model import Event, Turn
+from tests import plain_http
 from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied
 from tests.parts import import_part
@@ -88,7 +89,7 @@ def ask(
         "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": text}],
     }
     with active_scenario(scenario_with(**faults)) as running:
-        answer = httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False, timeout=10)
+        answer = plain_http.post(f"{driver.url}/v1/chat/completions", json=body, timeout=10)
         return answer, running.end("", 0)
 
 
@@ -157,7 +158,7 @@ def test_a_timeout_that_the_agent_does_not_wait_for_was_met(driver: AgentDriver)
     with active_scenario(scenario_with(llm_faults=[{"mode": "timeout"}])) as running:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False, timeout=2)
+            plain_http.post(f"{driver.url}/v1/chat/completions", json=body, timeout=2)
         events = running.end("", 0)
     assert met(events) == {"llm_faults/0/timeout"}
     assert turn_of(events).response["error"] == "the agent did not wait for the answer"
@@ -206,8 +207,8 @@ def test_a_model_that_fails_is_recorded_and_never_stops_the_proxy(
 
 def test_what_is_no_completion_is_forwarded(driver: AgentDriver) -> None:
     with active_scenario(scenario_with(llm_faults=[{"mode": "garbage"}])) as running:
-        answer = httpx.get(f"{driver.url}/v1/models", trust_env=False)
-        bad = httpx.post(f"{driver.url}/v1/chat/completions", content=b"{", trust_env=False)
+        answer = plain_http.get(f"{driver.url}/v1/models")
+        bad = plain_http.post(f"{driver.url}/v1/chat/completions", content=b"{")
         assert answer.json() == {"data": [{"id": "m"}]}
         assert bad.status_code == 400, "the model's own refusal"
         assert met(running.end("", 0)) == set()
@@ -216,7 +217,7 @@ def test_what_is_no_completion_is_forwarded(driver: AgentDriver) -> None:
 def test_a_call_the_model_asked_for_and_the_call_of_the_tool_are_one_attempt(driver: AgentDriver) -> None:
     with active_scenario(scenario_with()) as running:
         body = {"messages": [{"role": "user", "content": "call"}]}
-        httpx.post(f"{driver.url}/v1/chat/completions", json=body, trust_env=False)
+        plain_http.post(f"{driver.url}/v1/chat/completions", json=body)
         call = running.begin_tool_call("pay", {"name": "x"})
         running.end_tool_call(call, "ok")
         running.end("", 0)

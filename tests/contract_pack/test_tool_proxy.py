@@ -18,6 +18,7 @@ from stream_guard_contract.driver import AgentDriver
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
 
 from stream_guard.model import ToolCall
+from tests import plain_http
 from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, results, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied
 
@@ -91,20 +92,20 @@ def test_an_injection_rides_in_the_answer_of_a_tool(sample: Market) -> None:
 
 def test_calls_between_sessions_are_forwarded_and_not_recorded(sample: Market) -> None:
     sample.log.clear()
-    answer = httpx.get(f"{sample.driver.url}/tools/market_data_api?ticker=BOLT", trust_env=False)
+    answer = plain_http.get(f"{sample.driver.url}/tools/market_data_api?ticker=BOLT")
     assert answer.json()["price"] == 41.1
     assert sample.log == ["market_data_api?ticker=BOLT"]
 
 
 def test_a_tool_nobody_gave_an_address_for_is_not_there(sample: Market) -> None:
-    answer = httpx.get(f"{sample.driver.url}/tools/mail", trust_env=False)
+    answer = plain_http.get(f"{sample.driver.url}/tools/mail")
     assert answer.status_code == 404
     assert "market_data_api, news_search" in answer.json()["error"]
 
 
 def test_no_path_leads_from_one_tool_to_another(sample: Market) -> None:
     sample.log.clear()
-    answer = httpx.get(f"{sample.driver.url}/tools/market_data_api/%2e%2e/news_search?query=x", trust_env=False)
+    answer = plain_http.get(f"{sample.driver.url}/tools/market_data_api/%2e%2e/news_search?query=x")
     assert answer.status_code == 400
     assert sample.log == []
 
@@ -142,7 +143,7 @@ def strange() -> Iterator[AgentDriver]:
 def test_method_path_query_and_body_arrive_as_they_were_sent(strange: AgentDriver) -> None:
     with active_scenario(scenario_with()) as running:
         url = f"{strange.url}/tools/echo/a%20b/c?x=1&y=%26"
-        answer = httpx.post(url, json={"amount": 3}, trust_env=False).json()
+        answer = plain_http.post(url, json={"amount": 3}).json()
         events = running.end("", 0)
     assert answer == {"path": "/echo/a b/c", "query": "x=1&y=%26", "body": '{"amount":3}'}
     [call] = [event for event in events if isinstance(event, ToolCall)]
@@ -158,7 +159,7 @@ def test_whatever_a_tool_answers_the_proxy_answers_and_the_session_is_recorded(
     if mode == "injected":
         faults = {"context_attacks": [{"type": "indirect_injection"}]}
     with active_scenario(scenario_with(**faults)) as running:
-        answer = httpx.get(f"{strange.url}/tools/broken/{sort}", trust_env=False)
+        answer = plain_http.get(f"{strange.url}/tools/broken/{sort}")
         events = running.end("", 0)
     assert answer.status_code in {200, 500, 502}
     [result] = results(events)
@@ -167,7 +168,7 @@ def test_whatever_a_tool_answers_the_proxy_answers_and_the_session_is_recorded(
 
 def test_a_tool_that_answers_with_an_error_has_failed_and_the_agent_sees_its_answer(strange: AgentDriver) -> None:
     with active_scenario(scenario_with()) as running:
-        answer = httpx.get(f"{strange.url}/tools/nowhere/x", trust_env=False)
+        answer = plain_http.get(f"{strange.url}/tools/nowhere/x")
         events = running.end("", 0)
     assert answer.status_code == 404
     assert [result.status for result in results(events)] == ["error"]
@@ -177,7 +178,7 @@ def test_a_call_that_nobody_waits_for_is_recorded_as_such(strange: AgentDriver) 
     fault = {"tool": "echo", "mode": "timeout", "delay_ms": 60_000}
     with active_scenario(scenario_with(tool_faults=[fault])) as running:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.get(f"{strange.url}/tools/echo/x", timeout=2, trust_env=False)
+            plain_http.get(f"{strange.url}/tools/echo/x", timeout=2)
         events = running.end("", 0)
     assert [result.output for result in results(events)] == ["the agent did not wait for the answer"]
     assert met(events) == {"tool_faults/0/timeout"}
@@ -192,5 +193,5 @@ def test_no_bytes_on_the_wire_stop_the_proxy(strange: AgentDriver) -> None:
         sent = dice.randbytes(200) if attempt % 2 else whole[: dice.randrange(len(whole))] + dice.randbytes(3)
         with socket.create_connection((host, int(port))) as wire:
             wire.sendall(sent)
-    answer = httpx.get(f"{strange.url}/tools/echo/x", trust_env=False)
+    answer = plain_http.get(f"{strange.url}/tools/echo/x")
     assert answer.status_code == 200

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import processes
+from tests import plain_http, processes
 from tests.http_end import HttpEnd, Reply
 
 POLICY = """
@@ -175,7 +174,7 @@ def asked(url: str) -> str:
     A review has the attempt as it will run, because a person decides about that.
     """
     headers, texts = {"authorization": f"Bearer {SETTINGS['token']}"}, list[str]()
-    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as gate:
+    with plain_http.client(base_url=url, headers=headers, timeout=30) as gate:
         for event in [one for one in said()[1:] if one["kind"] == "tool_call"]:
             for tool in ("wipe", "wire"):
                 attempt = {name: event[name] for name in ("session_id", "agent", "args")}
@@ -198,8 +197,8 @@ def visited(folder: Path) -> str:
     [page] = re.findall(r"page at (http://[^/]+)/", log)
     [metrics] = re.findall(r"metrics at (http://\S+)", log)
     headers = {"authorization": f"Bearer {SETTINGS['token']}"}
-    ways, seen, texts = ["/", "/activity", "/policy"], set[str](), [httpx.get(metrics, trust_env=False).text]
-    with httpx.Client(base_url=page, headers=headers, trust_env=False, timeout=30) as client:
+    ways, seen, texts = ["/", "/activity", "/policy"], set[str](), [plain_http.get(metrics).text]
+    with plain_http.client(base_url=page, headers=headers, timeout=30) as client:
         while ways and len(seen) < 150:
             way = ways.pop(0)
             if way in seen or way.startswith(("/static", "/sign-")):

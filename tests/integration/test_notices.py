@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import processes
+from tests import plain_http, processes
 from tests.http_end import HttpEnd
 from tests.parts import import_part
 
@@ -49,7 +48,7 @@ def server(tmp_path: Path, end: HttpEnd) -> Iterator[str]:
 def test_a_call_that_waits_and_its_incident_are_told_and_their_links_lead_to_them(server: str, end: HttpEnd) -> None:
     standard = import_part("standardwebhooks.webhooks")
     attempt = {"session_id": "s1", "event_id": "e1", "tool": "wire", "args": {"amount": 5}}
-    answer = httpx.post(f"{server}/v1/check", json=attempt, trust_env=False).json()
+    answer = plain_http.post(f"{server}/v1/check", json=attempt).json()
     assert answer["action"] == "pause"
     assert end.wait_for(2)
     told: dict[str, Any] = {}
@@ -72,6 +71,6 @@ def test_a_call_that_waits_and_its_incident_are_told_and_their_links_lead_to_the
 
 def follow(server: str, link: str) -> str:
     """Return the page that a link leads to, at the server itself."""
-    answer = httpx.get(f"{server}{link.removeprefix('https://guard.example.com')}", trust_env=False)
+    answer = plain_http.get(f"{server}{link.removeprefix('https://guard.example.com')}")
     assert answer.status_code == 200, (link, answer.text)
     return answer.text

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import processes
+from tests import plain_http, processes
 from tests.http_end import HttpEnd, Reply
 
 POLICY = """
@@ -90,7 +89,7 @@ def test_a_server_that_is_killed_while_its_receiver_is_away_loses_no_answer_s_al
     process, url = serve(folder)
     for number, tool in enumerate(["wipe", "pay"]):
         attempt: dict[str, Any] = {"session_id": f"s{number}", "event_id": f"e{number}", "tool": tool, "args": {}}
-        assert httpx.post(f"{url}/v1/check", json=attempt).json()["action"] in {"block", "pause"}
+        assert plain_http.post(f"{url}/v1/check", json=attempt).json()["action"] in {"block", "pause"}
     process.send_signal(signal.SIGKILL)
     process.communicate()
     end.requests.clear()

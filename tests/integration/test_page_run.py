@@ -9,9 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx
-
-from tests import processes
+from tests import plain_http, processes
 
 POLICY = "rules: [{id: no-wipe, kind: no_call, params: {tool: wipe}, severity: critical}]"
 
@@ -37,12 +35,12 @@ def test_a_run_shows_its_alerts_and_sessions_and_ends_when_told(tmp_path: Path) 
             file.write(event(2, "wipe"))
         deadline, listed = time.monotonic() + 20, ""
         while "no-wipe" not in listed and time.monotonic() < deadline:
-            listed = httpx.get(found.group(1), trust_env=False).text
+            listed = plain_http.get(found.group(1)).text
             time.sleep(0.1)
         assert "wipe was called" in listed
         session = ""
         while "e2" not in session and time.monotonic() < deadline:
-            session = httpx.get(f"{found.group(1)}sessions/s1", trust_env=False).text
+            session = plain_http.get(f"{found.group(1)}sessions/s1").text
             time.sleep(0.1)
         assert "Call <code><bdi>wipe" in session
         process.send_signal(signal.SIGTERM)

@@ -23,7 +23,7 @@ from stream_guard.guard.inline import Guard
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from tests import processes
+from tests import plain_http, processes
 
 POLICY = """
 rules:
@@ -43,10 +43,10 @@ class Running:
         self.url = url
 
     def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
-        return httpx.post(f"{self.url}{path}", json=body, headers=headers, timeout=30, trust_env=False)
+        return plain_http.post(f"{self.url}{path}", json=body, headers=headers, timeout=30)
 
     def get(self, path: str) -> Any:
-        return httpx.get(f"{self.url}{path}", timeout=30, trust_env=False).json()
+        return plain_http.get(f"{self.url}{path}", timeout=30).json()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_ten_thousand_checks_from_many_clients_get_the_answers_of_a_serial_run(t
     }
     with serving(tmp_path, STREAM_GUARD_API__BUDGET="60") as server:
         found = asyncio.run(_ask_all(server.url))
-        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        metrics = plain_http.get(f"{server.url}/metrics").text
     assert len(found) == SESSIONS * STEPS == 10_000
     assert {key: action for key, action in found.items() if action != wanted[key]} == {}
     for action, number in Counter(found.values()).items():
@@ -131,7 +131,7 @@ async def _ask(
 
 def test_attempts_of_one_session_at_the_same_moment_are_counted_one_by_one(tmp_path: Path) -> None:
     async def ask(url: str) -> Counter[str]:
-        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        async with plain_http.async_client(timeout=60) as http:
             body = {"session_id": "s", "tool": "close", "args": {}}
             answers = await asyncio.gather(*(http.post(f"{url}/v1/check", json=body) for _ in range(50)))
             return Counter(answer.json()["action"] for answer in answers)
@@ -271,7 +271,7 @@ def test_failing_open_is_counted_and_alerted_and_never_passes_a_rule_that_stops(
 
 
 def metrics_of(server: Running) -> str:
-    return httpx.get(f"{server.url}/metrics", trust_env=False).text
+    return plain_http.get(f"{server.url}/metrics").text
 
 
 BAD_BODIES = [
@@ -293,11 +293,11 @@ BAD_BODIES = [
 def test_bad_bodies_are_refused_with_what_to_do(tmp_path: Path) -> None:
     with serving(tmp_path, STREAM_GUARD_API__MAX_BODY_BYTES="2000") as server:
         for body, status, text in BAD_BODIES:
-            answer = httpx.post(
-                f"{server.url}/v1/check", content=body, headers={"content-type": "application/json"}, trust_env=False
+            answer = plain_http.post(
+                f"{server.url}/v1/check", content=body, headers={"content-type": "application/json"}
             )
             assert (answer.status_code, text in answer.json()["error"]) == (status, True), (body[:60], answer.text)
-        plain = httpx.post(f"{server.url}/v1/check", content=b"{}", trust_env=False)
+        plain = plain_http.post(f"{server.url}/v1/check", content=b"{}")
         assert plain.status_code == 415
 
 
@@ -325,7 +325,7 @@ def test_with_a_token_only_those_who_show_it_are_answered(tmp_path: Path) -> Non
             for shown in ("", "Bearer wrong", "Basic a-token-of-some-length", "Bearer a-token-of-some-length")
         ]
         assert codes == [401, 401, 401, 200]
-        assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+        assert plain_http.get(f"{server.url}/healthz").status_code == 200
 
 
 def test_a_probe_tells_a_gate_from_none(tmp_path: Path) -> None:

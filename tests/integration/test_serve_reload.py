@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +14,7 @@ from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
 from stream_guard.history import audit, policies
 from stream_guard.history.opening import open_database
+from tests import plain_http
 from tests.integration.test_serve import Running, serving
 
 ORDER = "  - {id: order, kind: must_call_before, params: {first: confirm, second: refund}, then: block}\n"
@@ -28,7 +28,7 @@ def check(server: Running, tool: str, session: str = "s") -> dict[str, Any]:
 
 
 def text_of(server: Running, path: str) -> str:
-    return httpx.get(f"{server.url}{path}", timeout=30, trust_env=False).text
+    return plain_http.get(f"{server.url}{path}", timeout=30).text
 
 
 def wait_for(server: Running, sample: str) -> None:

@@ -6,9 +6,9 @@ import re
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
+from tests import plain_http
 from tests.worker.fleet import Fleet
 from tests.worker.samples import as_row
 
@@ -29,7 +29,7 @@ def test_a_worker_shows_what_it_finds_live_and_takes_answers(fleet: Fleet, tmp_p
     name = fleet.start(options=("--no-serve", "--page"), page__port="0", history__url=history)
     fleet.wait_for(1)
     [url] = re.findall(r"page at (http://\S+)/", fleet.log_of(name))
-    with httpx.Client(base_url=url, trust_env=False, timeout=60) as page:
+    with plain_http.client(base_url=url, timeout=60) as page:
         with page.stream("GET", "/alerts/stream") as live:
             lines = live.iter_lines()
             assert next(lines) == "retry: 2000"  # it watches before there is anything to see

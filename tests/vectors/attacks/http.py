@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests import plain_http
 from tests.vectors.attacks.expectations import Outcome
 from tests.vectors.attacks.history import forge, is_sound, show_in_terminal
 from tests.vectors.attacks.processes import Process, read_alerts, rule_ids, write_inputs
@@ -103,7 +104,7 @@ class Served:
         # Written here and not by the client: half a surrogate pair is JSON when it is escaped.
         content = None if body is None else json.dumps(body).encode()
         headers |= _JSON if content is not None else {}
-        return httpx.request(method, self._url + path, content=content, headers=headers, timeout=60, trust_env=False)
+        return plain_http.request(method, self._url + path, content=content, headers=headers, timeout=60)
 
     def _answer_of(self, status: int, text: str) -> dict[str, Any]:
         """Return what an answer to a check says; a request that is refused has no decision."""
@@ -202,9 +203,7 @@ class Served:
 
     def _raw(self, method: str, path: str, headers: dict[str, str], body: bytes) -> dict[str, Any]:
         sent = {name.encode(): value.encode("utf-8", "surrogatepass") for name, value in headers.items()}
-        response = httpx.request(
-            method, self._url + path, headers=list(sent.items()), content=body, timeout=60, trust_env=False
-        )
+        response = plain_http.request(method, self._url + path, headers=list(sent.items()), content=body, timeout=60)
         return self._answer_of(response.status_code, response.text)
 
     def _slow(self, step: dict[str, Any]) -> dict[str, Any]:
