@@ -30,12 +30,15 @@ help: ## list what can be made
 
 setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: deploy/run.lock pyproject.toml
+$(VENV)/.installed: deploy/pip.lock deploy/run.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "stream_guard needs Python 3.11 to 3.14 and found none that starts;" \
 		"install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=..."; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
 		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
+# The pip that comes with Python 3.11 takes a minute more for the locks: it looks at every file of every package.
+	@$(BIN)/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/pip.lock || \
+		echo "pip stays as it is: it does the same, only slower"
 	@echo "installing what deploy/run.lock names into $(VENV)"
 	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r deploy/run.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
@@ -47,7 +50,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements.lock
 	@test -z "$(COMPILED)" || command -v cc >/dev/null || { echo "$(COMPILED) has no wheel for $$(uname -m) and is built" \
 		"from source: install a C compiler (Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"; exit 1; }
 	@echo "installing what requirements.lock names into $(VENV); the first time takes about two minutes"
-	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r requirements.lock
+# Not compiled: most of it is never imported, and Python compiles the rest when it is.
+	$(BIN)/python -m pip install --quiet --no-compile $(FORMATS) --require-hashes -r requirements.lock
 	@touch $@
 
 setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked .cache/alertmanager/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
@@ -97,8 +101,9 @@ $(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
 run: setup ## show sample sessions of a refund agent and what is wrong with them; `make run STAY=1` keeps the page open
 	$(BIN)/stream-guard demo $(if $(STAY),--stay)
 
-# Side by side: checking types keeps one core busy, and many tests wait.
-test: setup-tests ## check the code and run every test that is not marked slow
+# Side by side: what is fetched comes from several places, checking types keeps one core busy, and many tests wait.
+test: ## check the code and run every test that is not marked slow
+	@$(MAKE) --no-print-directory -j2 setup-tests
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
 pytest: setup-dev
@@ -170,6 +175,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
+	echo pip | $(COMPILE) --output-file deploy/pip.lock -
 	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 
 clean: ## remove everything that was made
