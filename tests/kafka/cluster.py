@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -72,15 +73,23 @@ class Cluster:
         finally:
             producer.close()
 
-    def read(self, topic: str, since: dict[int, int] | None = None) -> list[Any]:
+    @contextmanager
+    def reader(self) -> Iterator[KafkaConsumer]:
+        """A client for ``read``, for those who look often: a new one takes longer than a look."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, auto_offset_reset="earliest", enable_auto_commit=False)
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def read(self, topic: str, since: dict[int, int] | None = None, reader: KafkaConsumer | None = None) -> list[Any]:
         """Return everything that is in a topic now, partition by partition.
 
         ``since`` holds, by partition, what was read before, and is brought up to date when all was read.
         """
         since = {} if since is None else since
         reached = dict(since)
-        consumer = KafkaConsumer(bootstrap_servers=self.address, auto_offset_reset="earliest", enable_auto_commit=False)
-        try:
+        with nullcontext(reader) if reader is not None else self.reader() as consumer:
             found: list[Any] = []
             partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
             for partition, end in sorted(consumer.end_offsets(partitions).items()):
@@ -97,8 +106,6 @@ class Cluster:
                 reached[partition.partition] = consumer.position(partition)
             since |= reached
             return found
-        finally:
-            consumer.close()
 
     def uncommitted(self, group: str, topics: Iterable[str]) -> int:
         """How many records of topics a group has not committed yet; a topic that is not there has one."""

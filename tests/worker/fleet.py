@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any
 
 import msgspec
+from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 
 from stream_guard.sessions.stored import StoredSession
@@ -147,11 +148,11 @@ class Fleet:
                 dead.remove(name)
         assert not dead, f"{dead} ended\n" + "\n".join(map(self.log_of, dead))
 
-    def progress(self) -> int:
+    def progress(self, reader: KafkaConsumer | None = None) -> int:
         """The number of applied records, from the progress rows."""
         return sum(
             offset + 1
-            for key, (partition, row) in self.rows().items()
+            for key, (partition, row) in self.rows(reader).items()
             if key == progress_key(partition)
             for offset in decode_progress(row).applied.values()
         )
@@ -159,13 +160,14 @@ class Fleet:
     def wait_for(self, records: int, patience: float = PATIENCE) -> None:
         """Wait until that many records are applied; AssertionError when there is no more progress."""
         end, before = time.monotonic() + patience, -1
-        while (done := self.progress()) < records:
-            if done > before:
-                end, before = time.monotonic() + patience, done
-            self._check_workers()
-            logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
-            assert time.monotonic() < end, f"{done} of {records} records are applied\n{logs}"
-            time.sleep(0.6)  # each look costs a new client
+        with self.cluster.reader() as reader:
+            while (done := self.progress(reader)) < records:
+                if done > before:
+                    end, before = time.monotonic() + patience, done
+                self._check_workers()
+                logs = "\n".join(f"{name}: {self.log_of(name)}" for name in self.workers)
+                assert time.monotonic() < end, f"{done} of {records} records are applied\n{logs}"
+                time.sleep(0.6)
 
     def wait_for_all(self, *more: str) -> None:
         """Wait until all offsets are committed, of the events and of the group's topics with such endings."""
@@ -196,10 +198,10 @@ class Fleet:
         """The live sessions as they were written last: how many events each contains, and its rules' states."""
         return live_sessions(self.rows())
 
-    def rows(self) -> dict[bytes, tuple[int, bytes]]:
+    def rows(self, reader: KafkaConsumer | None = None) -> dict[bytes, tuple[int, bytes]]:
         """The table as the changelog has it now."""
         try:
-            fresh = self.cluster.read(f"{self.group}-sessions-changelog", self._read)
+            fresh = self.cluster.read(f"{self.group}-sessions-changelog", self._read, reader)
         except TypeError:  # no worker has made it yet
             fresh = []
         except KafkaTimeoutError:  # too few of its replicas are there
