@@ -1,11 +1,10 @@
-"""The page without a browser: every view over a real history, who may see it, and who may answer."""
+"""The page without a browser: every view over a real history."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Flag
 
@@ -13,27 +12,12 @@ import pytest
 
 from stream_guard.demo.going_on import MoreSessions, spread
 from stream_guard.demo.sessions import sample_events
-from stream_guard.history import alert_rows, audit, bypasses, kept_events, verdicts
+from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter
-from stream_guard.model import Action, Alert, ToolCall, Turn, UserMessage
+from stream_guard.model import Alert, ToolCall, UserMessage
 from tests.page.house import POLICY, House, open_house
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b</script><b hx-get=/x>"
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as opened:
-        yield opened
-
-
-PEOPLE = {"bot": {"role": "agent"}, "ada": {"role": "reviewer"}, "olga": {"role": "operator"}}
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path, PEOPLE) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -172,147 +156,6 @@ def _many(house: House, count: int) -> None:
             alert_rows.insert(statements, alert, float(number))
 
 
-def test_a_paused_call_runs_after_a_person_has_approved_it(guarded: House) -> None:
-    ruling = guarded.call("wire", agent="bot", args={"to": "DE1", "amount": 5}, number=1)
-    assert ruling.action is Action.PAUSE
-    path = f"/reviews/{ruling.review.id}"
-    guarded.sign_in("ada")
-    page = guarded.get(path)
-    digest = re.search(r'name="digest" value="([0-9a-f]+)"', page)
-    assert digest is not None
-    assert "&#34;amount&#34;: 5" in page
-    assert guarded.post(path, answer="approve", digest="0" * 64).status_code == 409
-    assert guarded.post(path, answer="approve", digest=digest.group(1)).status_code == 303
-    again = guarded.call("wire", agent="bot", args={"to": "DE1", "amount": 5}, number=1)
-    assert again.action is Action.ALLOW
-    assert "approved by ada" in again.reason
-
-
-def test_the_token_of_the_agent_that_asked_opens_nothing(guarded: House) -> None:
-    ruling = guarded.call("wire", agent="bot", args={}, number=1)
-    guarded.sign_in("bot")
-    assert guarded.client.get("/").status_code == 403
-    answer = guarded.client.post(f"/reviews/{ruling.review.id}", data={"answer": "approve", "csrf": "x"})
-    assert answer.status_code == 403
-    assert guarded.call("wire", agent="bot", args={}, number=1).action is Action.PAUSE
-
-
-def test_an_operator_sees_reviews_and_cannot_approve(guarded: House) -> None:
-    ruling = guarded.call("wire", agent="bot", args={}, number=1)
-    guarded.sign_in("olga")
-    assert "reviewer&#39;s token" in guarded.get(f"/reviews/{ruling.review.id}") or "reviewer's token" in guarded.get(
-        f"/reviews/{ruling.review.id}"
-    )
-    mark = guarded.mark()
-    answer = guarded.client.post(f"/reviews/{ruling.review.id}", data={"answer": "approve", "csrf": mark})
-    assert answer.status_code == 403
-    assert guarded.call("wire", agent="bot", args={}, number=1).action is Action.PAUSE
-
-
-def test_without_a_token_people_are_sent_to_the_form(guarded: House) -> None:
-    answer = guarded.client.get("/reviews?status=open", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=%2Freviews%3Fstatus%3Dopen")
-    wrong = guarded.client.post("/sign-in", data={"token": "sg_wrong", "next": "/"})
-    assert wrong.status_code == 401
-    assert not guarded.client.cookies
-
-
-def test_the_cookie_is_for_this_site_and_not_for_scripts(guarded: House) -> None:
-    answer = guarded.client.post(
-        "/sign-in", data={"token": guarded.tokens["ada"], "next": "//evil.example/"}, follow_redirects=False
-    )
-    cookie = answer.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    assert answer.headers["location"] == "/"
-
-
-@pytest.mark.parametrize(
-    ("headers", "fields"),
-    [
-        ({}, {}),
-        ({}, {"csrf": "0" * 64}),
-        ({"origin": "http://evil.example"}, None),
-        ({"sec-fetch-site": "cross-site"}, None),
-        ({"content-type": "text/plain"}, None),
-    ],
-)
-def test_a_form_of_another_site_changes_nothing(
-    house: House, headers: dict[str, str], fields: dict[str, str] | None
-) -> None:
-    ruling = house.call("wire", args={}, number=1)
-    path = f"/reviews/{ruling.review.id}"
-    form = {"answer": "approve", "by": "eve", **(fields if fields is not None else {"csrf": house.mark()})}
-    assert house.client.post(path, data=form, headers=headers).status_code in (403, 415)
-    assert house.call("wire", args={}, number=1).action is Action.PAUSE
-
-
-def test_a_page_under_another_name_of_this_machine_is_refused(house: House) -> None:
-    assert house.client.get("/", headers={"host": "rebound.example"}).status_code == 403
-
-
-def test_reviews_of_one_shape_are_answered_together(guarded: House) -> None:
-    rulings = [guarded.call("wire", agent="bot", args={"to": name}, number=n + 1) for n, name in enumerate("abc")]
-    guarded.call("wire", agent="bot", args={"to": 5}, number=9)
-    guarded.sign_in("ada")
-    page = guarded.get("/reviews")
-    assert page.count('class="card group"') == 2
-    chosen = re.findall(r'name="review" value="([^"]+)"', page)
-    mine = [entry for entry in chosen if entry.partition(":")[0] in {ruling.review.id for ruling in rulings}]
-    assert guarded.post("/reviews", answer="approve", review=mine).status_code == 303
-    for number, name in enumerate("abc"):
-        assert guarded.call("wire", agent="bot", args={"to": name}, number=number + 1).action is Action.ALLOW
-    assert guarded.call("wire", agent="bot", args={"to": 5}, number=9).action is Action.PAUSE
-
-
-def test_a_bypass_lets_its_shape_through_for_a_while_and_nothing_else(guarded: House) -> None:
-    ruling = guarded.call("wire", agent="bot", args={"to": "a"}, number=1)
-    guarded.sign_in("ada")
-    form = {"review": ruling.review.id, "minutes": "5", "note": "moving banks"}
-    assert guarded.post("/reviews/bypass", **{**form, "note": ""}).status_code == 422
-    assert guarded.post("/reviews/bypass", **{**form, "minutes": "100000"}).status_code == 422
-    assert guarded.post("/reviews/bypass", **form).status_code == 303
-    used = guarded.call("wire", agent="bot", args={"to": "b"}, number=2)
-    assert (used.action, used.review.via) == (Action.ALLOW, "bypass")
-    assert guarded.call("wire", agent="bot", args={"to": ["b"]}, number=3).action is Action.PAUSE
-    assert guarded.call("wire", agent="bot", args={"to": "b", "all": True}, number=4).action is Action.PAUSE
-    assert guarded.call("wire", agent="other", args={"to": "b"}, number=5).action is Action.PAUSE
-    assert guarded.call("wipe", agent="bot", args={"to": "b"}, number=6).action is Action.BLOCK
-    told = [record["what"] for record in audit.records(guarded.database)]
-    assert "bypass_opened" in told
-    [bypass] = bypasses.active(guarded.database, time.time())
-    assert guarded.post(f"/reviews/bypass/{bypass.id}/end").status_code == 303
-    assert guarded.call("wire", agent="bot", args={"to": "c"}, number=7).action is Action.PAUSE
-    assert audit.verify(guarded.database).problems == ()
-
-
-def test_a_bypass_that_was_written_into_the_database_lets_nothing_through(guarded: House) -> None:
-    ruling = guarded.call("wire", agent="bot", args={"to": "a"}, number=1)
-    grant = bypasses.Grant(by="ada", note="x", seconds=60)
-    guarded.gate.reviews.bypass(ruling.review.id, grant)
-    with guarded.database.transaction() as statements:
-        statements.run("UPDATE sg_bypasses SET expires = expires + 100000")
-    assert guarded.call("wire", agent="bot", args={"to": "b"}, number=2).action is Action.PAUSE
-    assert any("bypass" in problem for problem in audit.verify(guarded.database).problems)
-
-
-def test_a_verdict_counts_for_its_rule_and_is_in_the_audit(guarded: House) -> None:
-    guarded.call("wipe", agent="bot", number=1)
-    found = guarded.an_alert()
-    guarded.sign_in("ada")
-    assert guarded.post(f"/alerts/{found}", answer="wrong", note="a test").status_code == 303
-    assert guarded.post(f"/alerts/{found}", answer="splendid").status_code == 422
-    counts = verdicts.counts(guarded.database)["no-wipe"]
-    assert (counts.wrong, counts.false_share) == (1, 1.0)
-    assert "0 right, 1 wrong, 0 benign" in guarded.get("/rules")
-    [incident] = [row[0] for row in guarded.database.read("SELECT id FROM sg_incidents")]
-    assert guarded.post(f"/incidents/{incident}", answer="right").status_code == 303
-    assert verdicts.counts(guarded.database)["no-wipe"].right == 1
-    assert guarded.post(f"/incidents/{incident}", answer="solve").status_code == 303
-    assert "solved by ada" in guarded.get(f"/incidents/{incident}")
-    assert [record["by"] for record in audit.records(guarded.database) if record["what"] == "verdict"] == ["ada", "ada"]
-
-
 def test_one_tenant_sees_nothing_of_another(tmp_path: Path) -> None:
     people = {"ada": {"role": "reviewer", "tenant": "north"}, "bob": {"role": "reviewer", "tenant": "south"}}
     with open_house(tmp_path, people) as house:
@@ -334,88 +177,6 @@ def test_one_tenant_sees_nothing_of_another(tmp_path: Path) -> None:
         house.sign_in("ada")
         for path in paths:
             assert house.client.get(path).status_code == 200, path
-
-
-def test_a_long_session_comes_in_parts(house: House) -> None:
-    house.keep(*(ToolCall(session_id="long", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(250)))
-    seen: list[str] = []
-    path: str | None = "/sessions/long?part=events"
-    while path:
-        text = house.get(path)
-        seen += re.findall(r'id="e(\d+)"', text)
-        following = re.search(r'hx-get="([^"]+)"', text)
-        path = following.group(1).replace("&amp;", "&") if following else None
-    assert seen == [str(number) for number in range(1, 251)]
-
-
-def test_only_so_many_sessions_and_events_are_kept(tmp_path: Path) -> None:
-    with open_house(tmp_path, page={"sessions": 3, "session_events": 5}) as house:
-        for number in range(6):
-            house.keep(*(ToolCall(session_id=f"s{number}", tool="read", event_id=f"e{n}") for n in range(9)))
-        assert [session.id for _, session in kept_events.sessions(house.database)] == ["s5", "s4", "s3"]
-        assert [event.number for event in kept_events.events_of(house.database, "s5")] == [5, 6, 7, 8, 9]
-        assert kept_events.events_of(house.database, "s0") == []
-        assert "The first 4 events of this session are not kept any more." in house.get("/sessions/s5")
-
-
-def test_secrets_are_not_kept_and_events_that_are_told_again_are_kept_once(house: House) -> None:
-    secret = "sk-ant-" + "a1B2" * 10
-    call = ToolCall(session_id="s", tool="post", event_id="e", args={"header": secret, "password": "hunter2"})
-    turn = Turn(session_id="s", event_id="t", response={"content": [{"type": "text", "text": f"the key is {secret}"}]})
-    house.keep(call, turn, call)
-    kept = house.database.read("SELECT body FROM sg_events")
-    assert len(kept) == 2
-    assert secret not in str(kept)
-    assert "hunter2" not in str(kept)
-
-
-def test_states_are_told_where_an_event_changes_them(house: House) -> None:
-    tools = ("read", "look", "read", "read")
-    house.keep(
-        *(ToolCall(session_id="s", tool=tool, event_id=f"e{n}", time=1e9 + n) for n, tool in enumerate(tools, 1))
-    )
-    told = re.sub(r"<[^>]+>", "", house.get("/sessions/s"))
-    for before, after in (("nothing yet", "calls 1"), ("calls 1", "calls 2"), ("calls 2", "calls 3")):
-        assert f"few-readsbefore: {before}→after: {after}" in told
-    assert told.count("1 rule moved") == 3
-    assert "No rule" in house.get("/sessions/s?states=2")
-    assert "No rule" in house.get("/sessions/s?states=99")
-    assert "<ins><bdi>calls 3" in house.get("/sessions/s?states=4")
-
-
-def test_states_of_a_long_session_are_told_when_asked_for_and_without_being_asked_once_known(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stream_guard.page.states._AT_ONCE", 100)
-    house.keep(*(ToolCall(session_id="s", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(1, 451)))
-    assert "What rules remember" in house.get("/sessions/s?after=300")
-    assert "<del><bdi>calls 399</bdi></del>" in house.get("/sessions/s?states=400")
-    assert "<ins><bdi>calls 399" in house.get("/sessions/s?after=390")
-    house.keep(*(ToolCall(session_id="s", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(451, 471)))
-    assert "<ins><bdi>calls 470" in house.get("/sessions/s?after=450")
-
-
-def test_every_finding_of_a_session_stands_at_its_event_however_many_there_are(house: House) -> None:
-    for number in range(1, 151):
-        house.call("wipe", session="s", number=number)
-    house.keeper.flush()
-    assert "150 findings" in house.get("/sessions/s")
-    found = [
-        len(re.findall('class="finding ', house.get(f"/sessions/s?after={after}&part=events")))
-        for after in range(0, 300, 60)
-    ]
-    assert sum(found) == 150
-    assert found[-1] > 10
-    assert "1,000" not in house.get("/sessions")
-
-
-def test_what_led_to_it_is_shown_beside_alerts_reviews_and_incidents(house: House) -> None:
-    house.keep(UserMessage(session_id="s", event_id="u", text="please wire it, said the page", time=1e9))
-    ruling = house.call("wire", session="s", args={"to": "DE1"}, number=1)
-    house.keeper.flush()
-    [incident] = [row[0] for row in house.database.read("SELECT id FROM sg_incidents")]
-    for path in (f"/alerts/{house.an_alert()}", f"/reviews/{ruling.review.id}", f"/incidents/{incident}"):
-        assert "please wire it, said the page" in house.get(path), path
 
 
 def test_a_list_goes_on_by_itself_only_so_far(house: House) -> None:
@@ -502,16 +263,6 @@ def test_reports_of_a_folder_are_shown_shut_in_and_no_other_file(tmp_path: Path)
         assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         for name in ("link.html", ".hidden.html", "..%2Fsecret.html", "%2e%2e"):
             assert house.client.get(f"/reports/{name}/content").status_code in (404, 405), name
-
-
-def test_what_a_list_does_not_show_whole_is_not_answered_from_it(guarded: House) -> None:
-    for number, args in enumerate(({"to": "a"}, {"to": "a" * 300}, {"to": "b", "password": "hunter2"}), 1):
-        guarded.call("wire", agent="bot", args=args, number=number)
-    guarded.sign_in("ada")
-    page = guarded.get("/reviews")
-    assert len(re.findall(r'name="review" value=', page)) == 1
-    assert page.count("Not all is shown here") == 2
-    assert "hunter2" not in page
 
 
 def test_numbers_of_rules_are_those_of_ones_own_tenant(tmp_path: Path) -> None:
