@@ -25,6 +25,8 @@ from tests.formats.test_conventions import NAMED, call, chat, export, span, text
 from tests.formats.test_corpus import DECODERS, decode
 
 Unit = tuple[str, Any]  # a span, or a log record
+LIVE = Settings()
+RECORDED = LIVE.model_copy(update={"decode": LIVE.decode.model_copy(update={"parent_wait": inf})})
 
 
 class Spans:
@@ -39,9 +41,8 @@ class Spans:
 
     def _restart(self) -> None:
         self._memory = DecoderMemory(self._store, self.counts)
-        decode = Settings().decode.model_copy(update={"parent_wait": inf} if self._recorded else {})
         decoder: Any = DECODERS["otlp-json"]
-        self._decoder = decoder.configure(Settings().model_copy(update={"decode": decode})).remember(self._memory)
+        self._decoder = decoder.configure(RECORDED if self._recorded else LIVE).remember(self._memory)
 
     def read(self, *exports: Any) -> list[Event]:
         """Return the events of the exports, as far as they are told."""

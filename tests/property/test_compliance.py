@@ -29,8 +29,9 @@ prompts = st.one_of(st.text(max_size=400), st.lists(st.sampled_from(WORDS), max_
 def test_same_prompt_gives_the_same_policy_byte_for_byte_and_it_loads(prompt: str, tools: list[str]) -> None:
     found = extract(prompt, tools)
     written = found.policy_yaml()
-    assert extract(prompt, tools) == found
-    assert extract(prompt, tools).policy_yaml().encode() == written.encode()
+    again = extract(prompt, tools)
+    assert again == found
+    assert again.policy_yaml().encode() == written.encode()
     policy = load_policy(written, REGISTRY, file="extracted.yaml")
     assert len(policy.rules) == sum(len(rule.ids) for rule in found.rules)
 
