@@ -24,6 +24,8 @@ MODULES = ("stream_guard.cli.app", "stream_guard.running.assembly", "stream_guar
 CLOSING = ("stream_guard.cli.closing", "stream_guard.cli.findings")
 MODULES_OF = {
     "check": ("stream_guard.cli.check", "stream_guard.cli.judging", "stream_guard.cli.backtest", *CLOSING),
+    "diff": ("stream_guard_diff.comparison", "stream_guard_diff.deciding", "stream_guard_diff.report"),
+    "lint": ("stream_guard.cli.lint", "stream_guard.cli.linting"),
     "replay": ("stream_guard.cli.replay", "stream_guard.cli.replaying", "stream_guard.cli.backtest", *CLOSING),
     "run": ("stream_guard.cli.run", *CLOSING),
     "serve": ("stream_guard.cli.serve", "stream_guard.serve.assembly", "uvicorn.protocols.http.h11_impl"),
