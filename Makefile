@@ -109,8 +109,9 @@ test: ## check the code and run every test that is not marked slow
 pytest: setup-dev
 	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov
 
-test-slow: setup-tests ## run the tests that take minutes
+test-slow: setup-tests ## run the tests that take minutes, and search with forty times as many examples
 	$(BIN)/pytest -m slow
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup tests/property tests/laws/test_laws.py
 
 lint: setup-dev ## check style, types, import layers, spelling and declared dependencies
 	$(BIN)/ruff check
