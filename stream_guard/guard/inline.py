@@ -22,6 +22,7 @@ from stream_guard.sessions.stored import OpenCall
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
+_ALLOW: Final = Action.ALLOW  # asked for by name, a member of an enum costs more than a rule
 _LISTED: Final = 4096  # attempts whose findings are listed again when they are asked about again
 _SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
 
@@ -48,8 +49,11 @@ class Guard:
         self._engine = self._table.engine
         self._decider = Decider(policy, self._engine)
         self._ended = EndedSessions(self._store, self.counts)
+        self._end_reasons = self._ended.reasons
         self._policy = policy
         self._lock = Lock()
+        # What `with` does, but found once: every check takes the lock.
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._preview: EndPreview | None = None
         self._unsaved = 0
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
@@ -82,10 +86,13 @@ class Guard:
         A call that its turn announced was judged with the turn; the decision rests on those findings. An attempt
         that was refused is refused again. Once a session has ended, every attempt in it is refused.
         """
-        with self._lock:
+        self._acquire()
+        try:
             decision, is_new_end = self._decide(attempt)
             if is_new_end:
                 self._store.commit({})  # before the caller acts on it: an ended session stays ended after a crash
+        finally:
+            self._release()
         return decision
 
     async def acheck(self, attempt: ToolCall) -> Decision:
@@ -137,16 +144,18 @@ class Guard:
             self._list(found)
         objections = () if call is None or call.objections is None else call.objections
         decision = self._decider.decide(attempt, found, objections)
-        if decision.action is Action.ALLOW and objections and self._decider.fails_open(objections):
+        action = decision.action
+        if action is _ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
-        ended = self._ended.reason(attempt.session_id) if len(self._ended) else None
+        ended = self._end_reasons.get(attempt.session_id) if self._end_reasons else None
         is_new_end = decision.session_ended and ended is None
         if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)
         elif ended is not None:
             reason = f"the session was ended: {ended}"
-            decision = replace(decision, action=Action.TERMINATE_SESSION, reason=reason, session_ended=True)
-        if decision.action is not Action.ALLOW and (call is None or not call.refused):
+            action = Action.TERMINATE_SESSION
+            decision = replace(decision, action=action, reason=reason, session_ended=True)
+        if action is not _ALLOW and (call is None or not call.refused):
             self._refuse(attempt, call, decision)
         return decision, is_new_end
 

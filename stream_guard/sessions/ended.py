@@ -37,22 +37,23 @@ class EndedSessions:
         self._counts = counts
         self._most = most
         rows = [name for name, _ in store.deadlines() if is_ended_row(name)]
-        self._reasons = {name[len(_PREFIX) :]: (store.get(name) or b"").decode("utf-8", "replace") for name in rows}
+        # By session, to read: the gate looks here at every check. ``end`` writes, always to this dictionary.
+        self.reasons = {name[len(_PREFIX) :]: (store.get(name) or b"").decode("utf-8", "replace") for name in rows}
 
     def __len__(self) -> int:
-        return len(self._reasons)
+        return len(self.reasons)
 
     def reason(self, session_id: str) -> str | None:
         """Return why the session was ended, or None when it was not."""
-        return self._reasons.get(session_id)
+        return self.reasons.get(session_id)
 
     def end(self, session_id: str, reason: str) -> None:
         """Record an end. It is durable after the store's next commit."""
         kept = reason[:_REASON]
-        self._reasons[session_id] = kept
+        self.reasons[session_id] = kept
         self._store.put(_PREFIX + session_id, kept.encode("utf-8", "replace"), None)
-        while len(self._reasons) > self._most:
-            oldest = next(iter(self._reasons))
-            del self._reasons[oldest]
+        while len(self.reasons) > self._most:
+            oldest = next(iter(self.reasons))
+            del self.reasons[oldest]
             self._store.drop(_PREFIX + oldest)
             self._counts.evictions["ended_sessions"] += 1
