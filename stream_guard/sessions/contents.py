@@ -10,13 +10,26 @@ import xxhash
 from stream_guard.language.arguments import read_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
-_encode: Final = msgspec.msgpack.Encoder().encode
+_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = _encoder.encode
+_encode_into: Final = _encoder.encode_into
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
 def content_digest(event: Event) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
     return digest_of(content_of(event))
+
+
+def content_digest_by(event: Event, buffer: bytearray) -> int:
+    """Return ``content_digest``, by way of a buffer: who needs many makes and grows one, not one for each event."""
+    told = _told_by(event)
+    try:
+        _encode_into(told, buffer)
+    except (TypeError, ValueError, RecursionError):  # as in _encoded
+        return digest_of(_encoded(told))
+    digest: int = _hash(buffer)
+    return digest or 1
 
 
 def digest_of(content: bytes) -> int:
@@ -26,7 +39,12 @@ def digest_of(content: bytes) -> int:
 
 
 def content_of(event: Event) -> bytes:
-    """Return what an event tells.
+    """Return what an event tells."""
+    return _encoded(_told_by(event))
+
+
+def _told_by(event: Event) -> tuple[Json, ...]:
+    """Return the parts of an event by which it is known.
 
     A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
     an event may become known only when a recording is complete, so it counts only where there is no time.
@@ -50,8 +68,8 @@ def content_of(event: Event) -> bytes:
         told, kind = (), "SessionEnd"
     time = event.time
     if time is None:
-        return _encoded((kind, None, event.agent, event.run_id, told))
-    return _encoded((kind, time, told))
+        return (kind, None, event.agent, event.run_id, told)
+    return (kind, time, told)
 
 
 def _told_as_text(call: ToolCall) -> tuple[Json, ...]:

@@ -14,10 +14,11 @@ import msgspec
 import xxhash
 
 from stream_guard.engine import Address, Engine, KeyState
+from stream_guard.engine.bound import BoundRule
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.contents import content_digest, content_digest_by
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
 CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
@@ -147,10 +148,13 @@ class Session(KeyState):
 
     def condense_ids(self) -> None:
         """Keep of the remembered events only the digests of their contents."""
+        if not self.whole:
+            return
+        buffer = bytearray()
         for generation in (self.recent, self.older):
             for event_id, known in generation.items():
                 if not isinstance(known, int):
-                    generation[event_id] = content_digest(known)  # no new key: the loop may go on
+                    generation[event_id] = content_digest_by(known, buffer)  # no new key: the loop may go on
         self.whole = 0
 
     def take_ids(self, other: Session) -> None:
@@ -174,30 +178,31 @@ def size_of(event: Event) -> int:
 
 def id_digest(event_id: str) -> int:
     """Return the digest that a stored session keeps of an event id."""
-    return xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
+    # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
+    return _hash(event_id.encode() if event_id.isascii() else event_id.encode("utf-8", "surrogatepass"))
 
 
+_hash: Final = xxhash.xxh3_64_intdigest
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(StoredSession)
 
 
 def pack(session: Session, engine: Engine) -> bytes:
     """Return the session as bytes. States that equal their default are left out."""
-    tags = [bound.tag for bound in engine.bounds]
-
-    def named(address: Address) -> tuple[int, tuple[str, ...]]:
-        if isinstance(address, int):
-            return tags[address], ()
-        return tags[int(address[0])], tuple(str(value) for value in address[1:])
-
+    bounds = engine.bounds
     states: list[Any] = []
     for address, state in session.states.items():
-        bound = engine.bounds[address if isinstance(address, int) else int(address[0])]
-        if state != bound.default:
-            states.append((*named(address), state))
-    calls = sorted((call for calls in session.open.values() for call in calls), key=lambda call: call.attempt)
-    for call in calls:
-        condense(call, engine.arg_paths)
+        if isinstance(address, int):  # nearly all; a state that is its rule's default costs a comparison and no more
+            bound = bounds[address]
+            if state != bound.default:
+                states.append((bound.tag, (), state))
+        elif state != bounds[int(address[0])].default:
+            states.append((*_named(address, bounds), state))
+    calls: list[OpenCall] = []
+    if session.open:
+        calls = sorted((call for calls in session.open.values() for call in calls), key=attrgetter("attempt"))
+        for call in calls:
+            condense(call, engine.arg_paths)
     session.condense_ids()
     ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
@@ -223,10 +228,10 @@ def pack(session: Session, engine: Engine) -> bytes:
             sorted(session.memory),
             calls,
             states,
-            [named(address) for address in session.awaiting_end],
-            sorted(tags[number] for number in session.unevaluable),
-            [(*named(address), *mark) for address, mark in session.cooldowns.items()],
-            [(*named(address), since) for address, since in session.holds.items()],
+            [_named(address, bounds) for address in session.awaiting_end],
+            sorted([bounds[number].tag for number in session.unevaluable]),
+            [(*_named(address, bounds), *mark) for address, mark in session.cooldowns.items()],
+            [(*_named(address, bounds), since) for address, since in session.holds.items()],
             session.buffer,
             engine.policy.version,
             session.resting,
@@ -235,6 +240,13 @@ def pack(session: Session, engine: Engine) -> bytes:
             contents,
         )
     )
+
+
+def _named(address: Address, bounds: tuple[BoundRule, ...]) -> tuple[int, tuple[str, ...]]:
+    """Return an address as it is stored: the tag of its rule, and the values of its key."""
+    if isinstance(address, int):
+        return bounds[address].tag, ()
+    return bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
 
 
 def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
@@ -295,12 +307,8 @@ def _id_digests(session: Session) -> tuple[list[bytes], bytes]:
     ids: list[bytes] = []
     contents = array("Q")
     for generation in (session.recent, session.older):
-        listed = sorted(
-            (key if isinstance(key, int) else id_digest(key), known if isinstance(known, int) else 0)
-            for key, known in generation.items()
-        )
-        ids.append(array("Q", [key for key, _ in listed]).tobytes())
-        contents.extend(content for _, content in listed)
+        ids.append(array("Q", [key if isinstance(key, int) else id_digest(key) for key in generation]).tobytes())
+        contents.extend(generation.values())  # type: ignore[arg-type]  # digests: condense_ids has seen to that
     return ids, contents.tobytes()
 
 
