@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.decoding.tenants import BETWEEN
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
@@ -16,6 +15,7 @@ from stream_guard.sessions.clock import QUORUM, SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
+from stream_guard.worker.keyed_records import is_key_of, judge_records
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
@@ -79,18 +79,35 @@ class SessionPartition:
         tag = self._store.tag_of(topic)
         applied = self._store.applied.get(tag, -1)
         horizon = self._store.horizon.get(tag, -1)
-        for record in records:
+        first_new = next(
+            (at for at, record in enumerate(records) if record.position > max(applied, horizon)), len(records)
+        )
+        for record in records[:first_new]:
             if record.position <= applied:
                 self.redelivered += 1
                 continue
-            self._fold_record(record, tag, out, behind=record.position <= horizon)
+            self._fold_record(record, tag, out, behind=True)
             applied = record.position
             self._counts.records += 1
+        if first_new < len(records):
+            self._fold_new(records[first_new:] if first_new else records, tag, out)
+            applied = records[-1].position
+            self._counts.records += len(records) - first_new
         self._store.applied[tag] = applied
         if self._sending is not None:
             self._outgoing += [(tag, event) for event in self._sending.outgoing]
             self._sending.outgoing.clear()
         self._last_active = self._watermark_wall = self._now()
+
+    def _fold_new(self, records: Sequence[Record], tag: int, out: list[Finding]) -> None:
+        """Fold records that no session contains."""
+        if self._sending is not None:
+            for record in records:
+                self._fold_record(record, tag, out, behind=False)
+            return
+        self.foreign_keys += judge_records(
+            records, self._pipeline.reader, self._table, out, has_tenants=self._has_tenants
+        )
 
     def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
         """Fold one record. ``behind``: some sessions contain it already. ``only``: leave out other sessions."""
@@ -106,14 +123,9 @@ class SessionPartition:
                     self._sending.skip_event()
                 table.follow(event, out)
                 continue
-            if record.key is not None and not self._is_key_of(record.key, event.session_id):
+            if record.key is not None and not is_key_of(record.key, event.session_id, has_tenants=self._has_tenants):
                 self.foreign_keys += 1
             table.feed(event, out)
-
-    def _is_key_of(self, key: bytes, session_id: str) -> bool:
-        """Whether a record's key is its session's id, as producers know it or with the tenant before it."""
-        name = session_id.encode("utf-8", "surrogatepass")
-        return name == key or (self._has_tenants and name.endswith(BETWEEN.encode() + key))
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Advance the watermark by wall time when no record came for ``grace`` seconds; return whether a state changed.

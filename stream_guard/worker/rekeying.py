@@ -181,6 +181,10 @@ class RekeyedPartition(SessionPartition):
         tag = self._store.tag_of(topic)
         self._store.applied[tag] = max(records[-1].position, self._store.applied.get(tag, -1))
 
+    def _fold_new(self, records: Sequence[Record], tag: int, out: list[Finding]) -> None:
+        for record in records:
+            self._fold_record(record, tag, out, behind=False)
+
     def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
         del only  # the record's origin has it
         origin = _origin_of(record)
