@@ -184,11 +184,23 @@ class Guard:
             table.forget_call(attempt)
         if call is None or call.objections is None:
             attempt = replace(attempt, event_id="", attempt=-1)
+            call, is_repeat = self._judge_anew(attempt, found)
+        return attempt, call, is_repeat
+
+    def _judge_anew(self, attempt: ToolCall, found: list[Finding]) -> tuple[OpenCall | None, bool]:
+        """Fold an attempt that nothing is kept of; return its open call, and whether that was counted before.
+
+        A call that another policy judged may have been announced several times, and each may be taken for this one.
+        """
+        table = self._table
+        while True:
             merged = self.counts.merged_calls
             table.feed_now(attempt, found)
             call = table.open_call(attempt)
-            is_repeat = self.counts.merged_calls > merged
-        return attempt, call, is_repeat
+            if call is None or call.objections is not None:
+                return call, self.counts.merged_calls > merged
+            table.forget_call(attempt)  # one fewer each time
+            force_setattr(attempt, "attempt", -1)
 
     def _refuse(self, attempt: ToolCall, call: OpenCall | None, decision: Decision) -> None:
         """Fold the refusal into the rules' states: a blocked confirmation confirms nothing."""

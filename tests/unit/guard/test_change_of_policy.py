@@ -63,6 +63,15 @@ def test_a_rule_that_was_edited_starts_afresh_and_that_is_counted() -> None:
     assert guard.counts.state_resets == 1
 
 
+def test_a_call_that_was_announced_more_than_once_is_judged_by_the_policy_in_force() -> None:
+    guard = Guard(policy_of(ORDER))
+    blocks = [{"type": "tool_use", "name": "drop", "input": {}} for _ in range(3)]
+    guard.observe(sg.Turn(session_id="s", response={"content": blocks}))
+    guard.use(guard.engine_for(policy_of(ORDER, NO_DROP)))
+    for call_id in ("c1", "c1", "c2"):
+        assert guard.check(call("drop", call_id)).action is Action.BLOCK
+
+
 def test_coverage_and_obligations_are_those_of_the_policy_in_force() -> None:
     guard = Guard(policy_of(ORDER))
     assert guard.check(call("drop")).rules.checked == ()
