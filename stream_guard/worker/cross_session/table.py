@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from stream_guard.engine import Engine
 from stream_guard.engine.fold import Findings
 from stream_guard.model import Event, SessionEnd
+from stream_guard.observability.counts import Counts
+from stream_guard.ports import Store
+from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import SessionLimits
 from stream_guard.worker.rows import EventPosition
 
 OutgoingEvent: TypeAlias = tuple[EventPosition, str, int, list[int], Event]
@@ -17,10 +22,11 @@ OutgoingEvent: TypeAlias = tuple[EventPosition, str, int, list[int], Event]
 class SendingTable(SessionTable):
     """Sessions whose events go to the cross-session rules of other partitions. None is evaluated here."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, engine: Engine, store: Store, counts: Counts, limits: SessionLimits, clock: SharedClock) -> None:
         self.outgoing: list[OutgoingEvent] = []
         self._offset = self._event_number = self._message_number = 0
-        super().__init__(*args, **options)
+        # By name, each of them: compiled, a call with *args would pass all of them as one tuple.
+        super().__init__(engine, store, counts, limits, clock=clock)
 
     def begin_record(self, offset: int) -> None:
         """Set the record of the next events; their positions contain its offset."""
