@@ -8,21 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from stream_guard import RecordedTurn
-from stream_guard_diff.measures.items import ItemTable, SessionItem, surprise
-from stream_guard_diff.trails import SessionTrail, UserStep
+from stream_guard_diff.measures.consent import Agreed, Exchange, weigh_consent
+from stream_guard_diff.measures.items import ItemTable, SessionItem, Values, surprise
+from stream_guard_diff.trails import SessionTrail, TrailStep, UserStep
 
 WAITS: Final = 0.5  # a tool that is called after the user's yes as often as this waits for it
 NEEDED: Final = 0.9  # a tool that is called before another as often as this is a step towards it
 ENOUGH: Final = 8  # calls, or sessions, from which on that can be told
 _MOST_TOOLS: Final = 60
 _LONGEST: Final = 4_000
-_BEGINNING: Final = 80  # of a message: a yes comes first
-_YES: Final = re.compile(
+BEGINNING: Final = 80  # of a message: a yes comes first
+YES: Final = re.compile(
     r"\b(yes|yep|yeah|ok|okay|sure|correct|fine|perfect|absolutely|proceed|go ahead|go with|confirm|confirmed|please do"
     r"|i agree|that['\u2019]s right|sounds (good|fine|great)|that works|do it)\b"
 )
-_ASKS: Final = re.compile(
+ASKS: Final = re.compile(
     r"\b(confirm|confirmation|proceed|go ahead|yes|shall i|should i|would you like|do you want|correct|agree"
     r"|are you sure|is (that|this|everything) (right|ok|okay))\b"
 )
@@ -44,6 +47,7 @@ class Opening(NamedTuple):
     asked: bool  # whether the answer before the user's last message asks for a yes
     agreed: bool  # whether that message is one
     since: tuple[str, ...]  # the tools that were called after it
+    said: Agreed  # in which words
 
     def lacks(self, waiting: frozenset[str]) -> int:
         """Return how much of a consent is missing: a question, a yes, and that nothing else came in between.
@@ -57,17 +61,23 @@ def _openings(trail: SessionTrail) -> Iterator[Opening]:
     answer = ""
     heard = asked = agreed = False
     since: list[str] = []
+    exchange, earlier = Exchange(), None
+    before: TrailStep | None = None
     for step in trail.steps:
         if isinstance(step, UserStep):
-            heard, asked = heard or bool(step.text), bool(_ASKS.search(answer))
-            agreed = bool(_YES.search(step.text[:_BEGINNING].lower()))
+            heard, asked = heard or bool(step.text), bool(ASKS.search(answer))
+            agreed = bool(YES.search(step.text[:BEGINNING].lower()))
+            # An answer without calls, and the user's message to it, are what an agent in a hurry leaves out.
+            earlier = exchange if isinstance(before, RecordedTurn) and not before.calls else None
+            exchange = Exchange(answer, step.text)
             answer, since = "", []
         elif isinstance(step, RecordedTurn):
             for call in step.calls:
-                yield Opening(call.tool, heard, asked, agreed, tuple(since))
-                since = [*since, call.tool][-_MOST_TOOLS:]
+                yield Opening(call.tool, heard, asked, agreed, tuple(since), Agreed(exchange, earlier))
+                since, earlier = [*since, call.tool][-_MOST_TOOLS:], None
             if step.text:
                 answer = step.text[-_LONGEST:].lower()
+        before = step
 
 
 def _that_wait(rows: Sequence[Sequence[Opening]], waits: Callable[[Opening], bool], often: float) -> frozenset[str]:
@@ -88,7 +98,8 @@ def _add_unheard(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
 def _add_unasked(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
     """A call without a question and a yes right before it says the more, the fewer calls of its tool come like that.
 
-    Of several calls in a session the mean counts: who makes many is not more in a hurry.
+    Of several calls in a session the mean counts: who makes many is not more in a hurry. A question may be about
+    something else, and a yes may be for another call, so the words count as well, and as much.
     """
     waiting = _that_wait(rows, lambda opening: opening.asked and opening.agreed, WAITS)
     lacks = [[(opening.tool, opening.lacks(waiting)) for opening in row if opening.tool in waiting] for row in rows]
@@ -103,8 +114,21 @@ def _add_unasked(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
             for tool, missing in row
         ]
         evidence.append(fmean(found) if found else 0.0)
+    worded = weigh_consent([[opening.said for opening in row if opening.tool in waiting] for row in rows])
     says = "makes a call without asking and a yes right before it, that usually waits for both"
-    table.add(SessionItem("skipped_steps", says, 1), [value > 0 for value in evidence], evidence=evidence)
+    table.add(
+        SessionItem("skipped_steps", says, 1),
+        [value > 0 for value in evidence],
+        evidence=(_in_spreads(evidence) + _in_spreads(worded)).tolist(),
+    )
+
+
+def _in_spreads(values: Sequence[float]) -> Values:
+    """Return how far each value is from the mean, by how far they are usually."""
+    apart = np.array(values, dtype=np.float64)
+    spread = float(apart.std())
+    scaled: Values = (apart - apart.mean()) / (spread or 1.0)
+    return scaled
 
 
 def _add_missing_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:
