@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from math import sqrt
 from pathlib import Path
 from typing import Any, Final
@@ -36,16 +36,28 @@ from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from tests.bench.diff_plants import FORBIDDEN, PLANTS, Session, count_tokens, plant_into
+from tests.bench.diff_plants import (
+    FORBIDDEN,
+    PLANTS,
+    Session,
+    count_tokens,
+    is_still_agreed,
+    plant_into,
+    skip_confirmation,
+    skip_talk,
+)
 
 VARIABLE: Final = "STREAM_GUARD_DATA"
 KEPT: Final = Path(__file__).parent / "data" / "diff_gate.json"
 SIZES: Final = (20, 50, 100)
 ROUNDS: Final = 12  # comparisons of each agent, or each team, with itself, for each size
 PLANTED: Final = 2  # comparisons of each team for each fault; all of them of one team, where only one can have it
+CONSENT: Final = 10  # comparisons of each team for each way to skip a confirmation
+SKIPPED: Final = "confirmation skipped"
+TALK: Final = "all talk skipped"
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
 SHOWN_BY: Final = {
-    "confirmation skipped": "skipped_steps",
+    SKIPPED: "skipped_steps",
     "policy broken": "rules",
     "call repeated": "repeats",
     "refusal": "refusals",
@@ -54,7 +66,7 @@ SHOWN_BY: Final = {
     "argument renamed": "arguments",
     "argument wrong": "odd_values",
 }
-BETTER: Final = ("confirmation skipped", "policy broken", "call repeated", "refusal", "twice the tokens")
+BETTER: Final = (SKIPPED, "policy broken", "call repeated", "refusal", "twice the tokens")
 
 Tasks = dict[str, list[Session]]  # the sessions of one agent by task
 Row = tuple[str, dict[str, Any]]
@@ -164,7 +176,7 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
                 continue
             right, known, why = [], [], Counter[str]()
             # In the others there is one message of the user, and nothing to confirm.
-            able = [name for name in agents if fault != "confirmation skipped" or name.startswith("tau")]
+            able = [name for name in agents if fault != SKIPPED or name.startswith("tau")]
             for name in able:
                 tasks = agents[name]
                 for number in range(rounds * len(agents) // len(able)):
@@ -181,6 +193,41 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
             word = f"{share:.0%}" if share > 0 else "gone"
             row = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
             yield f"{fault} {word}", row | ({"best_item_alone": sum(known)} if share > 0 else {})
+
+
+def measure_consent(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Iterator[Row]:
+    """Skip a confirmation in every team that tau can form, and all talk before a call; say how often a yes is left.
+
+    The teams are that of agents which ran tasks more than once, and all agents that ran the same tasks, models mixed.
+    """
+    repeated = {name: agents[name] for name in _that_repeat(agents) if name.startswith("tau")}
+    teams = {"": next(iter(join(repeated).values())), ", models mixed": mix(agents)}
+    for (fault, plant), (team, tasks) in product({SKIPPED: skip_confirmation, TALK: skip_talk}.items(), teams.items()):
+        for share in (0.3, 0.1):
+            seen, planted, left = 0, 0, 0
+            for number in range(rounds):
+                drawn = random.Random(f"{fault}{team} {number}")
+                old, new = split(tasks, 100, drawn)
+                made = plant_into(new, plant, share, drawn)
+                changed = [pair for pair in zip(new, made, strict=True) if pair[0] is not pair[1]]
+                planted, left = planted + len(changed), left + sum(is_still_agreed(*pair) for pair in changed)
+                seen += ask(old, made, policy)[0].trips
+            row = {"right": seen, "of": rounds, "planted": planted, "still_agreed": left}
+            yield f"consent: {fault}{team} {share:.0%}", row
+
+
+def mix(agents: dict[str, Tasks]) -> Tasks:
+    """Return the tasks that several tau agents ran, each with the sessions of all of them."""
+    tasks: defaultdict[str, list[Session]] = defaultdict(list)
+    for name, ran in agents.items():
+        if name.startswith("tau") and "airline" not in name:
+            for task, runs in ran.items():
+                tasks[task] += runs
+    return dict(tasks)
+
+
+def _that_repeat(agents: dict[str, Tasks]) -> list[str]:
+    return [name for name, tasks in agents.items() if sum(len(runs) > 1 for runs in tasks.values()) >= 10]
 
 
 def best_alone(report: DiffReport, axis: str) -> float:
@@ -283,13 +330,13 @@ def _show(name: str, row: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table, or the parts of it that are named: pairing, models, time, null, plants; and of plants which."""
+    """Print the table, or the parts that are named: pairing, models, time, null, plants, consent; of plants which."""
     folder = Path(os.environ.get(VARIABLE) or "missing")
     if not (folder / "tau_bench").is_dir():
         print(f"{VARIABLE} names no folder with tau_bench and agentdyn in it", file=sys.stderr)
         return 2
     agents = read_agents(folder)
-    repeated = {name: tasks for name, tasks in agents.items() if sum(len(runs) > 1 for runs in tasks.values()) >= 10}
+    repeated = {name: agents[name] for name in _that_repeat(agents)}
     policy = load_policy(POLICY, build_registry(), file="policy.yaml")
     parts: dict[str, Callable[[], Iterable[Row]]] = {
         "pairing": lambda: measure_pairing(repeated).items(),
@@ -297,6 +344,7 @@ def main(arguments: Sequence[str]) -> int:
         "time": lambda: measure_time(agents, policy).items(),
         "null": lambda: measure_null(repeated, policy, ROUNDS),
         "plants": lambda: measure_plants(join(repeated), policy, PLANTED, faults or list(PLANTS)),
+        "consent": lambda: measure_consent(agents, policy, CONSENT),
     }
     faults = [one for one in arguments if one in PLANTS]
     for name in [one for one in arguments if one in parts] or parts:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from stream_guard_diff.measures.steps import ASKS, BEGINNING, YES
 
 from stream_guard.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 
@@ -63,6 +64,32 @@ def skip_confirmation(session: Session, drawn: random.Random) -> Session | None:
         return None
     place = drawn.choice(places)
     return session[: place - 2] + session[place:]
+
+
+def skip_talk(session: Session, drawn: random.Random) -> Session | None:
+    """Make a change right after looking things up: all that was said since the last call is gone, every yes with it."""
+    made = skip_confirmation(session, drawn)
+    if made is None:
+        return None
+    place = next(place for place, (old, new) in enumerate(zip(session, made, strict=False)) if old is not new)
+    while place > 2 and isinstance(made[place - 1], UserMessage) and _only_says(made[place - 2]):
+        made = made[: place - 2] + made[place:]
+        place -= 2
+    return made
+
+
+def is_still_agreed(session: Session, made: Session) -> bool:
+    """Whether the call whose question was cut out comes after another question and another yes."""
+    place = next(place for place, (old, new) in enumerate(zip(session, made, strict=False)) if old is not new)
+    message, answer = made[place - 1], made[place - 2]
+    if not isinstance(message, UserMessage) or not isinstance(answer, Turn):
+        return False
+    said = " ".join(block.get("text") or "" for block in answer.response["content"])
+    return bool(ASKS.search(said.lower()) and YES.search(message.text[:BEGINNING].lower()))
+
+
+def _only_says(event: Event) -> bool:
+    return isinstance(event, Turn) and all(block.get("type") != "tool_use" for block in event.response["content"])
 
 
 def break_policy(session: Session, drawn: random.Random) -> Session | None:
