@@ -15,6 +15,8 @@ is CPU time, and each side has processes of its own, in turn. ``ratio`` compares
 have their patterns compiled; ``first_ratio`` the first round of a process, which is all that a run from the command
 line has.
 
+The compiled build is measured in process, with shared calls.
+
 ``python -m tests.bench.contract`` measures in process only, in seconds instead of minutes.
 """
 
@@ -41,6 +43,7 @@ from stream_guard_contract.scoring.score import score
 
 from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
+from tests.bench.builds import SAFE_PATH, SITE, environment_of
 from tests.bench.environments import python_with
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +123,8 @@ def _in_process(python: Path, cache: Path) -> dict[str, Any]:
             "shared": partial(_in_new_process, cells, "shared"),
             "own": partial(_in_new_process, cells, "own"),
         }
+        if SITE.exists():
+            sides["compiled"] = partial(_in_new_process, cells, "shared", compiled=True)
         taken: dict[str, list[list[float]]] = {side: [] for side in sides}
         for _ in range(PROCESSES):  # in turn, so that noise meets all alike
             for side, run in sides.items():
@@ -127,11 +132,17 @@ def _in_process(python: Path, cache: Path) -> dict[str, Any]:
         least = {side: min(map(min, runs)) for side, runs in taken.items()}
         first = {side: min(seconds[0] for seconds in runs) for side, runs in taken.items()}
         results[f"python {cells}"] = {
-            **_row(cells, **least),
+            **_row(cells, least["theirs"], least["shared"], least["own"]),
             "flakestorm_first_ms": first["theirs"] * 1e3,
             "first_ms": first["shared"] * 1e3,
             "first_ratio": first["theirs"] / first["shared"],
         }
+        if "compiled" in least:
+            results[f"python {cells}"] |= {
+                "compiled_cells_per_s": cells / least["compiled"],
+                "compiled_ratio": least["theirs"] / least["compiled"],
+                "compiled_first_ratio": first["theirs"] / first["compiled"],
+            }
     return results
 
 
@@ -145,9 +156,10 @@ def _row(cells: int, theirs: float, shared: float, own: float) -> dict[str, floa
     }
 
 
-def _in_new_process(cells: int, prompts: str) -> list[float]:
-    command = [sys.executable, "-m", __spec__.name, str(cells), prompts]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+def _in_new_process(cells: int, prompts: str, *, compiled: bool = False) -> list[float]:
+    command = [sys.executable, *SAFE_PATH, "-m", __spec__.name, str(cells), prompts]
+    environment = environment_of(compiled=compiled)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     seconds: list[float] = json.loads(done.stdout)
     return seconds
 
