@@ -6,7 +6,7 @@ import sys
 __all__ = ["YOUNG_OBJECTS", "main"]
 
 # Every event makes dozens of objects, and sessions keep some of them. At Python's own 700 the collector looks for
-# circles between them so often that it takes a sixth of the time of a check.
+# circles between them so often that it takes about a fifth of the time of a check.
 YOUNG_OBJECTS = 10_000
 
 
