@@ -15,7 +15,7 @@ import pytest
 from stream_guard.cli.demo import write_samples
 from tests import processes
 
-SESSIONS = 6_700  # about 100,000 events
+SESSIONS = 3_350  # about 50,000 events
 KILLS = 50
 
 

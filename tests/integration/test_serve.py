@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import httpx
+import pytest
 
 import stream_guard as sg
 from stream_guard.doctor.probe import probe
@@ -31,7 +32,7 @@ rules:
   - {id: once, kind: must_call_once, params: {tool: close}, then: terminate_session}
   - {id: ask, kind: no_call, params: {tool: wire}, then: pause, reason: A person looks at every wire.}
 """
-SESSIONS, STEPS, CLIENTS = 500, 20, 64
+STEPS, CLIENTS = 20, 64
 TOOLS = ("read", "refund", "read", "confirm", "refund", "wire", "close", "read", "close", "refund")
 
 
@@ -77,25 +78,27 @@ def attempt(session: str, step: int) -> dict[str, Any]:
     return {"session_id": session, "event_id": f"e{step}", "tool": tool, "args": {"step": step}}
 
 
-def test_ten_thousand_checks_from_many_clients_get_the_answers_of_a_serial_run(tmp_path: Path) -> None:
+# Two sessions for each client, or ten thousand checks.
+@pytest.mark.parametrize("sessions", [128, pytest.param(500, marks=pytest.mark.slow)])
+def test_checks_from_many_clients_get_the_answers_of_a_serial_run(tmp_path: Path, sessions: int) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     guard = Guard(load_policy(tmp_path / "policy.yaml", build_registry()))
     wanted = {
         (number, step): guard.check(sg.ToolCall(**attempt(f"s{number}", step))).action.word
-        for number in range(SESSIONS)
+        for number in range(sessions)
         for step in range(STEPS)
     }
     with serving(tmp_path) as server:
-        found = asyncio.run(_ask_all(server.url))
+        found = asyncio.run(_ask_all(server.url, sessions))
         metrics = plain_http.get(f"{server.url}/metrics").text
-    assert len(found) == SESSIONS * STEPS == 10_000
+    assert len(found) == sessions * STEPS
     assert {key: action for key, action in found.items() if action != wanted[key]} == {}
     for action, number in Counter(found.values()).items():
         assert f'stream_guard_decisions_total{{action="{action}"}} {number:.1f}' in metrics
     assert len(Counter(found.values())) == 4
 
 
-async def _ask_all(url: str) -> dict[tuple[int, int], str]:
+async def _ask_all(url: str, sessions: int) -> dict[tuple[int, int], str]:
     """Every client has its sessions; in a session one attempt follows the other, as an agent makes them."""
     found: dict[tuple[int, int], str] = {}
 
@@ -103,7 +106,7 @@ async def _ask_all(url: str) -> dict[tuple[int, int], str]:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         for step in range(STEPS):
-            for number in range(client, SESSIONS, CLIENTS):
+            for number in range(client, sessions, CLIENTS):
                 answer = await _ask(reader, writer, f"{host}:{port}", attempt(f"s{number}", step))
                 found[number, step] = answer["action"]
         writer.close()
