@@ -31,6 +31,7 @@ typedef const unsigned char *At;
 typedef struct {
     At start;
     size_t size;
+    uint64_t word; /* its first bytes */
 } Key;
 
 typedef struct {
@@ -77,8 +78,10 @@ static inline At skip_ascii(At at, At end)
 {
     for (; end - at >= 16; at += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)at);
-        __m128i odd = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)); /* signed: those beyond ASCII are below zero */
-        odd = _mm_or_si128(odd, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')));
+        /* One bit turned, the quote stands next to the control characters, and they stay among themselves. Signed: what
+           is beyond ASCII is below zero. */
+        __m128i turned = _mm_xor_si128(bytes, _mm_set1_epi8('"' ^ 0x20));
+        __m128i odd = _mm_cmpgt_epi8(_mm_set1_epi8(0x21), turned);
         odd = _mm_or_si128(odd, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
         int marks = _mm_movemask_epi8(odd);
         if (marks)
@@ -144,43 +147,46 @@ static At skip_escape(At at, At end)
 }
 
 /* Return what follows the string whose opening quote was read, NULL where it is not plain. */
-static At skip_string(At at, At end)
+static inline At skip_string(At at, At end)
 {
     for (;;) {
         at = skip_ascii(at, end);
-        if (at >= end || *at < 0x20)
-            return NULL;
         if (*at == '"')
             return at + 1;
+        if (*at < 0x20) /* at the end too, where a NUL stands */
+            return NULL;
         at = *at == '\\' ? skip_escape(at, end) : skip_beyond_ascii(at, end);
         if (at == NULL)
             return NULL;
     }
 }
 
-static At skip_digits(At at, At end, int most)
+/* Below, single bytes are read without asking for the end: a NUL stands there, as behind all of Python's bytes, and no
+   plain text holds one. */
+
+static inline At skip_digits(At at, int most)
 {
     At start = at;
-    while (at < end && *at >= '0' && *at <= '9')
+    while ((unsigned char)(*at - '0') <= 9)
         at++;
     return at > start && at - start <= most ? at : NULL;
 }
 
-static At skip_number(At at, At end)
+static At skip_number(At at)
 {
     if (*at == '-')
         at++;
-    if (at < end && *at == '0')
+    if (*at == '0')
         at++;
-    else if ((at = skip_digits(at, end, MOST_DIGITS)) == NULL)
+    else if ((at = skip_digits(at, MOST_DIGITS)) == NULL)
         return NULL;
-    if (at < end && *at == '.' && (at = skip_digits(at + 1, end, MOST_DIGITS)) == NULL)
+    if (*at == '.' && (at = skip_digits(at + 1, MOST_DIGITS)) == NULL)
         return NULL;
-    if (at < end && (*at == 'e' || *at == 'E')) {
+    if (*at == 'e' || *at == 'E') {
         at++;
-        if (at < end && (*at == '+' || *at == '-'))
+        if (*at == '+' || *at == '-')
             at++;
-        at = skip_digits(at, end, MOST_EXPONENT);
+        at = skip_digits(at, MOST_EXPONENT);
     }
     return at;
 }
@@ -190,11 +196,9 @@ static At skip_word(At at, At end, const char *word, ptrdiff_t size)
     return end - at >= size && memcmp(at, word, size) == 0 ? at + size : NULL;
 }
 
-static At skip_scalar(At at, At end)
+static NOINLINE At skip_scalar(At at, At end)
 {
     switch (*at) {
-    case '"':
-        return skip_string(at + 1, end);
     case 't':
         return skip_word(at, end, "true", 4);
     case 'f':
@@ -202,101 +206,122 @@ static At skip_scalar(At at, At end)
     case 'n':
         return skip_word(at, end, "null", 4);
     default:
-        return skip_number(at, end);
+        return skip_number(at);
     }
 }
 
-static inline At skip_space(At at, At end)
+static NOINLINE At skip_more_space(At at)
 {
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')
         at++;
     return at;
 }
 
-/* Take a key into its object; 0 where the object has it already, or has too many. */
-static int take_key(Level *level, Key *keys, int *count, At start, size_t size)
+static inline At skip_space(At at) /* mostly there is one or none */
 {
-    int known = *count - level->first_key;
-    if (*count >= MOST_KEYS || known >= MOST_OF_ONE)
-        return 0;
-    uint32_t place = size ? start[0] | start[size / 2] << 8 | start[size - 1] << 16 | (uint32_t)size << 24 : 0;
-    uint64_t bit = (uint64_t)1 << (place * 0x9E3779B1u >> 26);
-    if (level->filter & bit)
-        for (Key *key = keys + level->first_key; key < keys + *count; key++)
-            if (key->size == size && key->start[0] == start[0] && memcmp(key->start, start, size) == 0)
-                return 0;
-    level->filter |= bit;
-    keys[*count] = (Key){start, size};
-    ++*count;
-    return 1;
+    if (*at == ' ')
+        at++;
+    return *at > ' ' ? at : skip_more_space(at);
+}
+
+/* Return the first bytes of a key as a number: with its size, most of what there is to compare. */
+static inline uint64_t first_bytes(At start, size_t size, At end)
+{
+    uint64_t word = 0;
+    if (end - start < 8)
+        memcpy(&word, start, size < 8 ? size : 8);
+    else {
+        memcpy(&word, start, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        if (size < 8)
+            word &= ((uint64_t)1 << size * 8) - 1;
+#else
+        if (size < 8)
+            word &= ~(~(uint64_t)0 >> size * 8);
+#endif
+    }
+    return word;
+}
+
+static NOINLINE int is_known(const Key *key, const Key *last, Key wanted)
+{
+    for (; key < last; key++)
+        if (key->word == wanted.word && key->size == wanted.size && memcmp(key->start, wanted.start, wanted.size) == 0)
+            return 1;
+    return 0;
 }
 
 /* Return what follows a key and its colon, NULL where it is not plain or was given before. */
-static At skip_key(At at, At end, Level *level, Key *keys, int *count)
+static inline At skip_key(At at, At end, Level *level, Key *keys, int *count)
 {
-    if (at >= end || *at != '"')
+    if (*at != '"')
         return NULL;
     At start = ++at;
-    while ((at = skip_ascii(at, end)) < end && *at >= 0x80)
+    while (*(at = skip_ascii(at, end)) >= 0x80)
         if ((at = skip_beyond_ascii(at, end)) == NULL)
             return NULL;
-    if (at >= end || *at != '"' || !take_key(level, keys, count, start, (size_t)(at - start)))
+    if (*at != '"' || *count >= MOST_KEYS || *count - level->first_key >= MOST_OF_ONE)
         return NULL; /* an escape too: the parser compares what is meant */
-    at++;
-    at = skip_space(at, end);
-    return at < end && *at == ':' ? skip_space(at + 1, end) : NULL;
+    size_t size = (size_t)(at - start);
+    Key key = {start, size, first_bytes(start, size, end)};
+    uint64_t bit = (uint64_t)1 << ((key.word + size) * 0x9E3779B97F4A7C15u >> 58);
+    if ((level->filter & bit) && is_known(keys + level->first_key, keys + *count, key))
+        return NULL;
+    level->filter |= bit;
+    keys[(*count)++] = key;
+    at = skip_space(at + 1);
+    return *at == ':' ? skip_space(at + 1) : NULL;
 }
 
 static int is_plain(At at, At end)
 {
-    Level levels[MOST_LEVELS];
+    Level levels[MOST_LEVELS + 1]; /* the first is around the text */
     Key keys[MOST_KEYS];
-    int depth = 0, count = 0;
-    at = skip_space(at, end);
+    Level *level = levels, *last = levels + MOST_LEVELS;
+    int count = 0;
+    level->first_key = -1;
+    at = skip_space(at);
     for (;;) {
-        /* Here a value begins. */
-        if (at >= end)
+        /* Here a value begins, in an object with its key. */
+        if (level->first_key >= 0 && (at = skip_key(at, end, level, keys, &count)) == NULL)
             return 0;
-        if (*at == '{' || *at == '[') {
-            if (depth == MOST_LEVELS)
+        if (*at == '"') {
+            if ((at = skip_string(at + 1, end)) == NULL)
                 return 0;
-            int is_object = *at == '{';
-            Level *level = &levels[depth++];
+        } else if (*at == '{' || *at == '[') {
+            if (level == last)
+                return 0;
+            level++;
             level->filter = 0;
-            level->first_key = is_object ? count : -1;
-            at = skip_space(at + 1, end);
-            if (at >= end)
-                return 0;
-            if (*at != (is_object ? '}' : ']')) {
-                if (is_object && (at = skip_key(at, end, level, keys, &count)) == NULL)
-                    return 0;
+            level->first_key = *at == '{' ? count : -1;
+            At inside = skip_space(at + 1);
+            if (*inside != *at + 2) { /* in ASCII, what closes stands two places behind what opens */
+                at = inside;
                 continue;
             }
-            at++;
-            depth--;
+            at = inside + 1;
+            level--;
         } else if ((at = skip_scalar(at, end)) == NULL)
             return 0;
         /* Here a value has ended; close what ends with it. */
         for (;;) {
-            at = skip_space(at, end);
-            if (depth == 0)
+            at = skip_space(at);
+            if (level == levels)
                 return at == end;
-            Level *level = &levels[depth - 1];
-            int is_object = level->first_key >= 0;
-            if (at >= end)
-                return 0;
             if (*at == ',') {
-                at = skip_space(at + 1, end);
-                if (is_object && (at = skip_key(at, end, level, keys, &count)) == NULL)
-                    return 0;
+                at = skip_space(at + 1);
                 break;
             }
-            if (*at != (is_object ? '}' : ']'))
-                return 0;
-            if (is_object)
+            if (level->first_key < 0) {
+                if (*at != ']')
+                    return 0;
+            } else {
+                if (*at != '}')
+                    return 0;
                 count = level->first_key;
+            }
             at++;
-            depth--;
+            level--;
         }
     }
 }
