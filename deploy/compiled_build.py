@@ -30,6 +30,11 @@ SHAPES = frozenset(("sg.Params", "sg.State", "BaseModel", "pydantic.BaseModel", 
 _CONSTANT = r"(\w+) = CPyStatics\[\d+\];[^\n]*\n *\w+ = "
 _GLOBAL = re.compile(rf"^( *(\w+) = CPyStatic_\w+___globals;\n *{_CONSTANT})CPyDict_GetItem(\(\2, \3\);)", re.MULTILINE)
 _ATTRIBUTE = re.compile(rf"^( *{_CONSTANT})CPyObject_GetAttr(\(\w+, \2\);)", re.MULTILINE)
+# The value may be made an object between the name and its use.
+_WRITTEN = re.compile(
+    r"^( *(\w+) = CPyStatics\[\d+\];[^\n]*\n(?: *\w[^\n{}]*;\n){0,2}? *\w+ = )PyObject_SetAttr(\(\w+, \2, \w+\);)",
+    re.MULTILINE,
+)
 
 
 class CompiledBuild(BuildHookInterface[Any]):
@@ -185,6 +190,7 @@ def put_caches_in(generated: Path) -> None:
     if not declared:
         raise ValueError("mypyc no longer includes its declarations as it did; the caches have to come after them")
     code = _ATTRIBUTE.sub(r"\1GET_ATTRIBUTE\3", _GLOBAL.sub(r"\1GET_GLOBAL\4", code))
+    code = _WRITTEN.sub(r"\1SET_ATTRIBUTE\3", code)
     file.write_text(before + declared + caches + code, encoding="utf-8")
 
 

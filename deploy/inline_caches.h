@@ -3,7 +3,7 @@
    mypyc looks up each attribute of an interpreted object, and each imported name, by its name, whenever it is used: 60 to
    140 instructions, and a hundred times for an event. The interpreter remembers at each place where it found the last
    one (PEP 659). So does this, by the same marks: a type's version changes with the type, a dict's with the dict. A place
-   must always ask for the same name. */
+   must always ask for the same name. Attributes that are written are found in the same way. */
 
 #if defined(__GNUC__) && !defined(Py_GIL_DISABLED)
 
@@ -47,7 +47,7 @@ static inline PyObject *cached_global(PyObject *globals, PyObject *name, GlobalC
 #define GET_GLOBAL CPyDict_GetItem
 #endif
 
-#define TYPES_AT_ONE_PLACE 4 /* events have six types, and most places see few of them */
+#define TYPES_AT_ONE_PLACE 6 /* events have as many */
 
 typedef struct {
     PyTypeObject *type;
@@ -130,7 +130,79 @@ static PyObject *cached_attribute(PyObject *object, PyObject *name, AttributeCac
         cached_attribute((object), (name), &cache_here); \
     })
 
+typedef struct {
+    PyTypeObject *type;
+    unsigned int version;
+    Py_ssize_t offset; /* 0: the type has to be asked */
+} WrittenSlot;
+
+/* Whether a type of msgspec's writes an attribute as any other does: it is not frozen, and no collector follows it. */
+static int is_open_struct(PyTypeObject *type)
+{
+    if (PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC))
+        return 0;
+    PyObject *config = PyObject_GetAttrString((PyObject *)type, "__struct_config__");
+    PyObject *frozen = config == NULL ? NULL : PyObject_GetAttrString(config, "frozen");
+    PyErr_Clear();
+    Py_XDECREF(config);
+    Py_XDECREF(frozen);
+    return frozen == Py_False;
+}
+
+/* Remember where objects of a type keep an attribute that is written, if writing it is no more than that. */
+static void remember_written(PyTypeObject *type, PyObject *name, WrittenSlot *slot)
+{
+    PyObject *found = _PyType_Lookup(type, name);
+    if (found == NULL || type->tp_version_tag == 0)
+        return;
+    *slot = (WrittenSlot){type, type->tp_version_tag, 0};
+    if (!Py_IS_TYPE(found, &PyMemberDescr_Type) || !PyType_IsSubtype(type, PyDescr_TYPE(found)))
+        return;
+    PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+    if (member->type != T_OBJECT_EX || member->flags)
+        return;
+    if (type->tp_setattro != PyObject_GenericSetAttr) {
+        /* A method of that name, written in Python, has another type. */
+        PyObject *names = PyUnicode_InternFromString("__setattr__");
+        PyObject *writes = names == NULL ? NULL : _PyType_Lookup(type, names);
+        Py_XDECREF(names);
+        if (writes == NULL || !Py_IS_TYPE(writes, &PyWrapperDescr_Type) || !is_open_struct(type)) {
+            PyErr_Clear();
+            return;
+        }
+    }
+    slot->version = type->tp_version_tag; /* looking may have given it one */
+    slot->offset = member->offset;
+}
+
+static __attribute__((noinline)) int write_attribute(PyObject *object, PyObject *name, PyObject *value, WrittenSlot *slot)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (slot->type != type || slot->version != type->tp_version_tag)
+        remember_written(type, name, slot);
+    return PyObject_SetAttr(object, name, value);
+}
+
+static inline int cached_write(PyObject *object, PyObject *name, PyObject *value, WrittenSlot *slot)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (slot->type != type || slot->version != type->tp_version_tag || slot->offset == 0 || value == NULL)
+        return write_attribute(object, name, value, slot);
+    PyObject **place = (PyObject **)((char *)object + slot->offset), *before = *place;
+    Py_INCREF(value);
+    *place = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+#define SET_ATTRIBUTE(object, name, value)                    \
+    ({                                                        \
+        static WrittenSlot slot_here;                         \
+        cached_write((object), (name), (value), &slot_here);  \
+    })
+
 #else
 #define GET_GLOBAL CPyDict_GetItem
 #define GET_ATTRIBUTE CPyObject_GetAttr
+#define SET_ATTRIBUTE PyObject_SetAttr
 #endif
