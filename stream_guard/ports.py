@@ -49,6 +49,17 @@ class Source(Protocol):
         """Release what is open."""
 
 
+@runtime_checkable
+class BatchedSource(Protocol):
+    """A source that can give many records at once, which takes less than one after the other."""
+
+    def batches(self, most: int) -> Iterator[list[Record]]:
+        """Yield the records in lists of at most so many; an empty one says that nothing is there right now.
+
+        ``positions`` is then behind the whole list.
+        """
+
+
 class Decoder(Protocol):
     """The base of every decoder: reads the records of one format. One instance is made per run.
 

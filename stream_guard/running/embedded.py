@@ -26,7 +26,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.observability.run_status import RunStatus
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Record, Source
+from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import (
     DEAD_LETTERS_META,
@@ -151,6 +151,11 @@ def _nothing(policy: Policy) -> None:
 def _chunks(source: Source, size: int) -> Iterator[tuple[list[Record], bool]]:
     """Yield the records in chunks; the flag says that no further record is there right now."""
     chunk: list[Record] = []
+    if isinstance(source, BatchedSource):
+        for batch in source.batches(size):
+            yield batch, not batch
+        yield [], True
+        return
     for record in source:
         if record is None:
             yield chunk, True

@@ -86,6 +86,12 @@ class DocumentSplitter:
                 return
             yield self._take(end)
 
+    def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
+        """Yield the same records, each in a list of its own: there are few, and large ones."""
+        del most
+        for record in self.split(chunk):
+            yield [record]
+
     def last(self) -> Iterator[Record]:
         """Yield what is left at the end of the input: the beginning of a value that has no end."""
         if self._buffer.strip(_BETWEEN):

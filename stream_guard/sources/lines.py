@@ -73,10 +73,15 @@ class LineFile:
 
     def read(self, until: int | None = None) -> Iterator[Record]:
         """Yield the records up to the present end of the file, or to the chunk that reaches ``until``."""
+        for batch in self.batches(1, until):
+            yield from batch
+
+    def batches(self, most: int, until: int | None = None) -> Iterator[list[Record]]:
+        """Yield the same records in lists of at most so many."""
         try:
             read, size = (self._stream or self._open()).read, self.lines.chunk
             while (until is None or self.lines.offset < until) and (chunk := read(size)):
-                yield from self.lines.split(chunk)
+                yield from self.lines.batches(chunk, most)
         except BROKEN as error:
             self.close()
             raise SourceError(
@@ -213,27 +218,32 @@ class FileSource:
             self._tail = _open_tail(path, limit, position, mark)
 
     def __iter__(self) -> Iterator[Record | None]:
+        for batch in self.batches(1):
+            yield from batch or (None,)
+
+    def batches(self, most: int) -> Iterator[list[Record]]:
+        """Yield the records in lists of at most so many; an empty one says that nothing is there right now."""
         file = self._file
         if self._tail is not None:
-            yield from self._tail.read()
-            yield from self._tail.lines.last()
+            yield from self._tail.batches(most)
+            yield from _rest(self._tail)
             self._tail.close()
             self._tail = None
         while True:
-            yield from file.read()
+            yield from file.batches(most)
             if not self._follow:
-                yield from file.lines.last()
+                yield from _rest(file)
                 file.close()
                 return
-            yield None
+            yield []
             self._stop.wait(POLL)
             if changed := file.what_changed():
-                yield from file.lines.last()
+                yield from _rest(file)
                 file.start_over(changed)
             elif file.was_replaced():
                 # To its end: lines may have been written between the last read and the renaming.
-                yield from file.read()
-                yield from file.lines.last()
+                yield from file.batches(most)
+                yield from _rest(file)
                 file.start_over("was replaced by another file")
 
     def positions(self) -> Mapping[str, int]:
@@ -250,6 +260,12 @@ class FileSource:
         self._file.close()
         if self._tail is not None:
             self._tail.close()
+
+
+def _rest(file: LineFile) -> Iterator[list[Record]]:
+    """Yield the last line when it has no newline and nothing follows."""
+    for record in file.lines.last():
+        yield [record]
 
 
 def _open_tail(path: Path, limit: int, position: int, mark: FileMark) -> LineFile | None:

@@ -44,24 +44,35 @@ class LineSplitter:
 
     def split(self, chunk: bytes) -> Iterator[Record]:
         """Yield the records that end in this chunk; the rest is kept for the next one."""
+        for batch in self.batches(chunk, 1):
+            yield from batch
+
+    def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
+        """Yield the same records in lists of at most so many; ``position`` is then behind the whole list."""
         stream = BytesIO(chunk)
         if self._held:
             first = stream.readline()
             if not first.endswith(b"\n"):
                 self._hold(first)
                 return
-            yield self._finish(first)
+            yield [self._finish(first)]
         lines = stream.readlines()
         if lines and not lines[-1].endswith(b"\n"):
             self._hold(lines.pop())
+        for start in range(0, len(lines), most):
+            yield self._records(lines if len(lines) <= most else lines[start : start + most])
+
+    def _records(self, lines: list[bytes]) -> list[Record]:
+        """Return the next lines as records."""
+        records: list[Record] = []
         origin, position, line, step = self.origin, self.position, self.line, self._step
         for value in lines:
             line += step
-            record = Record(value, origin, position, line)
+            records.append(Record(value, origin, position, line))
             position += len(value)
-            # Before the yield: a checkpoint taken now must not repeat this record.
-            self.position, self.line = position, line
-            yield record
+        # Before they are yielded: a checkpoint taken then must not repeat them.
+        self.position, self.line = position, line
+        return records
 
     def last(self) -> Iterator[Record]:
         """Yield the last line when it has no newline and nothing follows."""
