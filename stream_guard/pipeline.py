@@ -85,7 +85,7 @@ class Pipeline:
         self._counts.records += count
 
     def _judge_located(
-        self, events: Sequence[Event], record: Record | None, places: RecordPlaces, out: list[Finding]
+        self, events: list[Event], record: Record | None, places: RecordPlaces, out: list[Finding]
     ) -> None:
         """Judge events; their findings name the files and the lines of the records that brought them."""
         table, before = self._table, len(out)
@@ -112,7 +112,7 @@ class Pipeline:
 
     def _judge_waited(self, events: Sequence[Event], out: list[Finding]) -> None:
         if self._places is not None:
-            self._judge_located(events, None, self._places, out)
+            self._judge_located(list(events), None, self._places, out)
             return
         for event in events:
             self._table.feed(event, out)

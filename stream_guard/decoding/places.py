@@ -9,7 +9,7 @@ An event may have waited for a later record. Then its decoder tells where its ow
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -18,8 +18,11 @@ from stream_guard.errors import Place
 from stream_guard.model import Event, Finding
 from stream_guard.ports import Record
 
-_RECENT: Final = 32  # events of one session
+_ENTRIES: Final = 3 * 32  # for the latest events of one session; up to twice as many are there
 _OF_BUCKET: Final = 32  # sessions
+
+_Noted: TypeAlias = list[Any]
+"""Three entries for an event: itself or its id, the file, the line. One list, because a tuple for each costs more."""
 
 
 class RecordPlaces:
@@ -33,8 +36,7 @@ class RecordPlaces:
         self._sessions = sessions
         self._buckets: dict[int, deque[str]] = {}
         self._whole = whole
-        self._most = _RECENT if whole is None else None
-        self._recent: dict[str, deque[tuple[Event | str, str, int]]] = {}
+        self._recent: dict[str, _Noted] = {}
         self._told: dict[tuple[str, str], tuple[str, int]] = {}  # by session and event
 
     def tell(self, event: Event, origin: str, line: int) -> None:
@@ -50,20 +52,27 @@ class RecordPlaces:
     def note(self, record: Record | None, event: Event) -> None:
         """Remember where the event stands: where its decoder told, else where the record stands that brought it."""
         session_id, event_id = event.session_id, event.event_id
-        if self._whole not in (None, session_id):
+        if self._whole is not None and self._whole != session_id:
             return
         place = self._told.pop((session_id, event_id), None) if self._told else None
-        if place is None:
-            if record is None or not record.line:
-                return
-            place = record.origin, record.line
+        if place is None and (record is None or not record.line):
+            return
         recent = self._recent.get(session_id)
         if recent is None:
-            recent = self._recent[session_id] = deque(maxlen=self._most)
+            recent = self._recent[session_id] = []
             self._forget_for(session_id)
+        elif len(recent) >= 2 * _ENTRIES and self._whole is None:
+            del recent[:_ENTRIES]
         # Sources without ids get theirs when the event is judged; of other events the id is enough.
-        is_named = event_id != "" and event_id[0] != "~"
-        recent.append((event_id if is_named else event, *place))
+        if event_id and event_id[0] != "~":
+            recent.append(event_id)
+        else:
+            recent.append(event)
+        if place is not None:
+            recent += place
+        elif record is not None:
+            recent.append(record.origin)
+            recent.append(record.line)
 
     def _forget_for(self, session_id: str) -> None:
         """Forget the session that was remembered first, when there is one too many with this one."""
@@ -78,8 +87,11 @@ class RecordPlaces:
 
     def of(self, session_id: str, event_id: str) -> Place | None:
         """Return where the event of an id stands; a call inside a turn stands where the turn does."""
+        recent = self._recent.get(session_id, [])
+        first = 0 if self._whole is not None else max(0, len(recent) - _ENTRIES)
         for wanted in (event_id, event_id.rpartition("/")[0]):
-            for known, file, line in reversed(self._recent.get(session_id, ())):
+            for at in range(len(recent) - 3, first - 1, -3):
+                known, file, line = recent[at : at + 3]
                 if wanted and wanted == (known if isinstance(known, str) else known.event_id):
                     return Place(file, line)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
@@ -13,9 +13,6 @@ from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record, Selectin
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
-
-# Ids that no session can have sort before it: the empty one, and those that begin with the mark.
-_FIRST_ID: Final = chr(ord(MARK) + 1)
 
 
 class DeadLetterSink(Protocol):
@@ -45,19 +42,21 @@ class EventReader:
         self._decode = decoder.decode
         self._dead_letters = dead_letters
 
-    def read(self, record: Record) -> Sequence[Event]:
+    def read(self, record: Record) -> list[Event]:
         """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does."""
         try:
-            events = self._decode(record)
+            decoded = self._decode(record)
+            events = decoded if type(decoded) is list else list(decoded)
             for event in events:
-                if event.session_id < _FIRST_ID:
-                    check_session_id(event.session_id)
+                session_id = event.session_id
+                if not session_id or session_id[0] == MARK:
+                    check_session_id(session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             lost = lost_call(record, str(error))
             if lost is None or (self._selecting is not None and not self._selecting.keeps(lost)):
-                return ()
-            return (lost,)
+                return []
+            return [lost]
         return events
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
