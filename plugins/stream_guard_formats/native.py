@@ -135,10 +135,11 @@ class NativeDecoder:
 
 def _spell_usage(response: dict[str, Json]) -> None:
     """Write the usage of a response in our spelling. Usage that says nothing known is left out: that is no zero."""
-    usage = read_usage(response["usage"])
+    found = response["usage"]
+    usage = read_usage(found)
     if usage is None:
         del response["usage"]
-    else:
+    elif usage is not found:
         response["usage"] = usage
 
 

@@ -242,7 +242,8 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if not state.ran and attempt not in state.open:
-            state.open = [*state.open[1 - _REMEMBERED :], attempt]
+            del state.open[: 1 - _REMEMBERED]
+            state.open.append(attempt)
 
     def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt

@@ -109,7 +109,10 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
             unknown = self._lacks is not None and self._lacks(event)
             return sg.Unsure("unevaluable", "the field that its path begins with") if unknown else None
         known = anchor.value
-        if value == known and type(value) is type(known) and type(value) in _SCALARS:
+        if type(value) is str and type(known) is str:  # what most of them are
+            if value == known:
+                return None
+        elif value == known and type(value) is type(known) and type(value) in _SCALARS:
             return None
         if not anchor.seen:
             _remember(anchor, value, event.index)

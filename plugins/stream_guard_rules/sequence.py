@@ -181,13 +181,15 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         first = _find(result.attempt, state)
         if first is None:
             return None
+        late = self._late(first, result.tool, state) if must_succeed else None
+        if self._lasts:
+            state.unlocked = True
+            state.firsts.clear()
+            state.waiting.clear()
+            return late or sg.SETTLED
         first.standing = _RAN
         if must_succeed:
             first.time = result.time
-        late = self._late(first, result.tool, state) if must_succeed else None
-        if self._lasts:
-            state.unlocked, state.firsts, state.waiting = True, [], []
-            return late or sg.SETTLED
         if self._within is None:
             self._drop_older(first, state)
         return late

@@ -139,12 +139,15 @@ class Engine:
         opened: tuple[GateGroup, ...] = ()
         for group in plan.gated:
             if group.gate(event, memory):
-                light += group.stateless
-                chosen += group.inside
+                if group.stateless:
+                    light += group.stateless
+                if group.inside:
+                    chosen += group.inside
                 if group.ends or group.rest:
                     opened += (group,)
             else:
-                chosen += group.outside
+                if group.outside:
+                    chosen += group.outside
                 for bound, may_open in group.may_open:
                     if may_open(event, memory):
                         self._count_unevaluable(bound, key_state, event, NO_FIELD)
@@ -482,11 +485,11 @@ class Engine:
     ) -> None:
         """Append the finding of a hit, unless the rule's cooldown holds it back."""
         # By the exact type first: to tell that a struct is no instance of a class takes longer.
+        if type(hit) is Unsure or (type(hit) is not Settled and isinstance(hit, Unsure)):
+            self._count_unsure(bound, hit, key_state, event)
+            return
         if type(hit) is Settled or isinstance(hit, Settled):
             key_state.asleep |= bound.bit
-            return
-        if type(hit) is Unsure or isinstance(hit, Unsure):
-            self._count_unsure(bound, hit, key_state, event)
             return
         self.counts.hits[bound.number] += 1
         if bound.spec.set_labels:

@@ -53,8 +53,9 @@ def strings_of(value: Json) -> str:
         if isinstance(item, str):
             found.append(item)
         elif isinstance(item, dict):
-            found.extend(item)
-            waiting.extend(item.values())
+            for key, entry in item.items():  # a loop: for the few entries that there are, quicker than to extend
+                found.append(key)
+                waiting.append(entry)
         elif isinstance(item, list):
             waiting.extend(item)
     return "\n".join(found)

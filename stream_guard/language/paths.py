@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -97,7 +97,9 @@ def _deep_equal(left: Json, right: Json) -> bool:
     return True
 
 
-_OF_A_TOOL: Final = (ToolCall, ToolResult, GateDecision)
+def _is_of_tool(event: Event) -> TypeGuard[ToolCall | ToolResult | GateDecision]:
+    # By the exact type: compiled, a tuple of classes would be made for every event.
+    return type(event) is ToolCall or type(event) is ToolResult or type(event) is GateDecision
 
 
 def _model(event: Event) -> Json | Missing:
@@ -124,7 +126,7 @@ def _user(event: Event) -> Json | Missing:
 
 
 def _tool(event: Event) -> Json | Missing:
-    if not isinstance(event, _OF_A_TOOL):
+    if not _is_of_tool(event):
         return MISSING
     tool = {"name": event.tool, "args": event.args}
     if isinstance(event, ToolResult):
@@ -162,7 +164,7 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     """
     if root in {"model", "stop_reason"}:
         start = ROOTS[root][1]
-        return lambda event: type(event) is Turn and start(event) in {MISSING, None}
+        return lambda event: type(event) is Turn and _is_nothing(start(event))
     if root == "request":
         return lambda event: type(event) is Turn and event.request is None
     if root == "response" and steps and steps[0] in _ALWAYS_CAPTURED:
@@ -172,6 +174,10 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     if root == "tool" and steps[:2] == ("result", "output"):
         return lacks_output
     return lacks_args if root == "tool" and steps[:1] == ("args",) else None
+
+
+def _is_nothing(value: Json | Missing) -> bool:
+    return value is MISSING or value is None
 
 
 def lacks_args(event: Event) -> bool:
@@ -190,7 +196,7 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
         label = steps[0]
         return lambda event: event.labels.get(label, MISSING)
     if root == "tool" and steps == ("name",):
-        return lambda event: event.tool if isinstance(event, _OF_A_TOOL) else MISSING
+        return lambda event: event.tool if _is_of_tool(event) else MISSING
     if root == "tool" and steps[:1] == ("args",):
         return _argument(steps[1:])
     start = ROOTS[root][1]
@@ -209,11 +215,11 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
 
 def _argument(steps: tuple[str, ...]) -> Find:
     if len(steps) != 1:
-        return lambda event: lookup(event.args, steps) if isinstance(event, _OF_A_TOOL) else MISSING
+        return lambda event: lookup(event.args, steps) if _is_of_tool(event) else MISSING
     (name,) = steps
 
     def find(event: Event) -> Json | Missing:
-        if not isinstance(event, _OF_A_TOOL):
+        if not _is_of_tool(event):
             return MISSING
         args = event.args
         return args.get(name, MISSING) if type(args) is dict else lookup(args, steps)

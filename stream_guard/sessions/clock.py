@@ -79,8 +79,8 @@ class SharedClock:
         if len(ids) == self._quorum:
             if times[last] >= time:
                 return False
-            ids.pop(last)
-            times.pop(last)
+            ids[last], times[last] = session_id, time
+            return True
         ids.append(session_id)
         times.append(time)
         return len(ids) == self._quorum

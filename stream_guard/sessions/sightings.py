@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from stream_guard.language.arguments import Arguments
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Json, ToolCall
 from stream_guard.sessions.session import Session
@@ -34,7 +33,9 @@ class Leniency(NamedTuple):
         return self.later if args is None else self.earlier
 
 
-def match_block(session: Session, call_id: str, tool: str, reading: Arguments, leniency: Leniency) -> OpenCall | None:
+def match_block(
+    session: Session, call_id: str, tool: str, args: Json, contested: str, leniency: Leniency
+) -> OpenCall | None:
     """Return the open attempt that an event reported and no block announced yet, or None.
 
     Two blocks are two attempts, even under one id.
@@ -42,11 +43,9 @@ def match_block(session: Session, call_id: str, tool: str, reading: Arguments, l
     for call in reversed(_candidates(session, call_id)):
         if not call.in_event or call.in_block:
             continue
-        lenient = call_id != "" and call.call_id == call_id and not reading.contested
-        if _same_call(call, tool, reading.value, contested=reading.contested != "") or (
-            lenient and leniency.covers(call, tool, reading.value)
-        ):
-            _complete(call, reading.value)
+        lenient = call_id != "" and call.call_id == call_id and not contested
+        if _same_call(call, tool, args, contested=contested != "") or (lenient and leniency.covers(call, tool, args)):
+            _complete(call, args)
             call.in_block = True
             _name(session, call, call_id)
             return call

@@ -124,7 +124,7 @@ class SessionTable:
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
-            if event_id in recent or event_id in session.older or session.restored:
+            if event_id in recent or session.restored or (session.older and event_id in session.older):
                 if self._is_redelivered(event, session):
                     self.counts.duplicate_events += 1
                     return

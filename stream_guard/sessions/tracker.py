@@ -126,16 +126,16 @@ class Tracker:
         name = self._names[written]
         tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
-        # JSON in JSON, as some sources write it
-        reading = read_arguments(args) if type(args) is str else Arguments(args)
+        reading = read_arguments(args) if type(args) is str else None  # JSON in JSON, as some sources write it
+        args, contested = (args, "") if reading is None else (reading.value, reading.contested)
         plan = self._engine.local.calls[tool]
-        known = match_block(session, call_id, tool, reading, self._leniency(plan)) if session.open else None
+        known = match_block(session, call_id, tool, args, contested, self._leniency(plan)) if session.open else None
         if known is not None:
-            self._merge(known, reading.value)
+            self._merge(known, args)
             return
-        opened = self._open_attempt(session, call_id, tool, reading.value)
-        if plan is not None or self._show_across is not None or name is not None or reading.contested:
-            call = _call_of(turn, number, tool, call_id, reading)
+        opened = self._open_attempt(session, call_id, tool, args)
+        if plan is not None or self._show_across is not None or name is not None or contested:
+            call = _call_of(turn, number, tool, call_id, args, reading)
             self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)
@@ -327,7 +327,8 @@ def _name(block: dict[str, Json]) -> str:
     return name if type(name) is str else ""
 
 
-def _call_of(turn: Turn, number: int, tool: str, call_id: str, reading: Arguments) -> ToolCall:
+def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, reading: Arguments | None) -> ToolCall:
+    """Return the call that a block of a turn announces; its arguments may have been read from a text."""
     return ToolCall(
         session_id=turn.session_id,
         event_id=f"{turn.event_id}/{number}",
@@ -341,9 +342,9 @@ def _call_of(turn: Turn, number: int, tool: str, call_id: str, reading: Argument
         captured=turn.captured,
         tool=tool,
         call_id=call_id,
-        args=reading.value,
-        parse_error=reading.unreadable,
-        contested=reading.contested,
+        args=args,
+        parse_error=reading is not None and reading.unreadable,
+        contested="" if reading is None else reading.contested,
     )
 
 
