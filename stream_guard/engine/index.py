@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import BoundRule, Gate, Handler, overrides
+from stream_guard.engine.key_state import Address
 from stream_guard.engine.texts import TextIndex
 from stream_guard.engine.watched_paths import watch
 from stream_guard.language.paths import When
@@ -30,8 +31,11 @@ _MEMO_LIMIT: Final = 4096
 _VARIANTS: Final = 256  # plans kept for one sort of event: one for each set of sleeping rules
 
 
-Ready: TypeAlias = tuple[int, Handler, Callable[[], State], BoundRule]
-"""A rule for the hot path: its number, its handler, what makes a new state, and the rule itself."""
+Ready: TypeAlias = tuple[Address, Handler, Callable[[], State], BoundRule]
+"""A rule for the hot path: its number, its handler, what makes a new state, and the rule itself.
+
+The number is an address, not an int: compiled, it stays an object, as the states are found by it.
+"""
 
 
 class GateGroup:

@@ -85,9 +85,9 @@ class TextIndex:
             for path, patterns in waiting.items()
         )
 
-    def search(self, event: Event) -> Sequence[tuple[BoundRule, Handler]]:
+    def search(self, event: Event) -> tuple[tuple[BoundRule, Handler], ...]:
         """Return the rules with a pattern that occurs, once each, in policy order."""
-        found: dict[int, tuple[BoundRule, Handler]] = {}
+        found: dict[int, tuple[BoundRule, Handler]] | None = None
         for path, patterns, owners in self._sets:
             if path is None:
                 text = text_of(event)
@@ -97,5 +97,7 @@ class TextIndex:
             if text or patterns.match_nothing:
                 for number in patterns.search(text):
                     owner = owners[number]
+                    if found is None:
+                        found = {}
                     found[owner[0].number] = owner
-        return [found[number] for number in sorted(found)] if found else ()
+        return () if found is None else tuple([found[number] for number in sorted(found)])

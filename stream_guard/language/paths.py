@@ -113,6 +113,15 @@ def _request(event: Event) -> Json | Missing:
     return event.request if type(event) is Turn and event.request is not None else MISSING
 
 
+def _of_request(event: Event, step: str) -> Json | Missing:
+    if type(event) is not Turn:
+        return MISSING
+    request: Json = event.request
+    if type(request) is dict:
+        return request.get(step, MISSING)
+    return lookup(request, (step,))
+
+
 def _response(event: Event) -> Json | Missing:
     return event.response if type(event) is Turn else MISSING
 
@@ -203,14 +212,20 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
     if not steps:
         return start
     if len(steps) == 1:
-        (step,) = steps
-        return lambda event: value.get(step, MISSING) if type(value := start(event)) is dict else lookup(value, steps)
+        return _entry(root, steps[0])
 
     def find(event: Event) -> Json | Missing:
         value = start(event)
         return MISSING if value is MISSING else lookup(value, steps)
 
     return find
+
+
+def _entry(root: str, step: str) -> Find:
+    if root == "request":
+        return lambda event: _of_request(event, step)
+    start, steps = ROOTS[root][1], (step,)
+    return lambda event: value.get(step, MISSING) if type(value := start(event)) is dict else lookup(value, steps)
 
 
 def _argument(steps: tuple[str, ...]) -> Find:

@@ -36,7 +36,8 @@ typedef struct {
 
 typedef struct {
     uint64_t filter; /* a bit for some of the bytes of each key */
-    int first_key;   /* in the list of keys; -1 in an array */
+    Key *first_key;  /* in the list of keys; NULL in an array */
+    Key *limit;      /* no key of this object may stand here */
 } Level;
 
 #define EACH(byte) ((uint64_t)0x0101010101010101u * (byte))
@@ -224,23 +225,24 @@ static inline At skip_space(At at) /* mostly there is one or none */
     return *at > ' ' ? at : skip_more_space(at);
 }
 
+static NOINLINE uint64_t few_bytes(At start, size_t size)
+{
+    uint64_t word = 0;
+    memcpy(&word, start, size);
+    return word;
+}
+
 /* Return the first bytes of a key as a number: with its size, most of what there is to compare. */
 static inline uint64_t first_bytes(At start, size_t size, At end)
 {
-    uint64_t word = 0;
-    if (end - start < 8)
-        memcpy(&word, start, size < 8 ? size : 8);
-    else {
-        memcpy(&word, start, 8);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        if (size < 8)
-            word &= ((uint64_t)1 << size * 8) - 1;
-#else
-        if (size < 8)
-            word &= ~(~(uint64_t)0 >> size * 8);
-#endif
+    if (end - start >= 8) {
+        uint64_t word;
+        memcpy(&word, start, 8);
+        return size < 8 ? word & (((uint64_t)1 << size * 8) - 1) : word;
     }
-    return word;
+#endif
+    return few_bytes(start, size < 8 ? size : 8);
 }
 
 static NOINLINE int is_known(const Key *key, const Key *last, Key wanted)
@@ -252,7 +254,7 @@ static NOINLINE int is_known(const Key *key, const Key *last, Key wanted)
 }
 
 /* Return what follows a key and its colon, NULL where it is not plain or was given before. */
-static inline At skip_key(At at, At end, Level *level, Key *keys, int *count)
+static inline At skip_key(At at, At end, Level *level, Key **next)
 {
     if (*at != '"')
         return NULL;
@@ -260,15 +262,15 @@ static inline At skip_key(At at, At end, Level *level, Key *keys, int *count)
     while (*(at = skip_ascii(at, end)) >= 0x80)
         if ((at = skip_beyond_ascii(at, end)) == NULL)
             return NULL;
-    if (*at != '"' || *count >= MOST_KEYS || *count - level->first_key >= MOST_OF_ONE)
+    if (*at != '"' || *next >= level->limit)
         return NULL; /* an escape too: the parser compares what is meant */
     size_t size = (size_t)(at - start);
     Key key = {start, size, first_bytes(start, size, end)};
     uint64_t bit = (uint64_t)1 << ((key.word + size) * 0x9E3779B97F4A7C15u >> 58);
-    if ((level->filter & bit) && is_known(keys + level->first_key, keys + *count, key))
+    if ((level->filter & bit) && is_known(level->first_key, *next, key))
         return NULL;
     level->filter |= bit;
-    keys[(*count)++] = key;
+    *(*next)++ = key;
     at = skip_space(at + 1);
     return *at == ':' ? skip_space(at + 1) : NULL;
 }
@@ -278,12 +280,12 @@ static int is_plain(At at, At end)
     Level levels[MOST_LEVELS + 1]; /* the first is around the text */
     Key keys[MOST_KEYS];
     Level *level = levels, *last = levels + MOST_LEVELS;
-    int count = 0;
-    level->first_key = -1;
+    Key *next = keys;
+    level->first_key = NULL;
     at = skip_space(at);
     for (;;) {
         /* Here a value begins, in an object with its key. */
-        if (level->first_key >= 0 && (at = skip_key(at, end, level, keys, &count)) == NULL)
+        if (level->first_key != NULL && (at = skip_key(at, end, level, &next)) == NULL)
             return 0;
         if (*at == '"') {
             if ((at = skip_string(at + 1, end)) == NULL)
@@ -293,7 +295,8 @@ static int is_plain(At at, At end)
                 return 0;
             level++;
             level->filter = 0;
-            level->first_key = *at == '{' ? count : -1;
+            level->first_key = *at == '{' ? next : NULL;
+            level->limit = keys + MOST_KEYS - next < MOST_OF_ONE ? keys + MOST_KEYS : next + MOST_OF_ONE;
             At inside = skip_space(at + 1);
             if (*inside != *at + 2) { /* in ASCII, what closes stands two places behind what opens */
                 at = inside;
@@ -312,13 +315,13 @@ static int is_plain(At at, At end)
                 at = skip_space(at + 1);
                 break;
             }
-            if (level->first_key < 0) {
+            if (level->first_key == NULL) {
                 if (*at != ']')
                     return 0;
             } else {
                 if (*at != '}')
                     return 0;
-                count = level->first_key;
+                next = level->first_key;
             }
             at++;
             level--;

@@ -55,35 +55,39 @@ class SharedClock:
         if time <= self.passed or (self._live and self._has_passed(time)):
             self.now = time
             return
-        if self._take(session_id, time):
-            least = time
-            for other in self._times:
-                least = min(least, other)
-            self.now = max(self.now, least)
-
-    def _take(self, session_id: str, time: float) -> bool:
-        """Put a session among those that are furthest ahead; whether that may move the clock."""
         # Loops over a few, not a dict and min() with a key: this runs for most events of a recording.
         ids, times = self._ids, self._times
-        last = 0
+        place, least, second = 0, inf, inf
         for number in range(len(ids)):
+            known = times[number]
             if ids[number] == session_id:
-                known = times[number]
-                if time <= known:
-                    return False
-                times[number] = time
-                # A session that was ahead of the clock already does not hold it back.
-                return known <= self.now and len(ids) == self._quorum
-            if times[number] < times[last]:
-                last = number
-        if len(ids) == self._quorum:
-            if times[last] >= time:
-                return False
-            ids[last], times[last] = session_id, time
-            return True
-        ids.append(session_id)
-        times.append(time)
-        return len(ids) == self._quorum
+                if time > known:
+                    self._go_on(number, time)
+                return
+            if known < least:
+                place, least, second = number, known, least
+            elif known < second:
+                second = known
+        if len(ids) < self._quorum:
+            ids.append(session_id)
+            times.append(time)
+            reached = min(least, time) if len(ids) == self._quorum else -inf
+        elif time > least:  # the one that is least ahead is no longer among them
+            ids[place], times[place] = session_id, time
+            reached = min(second, time)
+        else:
+            return
+        self.now = max(self.now, reached)
+
+    def _go_on(self, number: int, time: float) -> None:
+        """Note that one of those furthest ahead has gone on; if it was ahead of the clock before, nothing waited."""
+        times = self._times
+        waited = times[number] <= self.now and len(times) == self._quorum
+        times[number] = time
+        if waited:
+            for other in times:
+                time = min(time, other)
+            self.now = max(self.now, time)
 
     def _has_passed(self, time: float) -> bool:
         if self._receiver is not None:

@@ -258,6 +258,8 @@ def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
 
 def is_large(value: Json) -> bool:
     """Whether a value takes more memory than an open call may keep of it."""
+    if type(value) is dict and _is_flat_and_small(value):
+        return False
     try:
         if len(_encode(value)) < CERTAINLY_SMALL:
             return False
@@ -277,6 +279,18 @@ def is_large(value: Json) -> bool:
         if left < 0:
             return True
     return False
+
+
+def _is_flat_and_small(value: dict[Any, Json]) -> bool:
+    """Whether an object holds no other and is within the limit, as most arguments: they need not be encoded."""
+    left = _LARGE - 64 * len(value)
+    for key, item in value.items():
+        if type(item) is str:
+            left -= len(item)
+        elif isinstance(item, dict | list):
+            return False
+        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
+    return left >= 0
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
