@@ -94,6 +94,11 @@ _SECRETS: Final[tuple[_Secret, ...]] = (
 )
 
 
+_CLEAN: Final[set[str]] = set()
+_MOST_CLEAN: Final = 1000
+_SHORT: Final = 64  # characters
+
+
 @cache
 def _any_secret() -> TextSet:
     """Return the set that tells which patterns may occur. Most texts hold no secret, and it says so in one pass.
@@ -108,6 +113,14 @@ def _compiled(pattern: str) -> Any:
     return re2.compile(pattern)
 
 
+def _remember_clean(text: str) -> None:
+    """Remember a short text in which nothing is to be masked: the same labels and names stand in alert after alert."""
+    if len(text) <= _SHORT:
+        if len(_CLEAN) >= _MOST_CLEAN:
+            _CLEAN.clear()
+        _CLEAN.add(text)
+
+
 def mask_id(text: str) -> str:
     """Return an id without secrets; two ids that differ only in their secrets still differ."""
     masked = mask_secrets(text)
@@ -116,9 +129,12 @@ def mask_id(text: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Return the whole text with ``[masked ...]`` where a secret stood."""
-    if not text:  # most findings have no run, and many no agent
+    if not text or text in _CLEAN:  # most findings have no run, and many no agent
         return text
-    for number in sorted(_any_secret().search(text)):
+    found = _any_secret().search(text)
+    if not found:
+        _remember_clean(text)
+    for number in sorted(found):
         secret = _SECRETS[number]
         text = _compiled(secret.pattern).sub(secret.mask, text)
         if secret.glued:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import re2
@@ -22,6 +23,12 @@ _SECRET_KEY: Final = re2.compile(
     r"(?i)(password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
     r"|cookie|credentials?|cvv|cvc|card[_-]?number)$"
 )
+
+
+@lru_cache(maxsize=1000)
+def _names_secret(name: str) -> bool:
+    """Whether what stands under a name is to be masked. The names are redacted: the cache holds no secret."""
+    return _SECRET_KEY.search(name) is not None
 
 
 def redact(value: Json, longest: int = MAX_TEXT) -> Json:
@@ -83,7 +90,7 @@ class _Redaction:
                 shown[_CUT] = f"[{len(value) - MAX_ITEMS} more]"
                 break
             name = redact_text(str(key))
-            hidden = item is not None and _SECRET_KEY.search(name) is not None
+            hidden = item is not None and _names_secret(name)
             shown[name] = "[masked]" if hidden else self.value(item, depth + 1)
         return shown
 

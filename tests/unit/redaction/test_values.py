@@ -112,3 +112,14 @@ def test_what_is_not_json_becomes_text() -> None:
     assert redact({"when": object, 3: {1}}) == {"when": "<class 'object'>", "3": [1]}
     assert redact(2**80) == "[a number of 81 bits]"
     assert redact("a\ud800b") == "a?b"
+
+
+def test_more_clean_texts_than_are_remembered_are_shown_as_they_are() -> None:
+    texts = [f"order {number}" for number in range(2500)]
+    assert [redact(text) for text in (*texts, *texts)] == [*texts, *texts]
+
+
+def test_secrets_beside_remembered_texts_are_masked_every_time() -> None:
+    secret = {"order": "A-10000", "password": "hunter2", "note": "AKIAIOSFODNN7EXAMPLE"}
+    shown = [redact(secret) for _ in range(3)]
+    assert shown == [{"order": "A-10000", "password": "[masked]", "note": "[masked api key]"}] * 3
