@@ -15,7 +15,8 @@ import pytest
 from stream_guard.cli.demo import write_samples
 from tests import processes
 
-SESSIONS = 3_350  # about 50,000 events
+# About 50,000 events in every run, and 100,000.
+SESSIONS = (3_350, pytest.param(6_700, marks=pytest.mark.slow))
 KILLS = 50
 
 
@@ -44,10 +45,10 @@ def alert_ids(folder: Path, name: str) -> list[str]:
     return [json.loads(line)["alert_id"] for line in (folder / f"{name}.alerts.jsonl").read_text().splitlines()]
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=SESSIONS)
+def samples(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     folder = tmp_path_factory.mktemp("kill")
-    events, _ = write_samples(folder, SESSIONS)
+    events, _ = write_samples(folder, request.param)
     with events.open("a", encoding="utf-8") as file:
         file.write("this line is broken\n")
     process = start(folder, "whole", fresh=True)
