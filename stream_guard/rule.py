@@ -130,6 +130,13 @@ class Rule(Generic[P, S]):
         """The tools whose calls, decisions and results the rule sees; None means all."""
         return None
 
+    def wakes_at(self) -> ToolFilter | None:
+        """The tools at whose calls a rule that answered ``Settled`` is asked again; None: not while its state lasts.
+
+        Until then no event that has a time may make it fire or change its state. It is asked at those without one.
+        """
+        return None
+
     def texts(self) -> Sequence[TextPattern]:
         """Patterns to wait for. If there are some for a place, its handlers run only when one of them occurs."""
         return ()

@@ -27,6 +27,7 @@ _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
 _PLAIN_NAME: Final = frozenset("*?|()@")
 _NO_NUMBERS: Final[Numbers] = []
+_NONE_YET: Final[Numbers] = [0]
 
 
 class ToolGuardParams(sg.Params):
@@ -130,6 +131,12 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
                 return sg.ToolPattern(wanted)
         return _ReachableTools(self._test, counted)
 
+    def wakes_at(self) -> sg.ToolFilter | None:
+        """The one tool that it counts, where nothing but the count is asked for."""
+        if self._still_fine is None or self._counted_tool is None or _PLAIN_NAME & set(self._counted_tool):
+            return None
+        return sg.ToolPattern([self._counted_tool])
+
     def texts(self) -> Sequence[sg.TextPattern]:
         """The one text it looks for, where it looks for nothing else: the engine searches for all texts together."""
         if self._sought is None:
@@ -147,6 +154,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             # The quick ways of most counts: one counter, and in the session one run.
             if self._counted_tool is None or self._counted_tool == call.tool:
                 known[0] += 1
+            if self._still_fine is not None and known[0] <= self._still_fine:
+                return sg.SETTLED if self._counted_tool is not None else None
             numbers = known
         elif self._of_window is not None and state.session:
             _, tool, seconds, most = self._of_window
@@ -155,7 +164,11 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         else:
             numbers = self._count(call, state) if self._counters else _NO_NUMBERS
         if self._still_fine is not None and (number := numbers[0]) is not None and number <= self._still_fine:
-            return None
+            return sg.SETTLED if self._stays_fine(state, self._still_fine) else None
+        return self._judged(call, numbers)
+
+    def _judged(self, call: sg.ToolCall, numbers: Numbers) -> sg.Verdict:
+        """Test an attempt that was counted."""
         notes: list[str] = []
         answer = self._test(call, numbers, notes)
         if answer:
@@ -169,6 +182,15 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         # Inline a window is unknown by design: only where the gate is to count it does an unknown one stop.
         unknown = answer is None and None in numbers
         return sg.Unsure("unevaluable", "a time", followup=self._deferred) if unknown else None
+
+    def _stays_fine(self, state: ToolGuardState, most: int) -> bool:
+        """Whether no attempt can be one too many before the next one at the counted tool."""
+        if self._counted_tool is None:
+            return False
+        if self._of_window is not None:
+            times = state.windows[0]
+            return len(times) <= most or times[0] <= times[-1] - self._of_window.seconds
+        return len(state.runs) < 2 and all(counts[0] <= most for counts in state.runs.values())
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
         """Count attempts outside the gate: a session's count spans all of them."""
@@ -195,15 +217,17 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         if not session:
             session = state.session = [0] * len(self._counters)
             state.windows = [[] for counter in self._counters if counter.scope == "window"]
-        run = _run_of(call, state, len(session)) if self._has_runs else session
         if self._only is not None:
             scope, tool, seconds, most = self._only
             mine = tool is None or tool == call.tool
             if scope == "window":
                 return (_in_window(call.time, state.windows[0], seconds, most if mine else 0),)
-            if mine:
-                run[0] += 1
-            return run
+            if not mine:  # nothing changes, so that the rule may sleep
+                return state.runs.get(_run_name(call)) or _NONE_YET if self._has_runs else session
+            only = _run_of(call, state, 1) if self._has_runs else session
+            only[0] += 1
+            return only
+        run = _run_of(call, state, len(session)) if self._has_runs else session
         numbers: list[int | None] = []
         window = 0
         for position, (scope, tool, seconds, most) in enumerate(self._counters):
@@ -248,7 +272,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         """Return the counts as they stand, without counting."""
         if not self._counters or not state.session:
             return [None] * len(self._counters)
-        run = state.runs.get(call.run_id if len(call.run_id) <= 64 else f"#{digest(call.run_id)}", state.session)
+        run = state.runs.get(_run_name(call), state.session)
         windows = iter(state.windows)
         numbers: list[int | None] = []
         for position, (scope, _, seconds, _) in enumerate(self._counters):
@@ -275,11 +299,13 @@ class _ReachableTools:
         return tool in self._counted or self._test(bare, nothing_known, []) is not False
 
 
+def _run_name(call: sg.ToolCall) -> str:
+    return call.run_id if len(call.run_id) <= 64 else f"#{digest(call.run_id)}"
+
+
 def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int]:
     """Return the counts of the call's run, and make that run the latest."""
-    runs, run = state.runs, call.run_id
-    if len(run) > 64:
-        run = f"#{digest(run)}"
+    runs, run = state.runs, _run_name(call)
     counted = runs.get(run)
     if counted is None:
         counted = runs[run] = [0] * counters

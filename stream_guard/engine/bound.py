@@ -65,11 +65,13 @@ class BoundRule:
         "texts",
         "timer",
         "ungated",
+        "wakes_at",
     )
 
     def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
         self.number = number
         self.bit = 1 << number
+        self.wakes_at = spec.rule.wakes_at()
         self.spec = spec
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)

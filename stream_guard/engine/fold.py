@@ -124,6 +124,8 @@ class Engine:
         """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
         if plan.watch is not None and not plan.watch.look(event, self.counts):
             plan.watch = None
+        if plan.waking & key_state.asleep:
+            key_state.asleep &= ~plan.waking
         if (
             (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
             or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
@@ -133,7 +135,7 @@ class Engine:
         ):
             self._run_all(plan, event, key_state, memory, out)
             return
-        if asleep := key_state.asleep & plan.mask:
+        if asleep := key_state.asleep & (plan.mask if event.time is not None else plan.untimed_mask):
             plan = plan.awake.get(asleep) or plan.without(asleep)
         light, chosen = plan.stateless, plan.plain
         opened: tuple[GateGroup, ...] = ()
@@ -246,7 +248,7 @@ class Engine:
             if not doubt:
                 return verdict
             self._count_unevaluable(bound, key_state, event, doubt)  # it fires, if the rule applies
-        elif verdict is None:
+        elif verdict is None or bound.wakes_at is not None:
             self._take_silence(bound, event, key_state, asked=asked)
         return None
 

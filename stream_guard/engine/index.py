@@ -76,7 +76,8 @@ def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
 class Plan:
     """The rules to run for one sort of event.
 
-    ``mask`` has the bits of the rules that can fall asleep. ``awake`` holds the plans without sleeping rules.
+    ``mask`` has the bits of the rules that can sleep through the event, ``untimed_mask`` those that can when it has no
+    time, ``waking`` those that it wakes. ``awake`` holds the plans without sleeping rules.
     """
 
     __slots__ = (
@@ -95,6 +96,8 @@ class Plan:
         "reads_args",
         "stateless",
         "texts",
+        "untimed_mask",
+        "waking",
         "watch",
     )
 
@@ -105,6 +108,7 @@ class Plan:
         *,
         of_turns: bool = False,
         of_tools: bool = False,
+        tool: str | None = None,
     ) -> None:
         self.entries = tuple(entries)
         self.stateless: tuple[tuple[Handler, BoundRule], ...] = tuple(
@@ -123,10 +127,14 @@ class Plan:
         # Before the first turn, a gate over turns is unknown; so is the gate of an agent's rule to an unknown agent.
         self.needs_turn = not of_turns and any(bound.needs_turn for bound in rules)
         self.owned = any(bound.spec.agent for bound in rules)
-        self.mask = 0
+        self.mask = self.untimed_mask = self.waking = 0
         for bound, _ in entries:
-            if (bound.plain or bound.only_gated) and not bound.stateless:
+            if bound.wakes_at is not None and (tool is None or bound.wakes_at.matches(tool)):
+                self.waking |= bound.bit
+            elif (bound.plain or bound.only_gated) and not bound.stateless:
                 self.mask |= bound.bit
+                if bound.wakes_at is None:
+                    self.untimed_mask |= bound.bit
         self.awake: dict[int, Plan] = {}
         self._of_turns, self._of_tools = of_turns, of_tools
         about: tuple[When, ...] = ("event",) if of_tools else ("event", "turn") if of_turns else ("event", "user")
@@ -169,7 +177,7 @@ class PlansByTool(dict[str, Plan | None]):
             self.clear()
             self._texts.clear()
         entries, texts = _for_tool(self._entries, tool), self._texts_for(tool)
-        plan = self[tool] = Plan(entries, texts, of_tools=True) if entries or texts else None
+        plan = self[tool] = Plan(entries, texts, of_tools=True, tool=tool) if entries or texts else None
         return plan
 
     def _texts_for(self, tool: str) -> TextIndex | None:

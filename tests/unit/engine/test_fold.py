@@ -81,6 +81,21 @@ class FirstCallOnly(sg.Rule[sg.Params, Calls]):
         return sg.Hit(call.tool) if state.count == 1 else sg.SETTLED
 
 
+class SecondPay(sg.Rule[sg.Params, Calls]):
+    """The second call of `pay` is reported; it sleeps until the next one, and notes how often it was asked."""
+
+    kind = "second_pay"
+    asked: ClassVar[list[str]] = []
+
+    def wakes_at(self) -> sg.ToolFilter:
+        return sg.ToolPattern(["pay"])
+
+    def on_tool_call(self, call: sg.ToolCall, state: Calls) -> sg.Verdict:
+        self.asked.append(call.tool)
+        state.count += call.tool == "pay"
+        return sg.Hit(call.tool) if state.count == 2 else sg.SETTLED
+
+
 def said(trace: Sequence[Any], **engine: Any) -> list[str]:
     return [detail for _, detail in run_rule(EveryCall, {}, trace, **engine)]
 
@@ -275,6 +290,14 @@ def test_a_rule_that_is_settled_is_not_asked_again_until_its_scope_is_over(when:
     found = run_rule(FirstCallOnly, {}, trace, when=when, scope="session")
     assert [detail for _, detail in found] == ["a", "a"]
     assert FirstCallOnly.asked == ["a", "b", "a", "b"]
+
+
+def test_a_settled_rule_that_wakes_at_a_tool_is_asked_at_its_calls_and_at_those_without_a_time() -> None:
+    SecondPay.asked.clear()
+    calls = [{"call": "look", "at": 1}, {"call": "seek", "at": 2}, {"call": "pay", "at": 3}, {"call": "find", "at": 4}]
+    found = run_rule(SecondPay, {}, [*calls, {"call": "untimed"}, {"call": "send", "at": 5}, {"call": "pay", "at": 6}])
+    assert found == [(6, "pay")]
+    assert SecondPay.asked == ["look", "pay", "untimed", "pay"]
 
 
 def test_a_settled_rule_with_a_key_is_asked_for_every_value() -> None:
