@@ -33,7 +33,8 @@ def _holds(find: Find, op: str, expected: Json) -> Holds:
         # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
         return lambda event: (find(event) is MISSING) is (expected is False)
     if op == "==" and type(expected) is str:
-        return lambda event: bool(find(event) == expected)
+        wanted: str = expected
+        return lambda event: isinstance(value := find(event), str) and value == wanted
     compare = OPERATORS[op](op, expected)
 
     def holds(event: Event) -> bool:

@@ -113,13 +113,9 @@ def _request(event: Event) -> Json | Missing:
     return event.request if type(event) is Turn and event.request is not None else MISSING
 
 
-def _of_request(event: Event, step: str) -> Json | Missing:
-    if type(event) is not Turn:
-        return MISSING
-    request: Json = event.request
-    if type(request) is dict:
-        return request.get(step, MISSING)
-    return lookup(request, (step,))
+def _in_request(event: Event, steps: tuple[str, ...]) -> Json | Missing:
+    request: Json = event.request if type(event) is Turn else None
+    return lookup(request, steps)
 
 
 def _response(event: Event) -> Json | Missing:
@@ -204,15 +200,15 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
     if root == "labels" and len(steps) == 1:
         label = steps[0]
         return lambda event: event.labels.get(label, MISSING)
-    if root == "tool" and steps == ("name",):
-        return lambda event: event.tool if _is_of_tool(event) else MISSING
     if root == "tool" and steps[:1] == ("args",):
         return _argument(steps[1:])
     start = ROOTS[root][1]
     if not steps:
         return start
+    if root == "request":
+        return lambda event: _in_request(event, steps)
     if len(steps) == 1:
-        return _entry(root, steps[0])
+        return _name_of_tool if root == "tool" and steps == ("name",) else _entry(start, steps)
 
     def find(event: Event) -> Json | Missing:
         value = start(event)
@@ -221,10 +217,12 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
     return find
 
 
-def _entry(root: str, step: str) -> Find:
-    if root == "request":
-        return lambda event: _of_request(event, step)
-    start, steps = ROOTS[root][1], (step,)
+def _name_of_tool(event: Event) -> Json | Missing:
+    return event.tool if _is_of_tool(event) else MISSING
+
+
+def _entry(start: Find, steps: tuple[str, ...]) -> Find:
+    step = steps[0]
     return lambda event: value.get(step, MISSING) if type(value := start(event)) is dict else lookup(value, steps)
 
 
