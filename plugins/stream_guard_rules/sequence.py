@@ -185,7 +185,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if self._lasts:
             state.unlocked = True
             state.firsts.clear()
-            state.waiting.clear()
+            if state.waiting:
+                state.waiting.clear()
             return late or sg.SETTLED
         first.standing = _RAN
         if must_succeed:

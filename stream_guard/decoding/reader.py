@@ -46,9 +46,9 @@ class EventReader:
         """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does."""
         try:
             decoded = self._decode(record)
-            events = decoded if type(decoded) is list else list(decoded)
+            events: list[Event] = decoded if type(decoded) is list else list(decoded)
             for event in events:
-                session_id = event.session_id
+                session_id: str = event.session_id
                 if not session_id or session_id[0] == MARK:
                     check_session_id(session_id)
         except DecodeError as error:

@@ -287,7 +287,7 @@ def _is_flat_and_small(value: dict[Any, Json]) -> bool:
     for key, item in value.items():
         if type(item) is str:
             left -= len(item)
-        elif isinstance(item, dict | list):
+        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
             return False
         left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
     return left >= 0

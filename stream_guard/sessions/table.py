@@ -124,19 +124,13 @@ class SessionTable:
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
-            if event_id in recent or session.restored or (session.older and event_id in session.older):
-                if self._is_redelivered(event, session):
-                    self.counts.duplicate_events += 1
-                    return
-                event_id = event.event_id
-            if session.whole < _WHOLE:
+            known = len(recent)
+            if session.whole < _WHOLE and not session.restored and not session.older:
+                recent.setdefault(event_id, event)  # one look: it is there now, and it is new where there are more
+            if len(recent) > known:
                 session.whole += 1
-                recent[event_id] = event
-            else:
-                content = content_of(event)
-                recent[event_id] = digest_of(content)
-                if len(content) < CERTAINLY_SMALL:
-                    self._tracker.small = event
+            elif not self._remember(event, session):
+                return
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -158,6 +152,24 @@ class SessionTable:
                 session.lag = watermark - session.now if watermark > session.now else 0.0
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
+
+    def _remember(self, event: Event, session: Session) -> bool:
+        """Remember an event by its id, whole or by a digest; whether it is new."""
+        event_id, recent = event.event_id, session.recent
+        if event_id in recent or session.restored or event_id in session.older:
+            if self._is_redelivered(event, session):
+                self.counts.duplicate_events += 1
+                return False
+            event_id = event.event_id
+        if session.whole < _WHOLE:
+            session.whole += 1
+            recent[event_id] = event
+        else:
+            content = content_of(event)
+            recent[event_id] = digest_of(content)
+            if len(content) < CERTAINLY_SMALL:
+                self._tracker.small = event
+        return True
 
     def _is_redelivered(self, event: Event, session: Session) -> bool:
         """Whether the session has seen this event. Another content under a known id gets an id of its own."""
