@@ -15,8 +15,8 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 COMPILED := $(if $(filter x86_64,$(shell uname -m)),,faust-streaming)
 FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
 
-# One process more than there are cores: tests of brokers and servers mostly wait. A second one more gains nothing.
-TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# More processes than cores: tests of brokers and servers mostly wait.
+TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start hundreds of processes; without bytecode on the disk each would compile every module again.

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 # No deadlines: a shared machine is slow at times, and a slow example is not a wrong one.
-settings.register_profile("commit", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Few examples in every run; `make test-slow` searches with those of the night.
+settings.register_profile("commit", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
