@@ -168,6 +168,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that no later event, nor the end, can make fire or change its state.
 
     The engine may stop running the rule until its state is forgotten. If it runs the rule, the answer must be the same.
+    Of a rule that names tools which wake it, that holds until a call of one, or an event without a time.
     """
 
 

@@ -5,8 +5,8 @@ import sys
 
 __all__ = ["YOUNG_OBJECTS", "main"]
 
-# Every event makes dozens of objects, and sessions keep some of them. At Python's own 700 the collector looks for
-# circles between them so often that it takes about a fifth of the time of a check.
+# Every event makes dozens of objects, and sessions keep some of them: at Python's own 700 the collector looks for
+# circles between them at every few events. docs/performance.md has what was measured.
 YOUNG_OBJECTS = 10_000
 
 
