@@ -10,26 +10,13 @@ import xxhash
 from stream_guard.language.arguments import read_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_encode: Final = _encoder.encode
-_encode_into: Final = _encoder.encode_into
+_encode: Final = msgspec.msgpack.Encoder().encode
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
 def content_digest(event: Event) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
     return digest_of(content_of(event))
-
-
-def content_digest_by(event: Event, buffer: bytearray) -> int:
-    """Return ``content_digest``, by way of a buffer: who needs many makes and grows one, not one for each event."""
-    told = _told_by(event)
-    try:
-        _encode_into(told, buffer)
-    except (TypeError, ValueError, RecursionError):  # as in _encoded
-        return digest_of(_encoded(told))
-    digest: int = _hash(buffer)
-    return digest or 1
 
 
 def digest_of(content: bytes) -> int:

@@ -18,7 +18,6 @@ from stream_guard.engine.bound import BoundRule
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json, SessionEnd
 from stream_guard.observability.counts import Counts
-from stream_guard.sessions.contents import content_digest, content_digest_by
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
 CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
@@ -49,7 +48,6 @@ class Session(KeyState):
         "restored",
         "scheduled",
         "seq",
-        "whole",
     )
 
     def __init__(self, session_id: str) -> None:
@@ -59,10 +57,10 @@ class Session(KeyState):
         self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
-        # The last event ids with what they stood for, in two generations. A restored session has digests of the ids.
-        self.recent: dict[str | int, Event | int] = {}
-        self.older: dict[str | int, Event | int] = {}
-        self.whole = 0  # how many events were kept whole, at most; of the others there is a digest
+        # The last event ids with digests of their contents, in two generations. A restored session has digests of the
+        # ids too.
+        self.recent: dict[str | int, int] = {}
+        self.older: dict[str | int, int] = {}
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
@@ -143,24 +141,13 @@ class Session(KeyState):
             if known is None:
                 known = self.older.get(key)
             if known is not None:
-                return known if isinstance(known, int) else content_digest(known)
+                return known
         return None
-
-    def condense_ids(self) -> None:
-        """Keep of the remembered events only the digests of their contents."""
-        if not self.whole:
-            return
-        buffer = bytearray()
-        for generation in (self.recent, self.older):
-            for event_id, known in generation.items():
-                if not isinstance(known, int):
-                    generation[event_id] = content_digest_by(known, buffer)  # no new key: the loop may go on
-        self.whole = 0
 
     def take_ids(self, other: Session) -> None:
         """Remember the events of another session of the same id."""
         self.recent, self.older = other.recent, other.older
-        self.whole, self.restored = other.whole, other.restored
+        self.restored = other.restored
 
     def age_ids(self) -> None:
         """Begin a new generation of event ids and forget the older of the two."""
@@ -203,7 +190,6 @@ def pack(session: Session, engine: Engine) -> bytes:
         calls = sorted((call for calls in session.open.values() for call in calls), key=attrgetter("attempt"))
         for call in calls:
             condense(call, engine.arg_paths)
-    session.condense_ids()
     ids, contents = _id_digests(session)
     last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
@@ -322,7 +308,7 @@ def _id_digests(session: Session) -> tuple[list[bytes], bytes]:
     contents = array("Q")
     for generation in (session.recent, session.older):
         ids.append(array("Q", [key if isinstance(key, int) else id_digest(key) for key in generation]).tobytes())
-        contents.extend(generation.values())  # type: ignore[arg-type]  # digests: condense_ids has seen to that
+        contents.extend(generation.values())
     return ids, contents.tobytes()
 
 

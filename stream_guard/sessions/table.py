@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Set
 from math import inf, nextafter
-from typing import Final
 
 from msgspec.structs import force_setattr
 
@@ -31,9 +30,6 @@ from stream_guard.sessions.session import CERTAINLY_SMALL, Session, pack, unpack
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
-
-_WHOLE: Final = 64  # events of a session that are kept whole until it is stored: many sessions need no digest of theirs
-_WHOLE_ENDED: Final = 1000  # ended sessions whose events are kept whole: most are dropped before anybody asks
 
 
 def check_session_id(session_id: str) -> None:
@@ -66,7 +62,6 @@ class SessionTable:
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
-        self._ended_whole: dict[str, None] = {}  # those of them whose events are kept whole, the first one first
         self._all_may_end = "*" in self.limits.end_from
         self._heap: list[tuple[float, str]] = []
         self._restore()
@@ -96,7 +91,6 @@ class SessionTable:
             self.store.put(session_id, self._packed(session), self._deadline(session))
         self._touched.clear()
         self._clean.clear()
-        self._ended_whole.clear()
         sooner = max(0.0, self._idle - engine.policy.idle)
         if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
             self._heap = [(deadline - sooner, session_id) for deadline, session_id in self._heap]
@@ -124,13 +118,16 @@ class SessionTable:
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             recent = session.recent
-            known = len(recent)
-            if session.whole < _WHOLE and not session.restored and not session.older:
-                recent.setdefault(event_id, event)  # one look: it is there now, and it is new where there are more
-            if len(recent) > known:
-                session.whole += 1
-            elif not self._remember(event, session):
-                return
+            if event_id in recent or session.restored or event_id in session.older:
+                if self._is_redelivered(event, session):
+                    self.counts.duplicate_events += 1
+                    return
+                event_id = event.event_id
+            # A digest, not the event: what is kept leaves the cache, and is slow to free.
+            content = content_of(event)
+            recent[event_id] = digest_of(content)
+            if len(content) < CERTAINLY_SMALL:
+                self._tracker.small = event
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -152,24 +149,6 @@ class SessionTable:
                 session.lag = watermark - session.now if watermark > session.now else 0.0
                 if session.scheduled is None or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
-
-    def _remember(self, event: Event, session: Session) -> bool:
-        """Remember an event by its id, whole or by a digest; whether it is new."""
-        event_id, recent = event.event_id, session.recent
-        if event_id in recent or session.restored or event_id in session.older:
-            if self._is_redelivered(event, session):
-                self.counts.duplicate_events += 1
-                return False
-            event_id = event.event_id
-        if session.whole < _WHOLE:
-            session.whole += 1
-            recent[event_id] = event
-        else:
-            content = content_of(event)
-            recent[event_id] = digest_of(content)
-            if len(content) < CERTAINLY_SMALL:
-                self._tracker.small = event
-        return True
 
     def _is_redelivered(self, event: Event, session: Session) -> bool:
         """Whether the session has seen this event. Another content under a known id gets an id of its own."""
@@ -621,19 +600,8 @@ class SessionTable:
         if keep:
             session.ended = True
             self._rest(session)
-            self._ended_whole[session.id] = None
-            if len(self._ended_whole) > _WHOLE_ENDED:
-                self._condense_first()
         else:
             self._drop(session)
-
-    def _condense_first(self) -> None:
-        """Keep only digests of the events of the session that ended first."""
-        session_id = next(iter(self._ended_whole))
-        del self._ended_whole[session_id]
-        session = self._touched.get(session_id)  # an untouched one was stored, and has digests
-        if session is not None and session.ended:
-            session.condense_ids()
 
     def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
         """Judge the end of a session."""
@@ -652,8 +620,6 @@ class SessionTable:
         self.store.drop(session.id)
         if session.resting:
             self._resting.pop(session.id, None)
-            if session.ended:
-                self._ended_whole.pop(session.id, None)
         else:
             self.counts.sessions -= 1
 
@@ -713,7 +679,6 @@ class SessionTable:
         self.memory.flush()
         self._clean.update(self._touched)
         self._touched.clear()
-        self._ended_whole.clear()  # what is stored has digests
         surplus = len(self._clean) - self.limits.in_memory
         for session_id in list(self._clean)[: max(0, surplus)]:
             del self._clean[session_id]
