@@ -198,7 +198,7 @@ def compile_c(files: list[str], built: Path, scratch: Path) -> None:
     """Build modules that are written in C, given as files below the working directory."""
     from setuptools import Extension  # noqa: PLC0415  # see _compile
 
-    names = [Path(file).with_suffix("").as_posix().replace("/", ".") for file in files]
+    names = [file.removeprefix("plugins/").removesuffix(".c").replace("/", ".") for file in files]
     # Without debugging data, which would name the temporary folder.
     options = ["-O2", "-g0"]
     extensions = [Extension(name, [file], extra_compile_args=options) for name, file in zip(names, files, strict=True)]

@@ -155,9 +155,12 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
 
 def _used(usage: dict[str, sg.Json]) -> tuple[int, bool]:
     """Return the tokens that are known, and whether input or output is not among them."""
-    given, made = usage.get("input_tokens"), usage.get("output_tokens")
-    if type(given) is int and type(made) is int and given >= 0 and made >= 0 and "thinking_tokens" not in usage:
-        return given + made, False  # nearly always so
+    given, made, thought = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("thinking_tokens")
+    if type(given) is int and type(made) is int and given >= 0 and made >= 0:  # nearly always so
+        if thought is None:
+            return given + made, False
+        if type(thought) is int and thought >= 0:
+            return given + made + thought, False
     used = found = 0
     for name in _TOKENS:
         value = usage.get(name)

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shared_words import shares_words
 
 # A run of letters and digits of any script; the underscore separates, as a blank does.
 _TOKEN: Final = re.compile(r"[^\W_]{2,}")
@@ -76,6 +77,7 @@ STOPWORDS: Final = frozenset(
         "your",
     )
 )
+_LONGEST_STOPWORD: Final = max(map(len, STOPWORDS))
 
 
 def tokens(text: str) -> set[str]:
@@ -147,15 +149,21 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
 
     def __init__(self, params: MustBeGroundedParams) -> None:
         super().__init__(params)
-        self._find = params.retrieval_path.find
+        self._find, self._wanted = params.retrieval_path.find, params.min_unigram_precision
 
     def needs(self) -> frozenset[sg.Need]:
         """The answer and the chunks."""
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
-        """Compare the words. Without the path, nobody knows what was retrieved; null and an empty list say: nothing."""
+        """Compare the words, first those that a quick look can compare."""
         retrieved = self._find(turn)
+        if type(retrieved) is list and shares_words(turn.text, retrieved, self._wanted, _LONGEST_STOPWORD):
+            return None
+        return self._compare(turn, retrieved)
+
+    def _compare(self, turn: sg.Turn, retrieved: sg.Json) -> sg.Hit | sg.Unsure | None:
+        """Compare the words. Without the path, nobody knows what was retrieved; null and an empty list say: nothing."""
         if retrieved is sg.MISSING:
             return _NO_CHUNKS if turn.text.strip() else None
         if retrieved is None or retrieved == [] or not turn.text.strip():
@@ -172,9 +180,9 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
         for chunk in chunks:
             missing = missing - tokens(chunk)
             precision = 1 - len(missing) / len(words)
-            if precision >= self.params.min_unigram_precision:
+            if precision >= self._wanted:
                 return None
-        wanted = self.params.min_unigram_precision
+        wanted = self._wanted
         detail = f"only {precision:.0%} of the answer's words occur in the chunks, and {wanted:.0%} must"
         return self._hit(detail, precision, sorted(missing))
 

@@ -147,13 +147,17 @@ class MustIncludeTextEach(sg.Rule[MustIncludeTextEachParams, sg.NoState]):
         ),
     )
 
+    def __init__(self, params: MustIncludeTextEachParams) -> None:
+        super().__init__(params)
+        self._text = params.text
+
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
         """Look for the text."""
-        if self.params.text in turn.text:
+        if self._text in turn.text:
             return None
         return sg.Hit(f'the response does not have the text "{cut(self.params.text)}"', {"text": cut(self.params.text)})
 

@@ -105,8 +105,11 @@ def _is_of_tool(event: Event) -> TypeGuard[ToolCall | ToolResult | GateDecision]
 def _model(event: Event) -> Json | Missing:
     if type(event) is not Turn:
         return MISSING
-    requested = lookup(event.request or {}, ("model",))
-    return lookup(event.response, ("model",)) if requested is MISSING else requested
+    request, response = event.request, event.response
+    requested = request.get("model", MISSING) if type(request) is dict else MISSING
+    if requested is not MISSING:
+        return requested
+    return response.get("model", MISSING) if type(response) is dict else MISSING
 
 
 def _request(event: Event) -> Json | Missing:

@@ -10,7 +10,7 @@ from stream_guard_contract.recording.labels import BASELINE, FAULT, INVARIANT, M
 from stream_guard_contract.recording.session_reader import read_sessions
 from stream_guard_contract.scoring.compiling import compile_contract
 from stream_guard_contract.scoring.matrix import CellState
-from stream_guard_contract.scoring.rule_run import run_rules
+from stream_guard_contract.scoring.rule_run import RuleRuns
 from stream_guard_contract.scoring.score import score
 from stream_guard_contract.scoring.session_scope import SessionScope
 
@@ -296,7 +296,7 @@ def test_a_session_meets_only_the_rules_of_invariants_that_it_was_recorded_for()
         golden_prompts=["p"],
     )
     sessions = read_sessions([*answered("maybe"), *answered("maybe", prompt="q")])
-    verdicts = run_rules(promise, compile_contract(promise, registry(), {}), SessionScope(promise), sessions)
+    verdicts = RuleRuns(promise, compile_contract(promise, registry(), {}), SessionScope(promise)).judge(sessions)
     assert {name: list(verdict.found) for name, verdict in verdicts.items()} == {"calm/p": [0], "calm/q": [1]}
 
 

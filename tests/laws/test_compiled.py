@@ -61,6 +61,7 @@ RUN_AGAIN = (
     "tests/unit/sources",
     "tests/unit/language/test_paths.py",
     "tests/unit/language/test_patterns.py",
+    "tests/unit/running/test_batch.py",
     "tests/unit/running/test_reload.py",
     "tests/unit/running/test_replay.py",
     "tests/worker/test_partition.py",

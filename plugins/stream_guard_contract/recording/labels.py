@@ -118,7 +118,8 @@ def read_labels(events: Sequence[Event]) -> SessionLabels:
                 conflict = conflict or name
     prompt = first.get(PROMPT)
     if prompt is None:
-        prompt = next((event.text for event in events if isinstance(event, UserMessage)), "")
+        asked = [event.text for event in events if isinstance(event, UserMessage)]
+        prompt = asked[0] if asked else ""
     return SessionLabels(
         scenario=first.get(SCENARIO, ""),
         prompt=prompt,

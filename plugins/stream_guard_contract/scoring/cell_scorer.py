@@ -42,7 +42,7 @@ class _SessionOutcome(msgspec.Struct, frozen=True):
     event_id: str = ""
 
 
-class _ScoredInvariant(msgspec.Struct, frozen=True):
+class ScoredInvariant(msgspec.Struct, frozen=True):
     """An invariant, with everything about it that is the same in every scenario."""
 
     invariant: Invariant
@@ -59,14 +59,14 @@ class CellScorer:
 
     def __init__(
         self,
-        contract: Contract,
-        compiled: CompiledContract,
+        invariants: Sequence[ScoredInvariant],
+        completes: int,
         results: Mapping[str, SessionRuleResults],
         baselines: frozenset[str],
         baseline_scenario: str,
     ) -> None:
-        self._invariants = [_scored(invariant, contract, compiled) for invariant in contract.invariants]
-        self._completes = compiled.completes
+        self._invariants = invariants
+        self._completes = completes  # the index of the rule that every contract has
         self._results = results
         self._baselines = baselines
         self._baseline_scenario = baseline_scenario
@@ -79,7 +79,7 @@ class CellScorer:
             for scored, sessions in zip(self._invariants, recorded, strict=True)
         ]
 
-    def _decide(self, scored: _ScoredInvariant, exposure: FaultExposure, sessions: list[RecordedSession]) -> Cell:
+    def _decide(self, scored: ScoredInvariant, exposure: FaultExposure, sessions: list[RecordedSession]) -> Cell:
         when = scored.invariant.when
         applicable = sessions if when == "always" else [one for one in sessions if exposure.holds(when, one)]
         if why := self._not_applicable(scored.invariant, exposure, sessions, applicable):
@@ -113,7 +113,7 @@ class CellScorer:
             return "its answers are the baseline"
         return ""
 
-    def _judge(self, scored: _ScoredInvariant, session: RecordedSession) -> _SessionOutcome:
+    def _judge(self, scored: ScoredInvariant, session: RecordedSession) -> _SessionOutcome:
         """Return what one session means for the invariant."""
         invariant, results = scored.invariant, self._results[session.session_id]
         answer_id = _answer_id(session)
@@ -133,7 +133,7 @@ class CellScorer:
 
     def _cell(
         self,
-        scored: _ScoredInvariant,
+        scored: ScoredInvariant,
         exposure: FaultExposure,
         state: CellState,
         decided_by: _SessionOutcome,
@@ -160,15 +160,16 @@ class CellScorer:
         place = session.session_id, event_id
         text = self._excerpts.get(place)
         if text is None:  # all invariants of a scenario quote the same answers
-            turns = (one for one in session.events if one.event_id == event_id and isinstance(one, Turn))
-            at = next(turns, session.answer)
+            turns = [one for one in session.events if one.event_id == event_id and isinstance(one, Turn)]
+            at = turns[0] if turns else session.answer
             text = self._excerpts[place] = "" if at is None else _safe(answer_text(at))
         # A report that repeats the numbers and addresses it complains of would be the next leak.
         return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
 
 
-def _scored(invariant: Invariant, contract: Contract, compiled: CompiledContract) -> _ScoredInvariant:
-    return _ScoredInvariant(
+def scored_invariant(invariant: Invariant, contract: Contract, compiled: CompiledContract) -> ScoredInvariant:
+    """Return the invariant as it is scored in every scenario."""
+    return ScoredInvariant(
         invariant,
         weight=invariant.weight,
         rules=tuple(compiled.rules[invariant.id]),
@@ -180,12 +181,13 @@ def _scored(invariant: Invariant, contract: Contract, compiled: CompiledContract
 
 
 def _from_rules(
-    scored: _ScoredInvariant, results: SessionRuleResults, session: RecordedSession, answer_id: str
+    scored: ScoredInvariant, results: SessionRuleResults, session: RecordedSession, answer_id: str
 ) -> _SessionOutcome:
     """Return the outcome of the invariant's rules for a session with an answer."""
     found = None
     if results.found:
-        found = next((results.found[rule] for rule in scored.rules if rule in results.found), None)
+        found_all = [results.found[rule] for rule in scored.rules if rule in results.found]
+        found = found_all[0] if found_all else None
     if found is None and not results.unjudged.isdisjoint(scored.rules):
         reason = "the recording leaves out what the invariant needs"
         return _SessionOutcome(CellState.INCONCLUSIVE, reason, session, answer_id)
@@ -199,7 +201,7 @@ def _from_rules(
     return _SessionOutcome(_PASS, scored.pass_reason, session, answer_id)
 
 
-def _missing(scored: _ScoredInvariant, sessions: list[RecordedSession]) -> list[_SessionOutcome]:
+def _missing(scored: ScoredInvariant, sessions: list[RecordedSession]) -> list[_SessionOutcome]:
     """Return an inconclusive outcome where a prompt of the invariant has no recorded session."""
     prompts = scored.prompts
     if sessions and len(prompts) < 2:
@@ -214,9 +216,9 @@ def _missing(scored: _ScoredInvariant, sessions: list[RecordedSession]) -> list[
 
 def _worst(outcomes: list[_SessionOutcome]) -> _SessionOutcome:
     """Return the first failure, else the first inconclusive outcome, else the first."""
-    failed = (one for one in outcomes if one.outcome is _FAIL)
-    unclear = (one for one in outcomes if one.outcome is CellState.INCONCLUSIVE)
-    return next(failed, None) or next(unclear, outcomes[0])
+    failed = [one for one in outcomes if one.outcome is _FAIL]
+    unclear = [one for one in outcomes if one.outcome is CellState.INCONCLUSIVE]
+    return [*failed, *unclear, outcomes[0]][0]
 
 
 def _why(invariant: Invariant, finding: Finding) -> str:

@@ -39,7 +39,7 @@ class FaultExposure:
         }
         self._unexposed: dict[tuple[str, str], bool] = {}
         self._exercised: dict[str, Exercised] = {}
-        self._declared = frozenset[str](fault_id.category for fault_id in self._exposures)
+        self._declared: frozenset[str] = frozenset([fault_id.category for fault_id in self._exposures])
 
     def holds(self, when: When, session: RecordedSession | None = None) -> bool:
         """Whether ``when`` holds in the scenario; faults that the session shows count like declared ones."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
 
 from stream_guard import Counts, Finding, Policy, open_table
 from stream_guard_contract.document.loading import Contract
@@ -12,31 +14,41 @@ from stream_guard_contract.scoring.compiling import CompiledContract
 from stream_guard_contract.scoring.session_scope import SessionScope
 
 
-@dataclass(slots=True)
-class SessionRuleResults:
+class SessionRuleResults(msgspec.Struct):
     """What the rules found in one session, by their index in the policy."""
 
-    found: dict[int, Finding] = field(default_factory=dict)  # the first finding of each rule
-    unjudged: set[int] = field(default_factory=set)  # rules that were unevaluable or failed
+    found: dict[int, Finding] = {}  # the first finding of each rule
+    unjudged: set[int] = set()  # rules that were unevaluable or failed
 
 
-def run_rules(
-    contract: Contract, compiled: CompiledContract, scope: SessionScope, sessions: Iterable[RecordedSession]
-) -> dict[str, SessionRuleResults]:
-    """Return the rule results of each session, by session id.
+class RuleRuns:
+    """The rules of a contract, ready to judge recordings; used again, they need not be made again."""
 
-    A session only meets the rules of invariants in its scope: a probe is asked for one invariant.
-    """
-    runs: dict[tuple[int, ...], _RuleRun] = {}
-    results: dict[str, SessionRuleResults] = {}
-    for session in sessions:
-        numbers = scope.invariants(session.labels)
-        run = runs.get(numbers)
-        if run is None:
-            rules = {rule for number in numbers for rule in compiled.rules[contract.invariants[number].id]}
-            run = runs[numbers] = _RuleRun(compiled.policy, sorted({*rules, compiled.completes}))
-        results[session.session_id] = run.judge(session)
-    return results
+    def __init__(self, contract: Contract, compiled: CompiledContract, scope: SessionScope) -> None:
+        self._contract = contract
+        self._compiled = compiled
+        self._scope = scope
+        self._runs: dict[tuple[int, ...], _RuleRun] = {}  # by the indexes of invariants
+
+    def judge(self, sessions: Iterable[RecordedSession]) -> dict[str, SessionRuleResults]:
+        """Return the rule results of each session, by session id.
+
+        A session only meets the rules of invariants in its scope: a probe is asked for one invariant.
+        """
+        results: dict[str, SessionRuleResults] = {}
+        for session in sessions:
+            numbers = self._scope.invariants(session.labels)
+            run = self._runs.get(numbers)
+            if run is None:
+                run = self._runs[numbers] = self._open_run(numbers)
+            results[session.session_id] = run.judge(session)
+        self._runs = {numbers: run for numbers, run in self._runs.items() if run.forget_sessions()}
+        return results
+
+    def _open_run(self, numbers: tuple[int, ...]) -> _RuleRun:
+        compiled, invariants = self._compiled, self._contract.invariants
+        rules = {rule for number in numbers for rule in compiled.rules[invariants[number].id]}
+        return _RuleRun(compiled.policy, sorted({*rules, compiled.completes}))
 
 
 class _RuleRun:
@@ -44,9 +56,10 @@ class _RuleRun:
 
     def __init__(self, policy: Policy, positions: list[int]) -> None:
         self._positions = positions
-        self._by_id: Mapping[str, int] = {policy.rules[position].id: position for position in positions}
+        self._by_id = {policy.rules[position].id: position for position in positions}
         self._counts = Counts()
-        rules = tuple(policy.rules[position] for position in positions)
+        self._has_failed = False
+        rules = tuple([policy.rules[position] for position in positions])
         self._table = open_table(replace(policy, rules=rules), self._counts)
 
     def judge(self, session: RecordedSession) -> SessionRuleResults:
@@ -61,8 +74,19 @@ class _RuleRun:
         for finding in found:
             if finding.kind != "rule_error":
                 results.found.setdefault(self._by_id[finding.rule_id], finding)
+        if counts.rule_errors:
+            self._has_failed = True
         for counted in (counts.unevaluable, counts.rule_errors):
             if counted:
-                results.unjudged.update(self._positions[number] for number in counted)
+                results.unjudged.update([self._positions[number] for number in counted])
                 counted.clear()
         return results
+
+    def forget_sessions(self) -> bool:
+        """Forget sessions that were ended and could go on; return whether other recordings may be judged too.
+
+        The engine runs a rule that has raised with more care from then on, and that must not depend on what was judged
+        before.
+        """
+        self._table.end_all([])
+        return not self._has_failed

@@ -11,29 +11,29 @@ from stream_guard.documents import printable, show
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.recording.session_reader import RecordedSession, read_sessions
 from stream_guard_contract.scoring.cell_scorer import CellScorer
-from stream_guard_contract.scoring.compiling import compile_contract
 from stream_guard_contract.scoring.fault_exposure import FaultExposure
 from stream_guard_contract.scoring.matrix import Matrix, has_critical_failure, score_of
-from stream_guard_contract.scoring.rule_run import run_rules
+from stream_guard_contract.scoring.prepared import give_back, take
 from stream_guard_contract.scoring.session_scope import SessionScope
 
 
 def score(contract: Contract, events: Iterable[Event], registry: Registry) -> Matrix:
     """Return the matrix of the recorded sessions; its notes name the sessions that could not be used."""
     attacked = {scenario.name for scenario in contract.scenarios if scenario.context_attacks}
-    scope = SessionScope(contract)
+    prepared = take(contract, registry)
+    scope = prepared.scope
     recorded = _sort_sessions(contract, scope, read_sessions(events, attacked))
     baselines = _baselines(contract, recorded)
-    compiled = compile_contract(contract, registry, baselines.texts)
-    judged = (session for sessions in recorded.by_scenario.values() for session in sessions)
-    results = run_rules(contract, compiled, scope, judged)
+    rules = prepared.rules(baselines.texts)
+    results = rules.runs.judge(session for sessions in recorded.by_scenario.values() for session in sessions)
     exposures = [
         FaultExposure(scenario, recorded.by_scenario.get(scenario.name, ())) for scenario in contract.scenarios
     ]
-    scorer = CellScorer(contract, compiled, results, frozenset(baselines.texts), baselines.scenario)
+    scorer = CellScorer(rules.invariants, rules.completes, results, frozenset(baselines.texts), baselines.scenario)
     cells = tuple(
         cell for exposure in exposures for cell in scorer.cells(exposure, scope.by_invariant(exposure.sessions))
     )
+    give_back(prepared)
     value = score_of(cells)
     critical = has_critical_failure(cells)
     return Matrix(

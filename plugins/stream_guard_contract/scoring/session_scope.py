@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.recording.labels import SessionLabels
 from stream_guard_contract.recording.session_reader import RecordedSession
+
+_MEMO_LIMIT: Final = 4096
 
 
 class SessionScope:
@@ -30,6 +33,8 @@ class SessionScope:
         key = labels.prompt, labels.invariant
         known = self._known.get(key)
         if known is None:
+            if len(self._known) >= _MEMO_LIMIT:  # recordings may have any prompts
+                self._known.clear()
             numbers = self._by_prompt.get(labels.prompt, [])
             # An invariant without prompts takes every session, except those of another invariant's probe.
             if self._without_prompts and labels.prompt not in self._probes:
