@@ -31,19 +31,6 @@ class StepParams(sg.Params):
     when: sg.Condition | None = Field(default=None, description="conditions over the event itself")
     at_least: int = Field(default=1, ge=1, le=100, description="how many of them make the step")
 
-    def fits(self, event: sg.Event) -> bool:
-        """Whether the event is one of this step."""
-        if not isinstance(event, _EVENTS[self.on]):
-            return False
-        tool = event.tool if isinstance(event, sg.ToolCall | sg.ToolResult) else ""
-        return (self.tool is None or self.tool.matches(tool)) and (self.when is None or self.when.holds(event))
-
-    def lacks(self, event: sg.Event) -> bool:
-        """Whether the event leaves out a field that the step's conditions read."""
-        if not isinstance(event, _EVENTS[self.on]) or self.when is None:
-            return False
-        return any(leaf.path.lacks is not None and leaf.path.lacks(event) for leaf in self.when.leaves)
-
 
 class NoSequenceParams(sg.Params):
     """Parameters of ``no_sequence``."""
@@ -66,6 +53,36 @@ class NoSequenceState(sg.State):
     starts: list[float | None] = []
     counts: list[int] = []
     firsts: list[float] = []
+
+
+class _Step:
+    """A step, ready to be held against events."""
+
+    __slots__ = ("_kind", "_tool", "_when", "at_least", "on")
+
+    def __init__(self, params: StepParams) -> None:
+        self.on: str = params.on
+        self.at_least = params.at_least
+        self._kind = _EVENTS[params.on]
+        self._tool = params.tool
+        self._when = params.when
+
+    def fits(self, event: sg.Event) -> bool:
+        """Whether the event is one of this step."""
+        return self._is_about(event) and (self._when is None or self._when.holds(event))
+
+    def lacks(self, event: sg.Event) -> bool:
+        """Whether the event leaves out a field that the step's conditions read."""
+        if self._when is None or not self._is_about(event):
+            return False
+        return any(leaf.path.lacks is not None and leaf.path.lacks(event) for leaf in self._when.leaves)
+
+    def _is_about(self, event: sg.Event) -> bool:
+        if not isinstance(event, self._kind):
+            return False
+        if self._tool is None:
+            return True
+        return self._tool.matches(event.tool if isinstance(event, (sg.ToolCall, sg.ToolResult)) else "")
 
 
 class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
@@ -125,7 +142,10 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
     def __init__(self, params: NoSequenceParams) -> None:
         super().__init__(params)
         self._last = len(params.steps) - 1
-        used = {step.on for step in [*params.steps, *([params.unless_between] if params.unless_between else [])]}
+        self._steps = [_Step(step) for step in params.steps]
+        self._anew = None if params.unless_between is None else _Step(params.unless_between)
+        self._all = [*params.steps, *([params.unless_between] if params.unless_between else [])]
+        used = {step.on for step in self._all}
         names = {"call": "on_tool_call", "result": "on_tool_result", "turn": "on_turn", "user": "on_user_message"}
         self._handlers = [names[on] for on in sorted(used)]
 
@@ -133,10 +153,15 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         """Those of the events that steps are about."""
         return self._handlers
 
+    def tools(self) -> sg.ToolPattern | None:
+        """Those of the steps, unless one is about calls or results of any tool."""
+        about = [step.tool for step in self._all if step.on in ("call", "result")]
+        named = [tool for tool in about if tool is not None]
+        return sg.ToolPattern([name for tool in named for name in tool.expanded]) if len(named) == len(about) else None
+
     def needs(self) -> frozenset[sg.Need]:
         """A clock for ``within_seconds``, content where a condition reads it."""
-        steps = [*self.params.steps, *([self.params.unless_between] if self.params.unless_between else [])]
-        content = any(leaf.path.reads_content for step in steps if step.when for leaf in step.when.leaves)
+        content = any(leaf.path.reads_content for step in self._all if step.when for leaf in step.when.leaves)
         clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
         return clock | frozenset(("content",) if content else ())
 
@@ -157,37 +182,40 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         return self._take(message, state)
 
     def _take(self, event: sg.Event, state: NoSequenceState) -> sg.Verdict:
-        params, now = self.params, event.time or 0.0
+        now = event.time or 0.0
         if not state.starts:
             state.starts, state.counts = [None] * self._last, [0] * (self._last + 1)
-        if params.unless_between is not None and params.unless_between.fits(event):
+        if self._anew is not None and self._anew.fits(event):
             state.starts, state.counts, state.firsts = [None] * self._last, [0] * (self._last + 1), []
         hit = self._finish(event, now, state)
         # From the last to the first: an event that fits two steps does not lead to itself.
         for number in range(self._last - 1, -1, -1):
-            if params.steps[number].fits(event):
+            if self._steps[number].fits(event):
                 self._advance(number, now, state)
-        if hit is None and any(step.lacks(event) for step in params.steps):
-            return sg.Unsure("unevaluable", "a field that a step reads")
+        if hit is None:
+            for step in self._steps:
+                if step.lacks(event):
+                    return sg.Unsure("unevaluable", "a field that a step reads")
         return hit
 
     def _finish(self, event: sg.Event, now: float, state: NoSequenceState) -> sg.Hit | None:
-        step = self.params.steps[self._last]
+        step = self._steps[self._last]
         if not step.fits(event):
             return None
         begun = state.starts if self.params.unordered else state.starts[-1:]
-        if any(start is None or self._is_over(start, now) for start in begun):
-            state.counts[self._last] = 0
-            return None
+        for start in begun:
+            if start is None or self._is_over(start, now):
+                state.counts[self._last] = 0
+                return None
         state.counts[self._last] = min(state.counts[self._last] + 1, step.at_least)
         if state.counts[self._last] < step.at_least:
             return None
-        what = event.tool if isinstance(event, sg.ToolCall | sg.ToolResult) else step.on
+        what = event.tool if isinstance(event, (sg.ToolCall, sg.ToolResult)) else step.on
         return sg.Hit(f"{what} is the last of {self._last + 1} steps", {"steps": self._last + 1, "last": what})
 
     def _advance(self, number: int, now: float, state: NoSequenceState) -> None:
         """Count an event of a step before the last; note since when the steps up to it have been there."""
-        step = self.params.steps[number]
+        step = self._steps[number]
         if number == 0 or self.params.unordered:
             if step.at_least == 1:
                 state.starts[number] = now

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-__all__ = ["YOUNG_OBJECTS", "main"]
+__all__ = ["YOUNG_OBJECTS", "main", "pass_over_loaded"]
 
 # Every event makes dozens of objects, and sessions keep some of them: at Python's own 700 the collector looks for
 # circles between them at every few events. docs/performance.md has what was measured.
@@ -22,3 +22,12 @@ def main() -> None:
     from stream_guard.cli.app import main as run
 
     run()
+
+
+def pass_over_loaded() -> None:
+    """Let the collector pass over what is loaded by now: it stays to the end, and is most of what there is to look at.
+
+    Only where the process is the command's own: elsewhere this would keep what others want to be rid of.
+    """
+    if gc.get_threshold()[0] == YOUNG_OBJECTS:
+        gc.freeze()

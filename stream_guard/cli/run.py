@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
 import typer
 
+from stream_guard.cli import pass_over_loaded
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 
@@ -100,6 +101,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
         if opened.url:
             typer.echo(f"metrics at {opened.url}/metrics", err=True)
         typer.echo(_watched(source, policy, options), err=True)
+        pass_over_loaded()
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
         say_at_end(opened.runner.policy, opened.counts, recorded=False, as_json=log_format is LogFormat.JSON)

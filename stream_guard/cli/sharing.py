@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 import typer
 
-from stream_guard.cli import YOUNG_OBJECTS
+from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME
@@ -97,7 +97,9 @@ def open_workers(
         assembly.opened.callback(remote.close)
         workers.append(remote)
     # The others start while this one is opened.
-    return [LocalWorker(open_reader(job, Share(0, job.jobs), assembly, pacer, stop)), *workers]
+    own = LocalWorker(open_reader(job, Share(0, job.jobs), assembly, pacer, stop))
+    pass_over_loaded()
+    return [own, *workers]
 
 
 def _open_apart(job: Job, share: Share) -> ShareReader:
@@ -105,7 +107,9 @@ def _open_apart(job: Job, share: Share) -> ShareReader:
     gc.set_threshold(YOUNG_OBJECTS)
     for name in _OF_RECORDS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return open_reader(job, share, Assembly(job.settings))
+    reader = open_reader(job, share, Assembly(job.settings))
+    pass_over_loaded()
+    return reader
 
 
 def open_reader(

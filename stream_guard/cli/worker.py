@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stream_guard.cli import pass_over_loaded
 from stream_guard.cli.run import PageFlag, open_page, page_lines, say_counts, with_history
 from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
@@ -181,6 +182,7 @@ def _nothing() -> None:
 def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
+    pass_over_loaded()
     if find_spec("uvloop") is not None:
         import uvloop
 

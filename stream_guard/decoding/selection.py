@@ -102,6 +102,10 @@ class EventSelection:
         if self._share.of > 1 and isinstance(decoder, GlancingDecoder):
             self._is_foreign = decoder.is_foreign
 
+    def simplest(self) -> Decoder:
+        """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
+        return self._decoder if self._keeps_all else self
+
     def make_skips(self) -> Callable[[Record], bool]:
         """Return what tells whether a record belongs to another share, as far as that is known without decoding it.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -22,7 +23,7 @@ from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Record, Source
+from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
@@ -30,6 +31,7 @@ from stream_guard.settings import SessionLimits
 END: Final = 2**63  # the number of what only the end of the input reveals
 NEXT_META: Final = "next"
 REPORTED_META: Final = "told"
+_AT_ONCE: Final = 500  # records of a source that gives many at once
 
 Numbered: TypeAlias = tuple[int, Finding]
 NumberedLetter: TypeAlias = tuple[int, Record, str]  # with the reason
@@ -97,8 +99,8 @@ class ShareReader:
         self._letters = letters = _Letters()
         self._progress = progress
         self._stopped = stopped
-        self._pipeline = Pipeline(selection, table, letters, RecordPlaces())
-        self._records = iter(source)
+        self._pipeline = Pipeline(selection.simplest(), table, letters, RecordPlaces())
+        self._records = self._open_records()
         self._skips = selection.make_skips()
         self._next = 0 if progress is None else int(progress.meta().get(NEXT_META, b"0"))
         self._ended = False
@@ -130,6 +132,12 @@ class ShareReader:
     def summary(self) -> ReplaySummary:
         """Return what happened beside the findings."""
         return ReplaySummary(self._table.counts, self._selection.left_out)
+
+    def _open_records(self) -> Iterator[Record | None]:
+        """Return the records of the source; many at once where nobody asks between two of them how far it has come."""
+        if self._progress is None and isinstance(self._source, BatchedSource):
+            return chain.from_iterable(self._source.batches(_AT_ONCE))
+        return iter(self._source)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
         skips, letters, counts = self._skips, self._letters, self._table.counts
