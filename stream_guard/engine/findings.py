@@ -35,7 +35,7 @@ def make_finding(
 ) -> Finding:
     """Return the finding of a hit. Without an event it refers to the last event of the key."""
     spec = bound.spec
-    about = event if event is not None else key_state.last or key_state.make_end("closed", moment.time)
+    about = event if event is not None else key_state.make_end("closed", moment.time)
     index = hit.index if hit.index is not None else event.index if event is not None else None
     part = _part(bound, address, key_state)
     # The id of a deadline must not depend on which event came last before it.
@@ -70,7 +70,7 @@ def make_finding(
 def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState) -> Finding:
     """Return the finding that a rule raised an exception. Its id is the same at every event: one alert per rule."""
     spec = bound.spec
-    about = event or key_state.last or key_state.make_end("closed", key_state.time)
+    about = event or key_state.make_end("closed", key_state.time)
     return Finding(
         alert_id=digest(spec.slot, f"{bound.tag:08x}", "", "", "rule_error"),
         rule_id=spec.id,

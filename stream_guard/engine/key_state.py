@@ -21,7 +21,11 @@ class KeyState:
         "cooldowns",
         "holds",
         "id",
-        "last",
+        "last_agent",
+        "last_event_id",
+        "last_labels",
+        "last_run_id",
+        "last_session_id",
         "memory",
         "now",
         "part",
@@ -34,7 +38,12 @@ class KeyState:
 
     def __init__(self, key_id: str) -> None:
         self.id = key_id
-        self.last: Event | None = None  # findings without an event carry its agent, run and labels
+        # Of the last event: what has no event of its own carries these. The event itself would keep its whole body.
+        self.last_session_id = key_id
+        self.last_event_id = ""
+        self.last_run_id = ""
+        self.last_agent = ""
+        self.last_labels: dict[str, str] = {}
         self.now = -inf  # the latest event time seen
         self.turns = 0
         self.part = 0  # number of user-initiated parts before the current one
@@ -53,18 +62,23 @@ class KeyState:
         """The latest event time seen, or None when no event had a time."""
         return None if self.now == -inf else self.now
 
+    def note_last(self, event: Event) -> None:
+        """Remember who the last event was about."""
+        self.last_session_id = event.session_id
+        self.last_event_id = event.event_id
+        self.last_run_id = event.run_id
+        self.last_agent = event.agent
+        self.last_labels = event.labels
+
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
         """Return the end event. It carries the session, agent, run and labels of the last event."""
-        last = self.last
-        if last is None:
-            return SessionEnd(session_id=self.id, time=time, reason=reason)
         return SessionEnd(
-            session_id=last.session_id,
-            event_id=last.event_id,
+            session_id=self.last_session_id,
+            event_id=self.last_event_id,
             time=time,
-            run_id=last.run_id,
-            agent=last.agent,
-            labels=last.labels,
+            run_id=self.last_run_id,
+            agent=self.last_agent,
+            labels=self.last_labels,
             index=self.turns - 1,
             reason=reason,
         )

@@ -16,7 +16,7 @@ import xxhash
 from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.engine.bound import BoundRule
 from stream_guard.language.paths import MISSING, lookup
-from stream_guard.model import Event, Json, SessionEnd
+from stream_guard.model import Event, Json
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
@@ -191,16 +191,15 @@ def pack(session: Session, engine: Engine) -> bytes:
         for call in calls:
             condense(call, engine.arg_paths)
     ids, contents = _id_digests(session)
-    last = session.last or session.make_end("closed", None)
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
     return _encode(
         (
             ROW_VERSION,
-            last.session_id,
-            last.run_id,
-            last.agent,
-            last.labels,
-            last.event_id,
+            session.last_session_id,
+            session.last_run_id,
+            session.last_agent,
+            session.last_labels,
+            session.last_event_id,
             session.time,
             session.turns,
             session.part,
@@ -334,9 +333,8 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
         counts.state_resets += 1
         return None
     session = Session(session_id)
-    session.last = SessionEnd(
-        session_id=row.session_id, event_id=row.last_event_id, run_id=row.run_id, agent=row.agent, labels=row.labels
-    )
+    session.last_session_id, session.last_event_id, session.last_run_id = row.session_id, row.last_event_id, row.run_id
+    session.last_agent, session.last_labels = row.agent, row.labels
     session.now = -inf if row.time is None else row.time
     session.turns, session.part = row.turns, row.part
     session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag

@@ -289,7 +289,7 @@ class SessionTable:
         if event.part and event.part != session.explicit_part:
             self._tracker.begin_part(session, out, name=event.part)
         self._tracker.apply(event, session, out)
-        session.last = event
+        session.note_last(event)
 
     def _renew(self, session: Session, out: Findings) -> Session:
         """Close an idle session and open it again for the event that follows; the next one may take that back."""
@@ -411,7 +411,8 @@ class SessionTable:
         memory: Set[int],
         out: Findings,
     ) -> None:
-        key_state.turns, key_state.last = turns, event
+        key_state.turns = turns
+        key_state.note_last(event)
         plan = group.index.plan(event)
         if plan is not None:
             self.engine.run(plan, event, key_state, memory, out)

@@ -157,20 +157,19 @@ def test_ended_sessions_are_forgotten_when_they_were_silent_and_counted_where_th
     assert live.store.get("s") is None
 
 
-def test_of_many_ended_sessions_the_first_keep_digests_and_all_know_their_events() -> None:
+def test_ended_sessions_keep_digests_and_know_their_events() -> None:
     run = Run(mode="batch")
     events: list[Event] = []
-    for number in range(1010):
+    for number in range(50):
         name = f"s{number}"
         call = ToolCall(session_id=name, event_id="e", time=START, tool="mail", agent="bot", args={"to": name})
         events += [call, SessionEnd(session_id=name, event_id="end", time=START + 1, agent="bot")]
     for event in events:
         run.table.feed(event, run.found)
-    kept = [type(run.table._touched[name].recent["e"]) for name in ("s0", "s9", "s10", "s1009")]
-    assert kept == [int, int, ToolCall, ToolCall]
-    for event in events[:40] + events[-40:]:
+    assert {type(run.table._touched[f"s{number}"].recent["e"]) for number in range(50)} == {int}
+    for event in events:
         run.table.feed(event, run.found)
-    assert run.counts.duplicate_events == 80
+    assert run.counts.duplicate_events == 100
     other = ToolCall(session_id="s0", event_id="e", time=START, tool="mail", agent="bot", args={"to": "another"})
     run.table.feed(other, run.found)
     assert run.counts.changed_events == 1
