@@ -20,6 +20,7 @@ from functools import partial, reduce
 from itertools import count, repeat
 from pathlib import Path
 from threading import Event as Flag
+from time import time
 from typing import Any, Final, TypeAlias
 
 from stream_guard.guard.inline import Guard
@@ -165,7 +166,7 @@ def _checking(registry: Registry) -> Callable[[Sequence[ToolCall]], Iterable[obj
 def _folding(registry: Registry) -> Callable[[Sequence[Record]], Iterable[object]]:
     """Return the worker's loop without its client: records in, rows out."""
     rows: dict[bytes, bytes] = {}
-    partition = open_partition(rows, policy(50, registry), "native")
+    partition = open_partition(rows, policy(50, registry), "native", now=time)
 
     def fold(records: Sequence[Record]) -> Iterator[None]:
         for start in range(0, len(records), BATCH):

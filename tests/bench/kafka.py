@@ -10,6 +10,7 @@ runner are measured in that build as well.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -103,7 +104,8 @@ async def poll(address: str, topics: list[str], watch: Stopwatch) -> None:
 
 
 async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
-    """Process everything with one worker."""
+    """Process everything with one worker, in a process as the command makes it."""
+    from stream_guard.cli import YOUNG_OBJECTS
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
@@ -116,6 +118,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     from stream_guard.worker.health import Health
     from stream_guard.worker.kafka.process import run_worker
 
+    gc.set_threshold(YOUNG_OBJECTS)
     events, alerts, letters = topics
     settings, registry, counts = load_settings(worker={"group": f"bench-{alerts}"}), build_registry(), Counts()
     assembly = Assembly(settings, registry)
@@ -138,12 +141,14 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
 
 
 async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
-    """Process everything with the embedded runner, with a checkpoint."""
+    """Process everything with the embedded runner, with a checkpoint, in a process as the command makes it."""
+    from stream_guard.cli import YOUNG_OBJECTS
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run
     from stream_guard.settings import load_settings
 
+    gc.set_threshold(YOUNG_OBJECTS)
     events, alerts, letters = topics
     registry = build_registry()
     with tempfile.TemporaryDirectory() as folder:
