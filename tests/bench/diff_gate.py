@@ -44,7 +44,7 @@ from tests.bench.diff_plants import (
     is_still_agreed,
     plant_into,
     skip_confirmation,
-    skip_talk,
+    skip_question,
 )
 
 VARIABLE: Final = "STREAM_GUARD_DATA"
@@ -54,7 +54,7 @@ ROUNDS: Final = 12  # comparisons of each agent, or each team, with itself, for 
 PLANTED: Final = 2  # comparisons of each team for each fault; all of them of one team, where only one can have it
 CONSENT: Final = 10  # comparisons of each team for each way to skip a confirmation
 SKIPPED: Final = "confirmation skipped"
-TALK: Final = "all talk skipped"
+QUESTION: Final = "last question skipped"
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
 SHOWN_BY: Final = {
     SKIPPED: "skipped_steps",
@@ -196,13 +196,15 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
 
 
 def measure_consent(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Iterator[Row]:
-    """Skip a confirmation in every team that tau can form, and all talk before a call; say how often a yes is left.
+    """Skip a confirmation, or its last question alone, in every team that tau can form; say how often a yes is left.
 
     The teams are that of agents which ran tasks more than once, and all agents that ran the same tasks, models mixed.
     """
     repeated = {name: agents[name] for name in _that_repeat(agents) if name.startswith("tau")}
     teams = {"": next(iter(join(repeated).values())), ", models mixed": mix(agents)}
-    for (fault, plant), (team, tasks) in product({SKIPPED: skip_confirmation, TALK: skip_talk}.items(), teams.items()):
+    for (fault, plant), (team, tasks) in product(
+        {SKIPPED: skip_confirmation, QUESTION: skip_question}.items(), teams.items()
+    ):
         for share in (0.3, 0.1):
             seen, planted, left = 0, 0, 0
             for number in range(rounds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,20 @@ REFUSALS: Final = (
 )
 READS: Final = ("get_", "find_", "list_", "search_", "read_", "calculate", "think", "transfer", "browse", "view")
 FORBIDDEN: Final = "transfer_to_human_agents"
+THINGS: Final = ("order_id", "reservation_id")  # what a change is made to
+LEAVE: Final = re.compile(
+    r"\b(confirm\w*|(like|want|wish|ready|okay|ok|sure|me|we|i) to (proceed|go ahead|continue|do)|go ahead|shall (i|we)"
+    r"|should (i|we)|may i|(would you like|do you want) me to|are you sure|correct\?|right\?"
+    r"|(is|does) (that|this|everything|it) (\w+ )?(correct|right|ok|okay|work|look))"
+)
+QUESTION: Final = re.compile(r"\?|\b(let me know|(will|can) proceed)\b")
+AGREES: Final = re.compile(
+    r"\b(yes|yep|yeah|yup|ok|okay|sure|correct|exactly|fine|perfect|absolutely|definitely|certainly|of course"
+    r"|proceed\w*|go ahead|go for|go with|confirm\w*|please do|i agree|agreed|do it|do that"
+    r"|that['\u2019]s (right|it|good|great)|(that|this|it) works|works for me|let['\u2019]s"
+    r"|sounds (good|fine|great|right)|that (would|will) be"
+    r"|(just|please) (do|cancel|change|update|return|exchange|book|remove|add|modify|refund|process))\b"
+)
 
 
 def _calls(session: Session) -> list[tuple[int, int]]:
@@ -51,14 +66,35 @@ def _with_block(session: Session, place: int, number: int, block: dict[str, Any]
 
 
 def skip_confirmation(session: Session, drawn: random.Random) -> Session | None:
-    """Make a change without asking: the question before it and the user's yes are gone."""
+    """Make a change that nobody agreed to: an agent in a hurry neither asks for leave nor waits for it.
+
+    The question right before the call and the user's yes are gone. So is every other exchange since the last change
+    in which leave was asked for or given, because agents often ask twice. Where an earlier yes was for the same thing
+    too, nothing is planted: it cannot be taken away without taking it from another call.
+    """
+    changes = sorted({place for place, number in _calls(session) if _is_change(_block(session, place, number))})
+    able = [
+        (begin, place)
+        for begin, place in zip([0, *(change + 1 for change in changes)], changes, strict=False)
+        if place - 2 >= begin
+        and _asks_leave(session, place - 1)
+        and _agrees(session, place - 1)
+        and not _is_agreed_before(session, begin, place)
+    ]
+    if not able:
+        return None
+    begin, place = drawn.choice(able)
+    answers = [answer for answer in range(begin + 1, place) if _is_about_leave(session, answer)]
+    gone = {answer - 1 for answer in answers} | set(answers)
+    return [event for number, event in enumerate(session) if number not in gone]
+
+
+def skip_question(session: Session, drawn: random.Random) -> Session | None:
+    """Leave out only the last exchange before a change, whatever it was about; another yes may be left."""
     places = [
         place
         for place, number in _calls(session)
-        if place > 1
-        and not _block(session, place, number)["name"].startswith(READS)
-        and isinstance(session[place - 1], UserMessage)
-        and isinstance(session[place - 2], Turn)
+        if place > 1 and _is_change(_block(session, place, number)) and _is_exchange(session, place - 1)
     ]
     if not places:
         return None
@@ -66,26 +102,67 @@ def skip_confirmation(session: Session, drawn: random.Random) -> Session | None:
     return session[: place - 2] + session[place:]
 
 
-def skip_talk(session: Session, drawn: random.Random) -> Session | None:
-    """Make a change right after looking things up: all that was said since the last call is gone, every yes with it."""
-    made = skip_confirmation(session, drawn)
-    if made is None:
-        return None
-    place = next(place for place, (old, new) in enumerate(zip(session, made, strict=False)) if old is not new)
-    while place > 2 and isinstance(made[place - 1], UserMessage) and _only_says(made[place - 2]):
-        made = made[: place - 2] + made[place:]
-        place -= 2
-    return made
-
-
 def is_still_agreed(session: Session, made: Session) -> bool:
-    """Whether the call whose question was cut out comes after another question and another yes."""
-    place = next(place for place, (old, new) in enumerate(zip(session, made, strict=False)) if old is not new)
-    message, answer = made[place - 1], made[place - 2]
-    if not isinstance(message, UserMessage) or not isinstance(answer, Turn):
-        return False
-    said = " ".join(block.get("text") or "" for block in answer.response["content"])
-    return bool(ASKS.search(said.lower()) and YES.search(message.text[:BEGINNING].lower()))
+    """Whether a question and a yes stand between the call that lost its own and the change before; read as diff does.
+
+    That is another reading than the one by which exchanges are cut.
+    """
+    kept = {id(event) for event in made}
+    last_gone = max(number for number, event in enumerate(session) if id(event) not in kept)
+    place = next(number for number, event in enumerate(made) if event is session[last_gone + 1])
+    changes = [change for change, number in _calls(made) if change < place and _is_change(_block(made, change, number))]
+    return any(
+        ASKS.search(_said(made[answer - 1]).lower()) and YES.search(_said(made[answer])[:BEGINNING].lower())
+        for answer in range(max(changes, default=-1) + 2, place)
+        if _is_exchange(made, answer)
+    )
+
+
+def _is_change(block: dict[str, Any]) -> bool:
+    return not block["name"].startswith(READS)
+
+
+def _is_exchange(session: Session, answer: int) -> bool:
+    """Whether the user answers there to something that the agent only said."""
+    return answer > 0 and isinstance(session[answer], UserMessage) and _only_says(session[answer - 1])
+
+
+def _asks_leave(session: Session, answer: int) -> bool:
+    return _is_exchange(session, answer) and bool(LEAVE.search(_said(session[answer - 1]).lower()))
+
+
+def _agrees(session: Session, answer: int) -> bool:
+    return bool(AGREES.search(_said(session[answer]).lower()))
+
+
+def _is_about_leave(session: Session, answer: int) -> bool:
+    """Whether leave is asked for there, or a question is answered as if it had been; in doubt it is."""
+    return _asks_leave(session, answer) or (
+        _is_exchange(session, answer)
+        and bool(QUESTION.search(_said(session[answer - 1]).lower()))
+        and _agrees(session, answer)
+    )
+
+
+def _is_agreed_before(session: Session, begin: int, place: int) -> bool:
+    """Whether an exchange before the last change is about leave, and names what the call changes."""
+    event = session[place]
+    assert isinstance(event, Turn)
+    given = [block.get("input") for block in event.response["content"] if block.get("type") == "tool_use"]
+    things = [str(one[name]) for one in given if isinstance(one, dict) for name in THINGS if name in one]
+    return any(
+        thing in _said(session[answer - 1])
+        for answer in range(1, begin)
+        if _is_about_leave(session, answer)
+        for thing in things
+    )
+
+
+def _said(event: Event) -> str:
+    if isinstance(event, UserMessage):
+        return event.text
+    assert isinstance(event, Turn)
+    return " ".join(block.get("text") or "" for block in event.response["content"])
 
 
 def _only_says(event: Event) -> bool:

@@ -18,6 +18,7 @@ from stream_guard_diff.trails import SessionTrail, TrailStep, UserStep
 WAITS: Final = 0.5  # a tool that is called after the user's yes as often as this waits for it
 NEEDED: Final = 0.9  # a tool that is called before another as often as this is a step towards it
 ENOUGH: Final = 8  # calls, or sessions, from which on that can be told
+_WORDED: Final = 0.5  # how much the words of a consent count beside whether there is one
 _MOST_TOOLS: Final = 60
 _LONGEST: Final = 4_000
 BEGINNING: Final = 80  # of a message: a yes comes first
@@ -47,20 +48,22 @@ class Opening(NamedTuple):
     asked: bool  # whether the answer before the user's last message asks for a yes
     agreed: bool  # whether that message is one
     since: tuple[str, ...]  # the tools that were called after it
+    answers: tuple[bool, ...]  # of the user since the call before: which of them are a yes to a question
     said: Agreed  # in which words
 
     def lacks(self, waiting: frozenset[str]) -> int:
-        """Return how much of a consent is missing: a question, a yes, and that nothing else came in between.
+        """Return how little of a consent there is, at least 1: of a question, a yes, and nothing else in between.
 
         Calls that wait as well may come in between: one yes is often for several.
         """
-        return (not self.asked) + (not self.agreed) + (not waiting.issuperset(self.since))
+        return 1 + (not self.asked) + (not self.agreed) + (not waiting.issuperset(self.since))
 
 
 def _openings(trail: SessionTrail) -> Iterator[Opening]:
     answer = ""
     heard = asked = agreed = False
     since: list[str] = []
+    answers: list[bool] = []
     exchange, earlier = Exchange(), None
     before: TrailStep | None = None
     for step in trail.steps:
@@ -71,10 +74,12 @@ def _openings(trail: SessionTrail) -> Iterator[Opening]:
             earlier = exchange if isinstance(before, RecordedTurn) and not before.calls else None
             exchange = Exchange(answer, step.text)
             answer, since = "", []
+            answers.append(asked and agreed)
         elif isinstance(step, RecordedTurn):
             for call in step.calls:
-                yield Opening(call.tool, heard, asked, agreed, tuple(since), Agreed(exchange, earlier))
-                since, earlier = [*since, call.tool][-_MOST_TOOLS:], None
+                said = Agreed(exchange, earlier)
+                yield Opening(call.tool, heard, asked, agreed, tuple(since), tuple(answers), said)
+                since, answers, earlier = [*since, call.tool][-_MOST_TOOLS:], [], None
             if step.text:
                 answer = step.text[-_LONGEST:].lower()
         before = step
@@ -95,14 +100,29 @@ def _add_unheard(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
     table.add(SessionItem("skipped_steps", says, 1), hurried)
 
 
+def _missing_consent(row: Sequence[Opening], waiting: frozenset[str]) -> Iterator[tuple[str, int]]:
+    """Yield each call that waits, and how much of a consent it lacks: nothing where a yes was given since the last one.
+
+    A yes counts though other talk came after it, and calls that do not wait: people agree, then say how to pay. Calls
+    that wait and come one after another share what was agreed to before the first.
+    """
+    agreed = made = False
+    for opening in row:
+        if opening.answers:
+            agreed, made = any(opening.answers) or (agreed and not made), False
+        if opening.tool in waiting:
+            yield opening.tool, 0 if agreed else opening.lacks(waiting)
+            made = True
+
+
 def _add_unasked(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
-    """A call without a question and a yes right before it says the more, the fewer calls of its tool come like that.
+    """A call that nobody agreed to says the more, the fewer calls of its tool come like that.
 
     Of several calls in a session the mean counts: who makes many is not more in a hurry. A question may be about
-    something else, and a yes may be for another call, so the words count as well, and as much.
+    something else, and a yes may be for another call, so the words count as well, but less: they are less sure.
     """
     waiting = _that_wait(rows, lambda opening: opening.asked and opening.agreed, WAITS)
-    lacks = [[(opening.tool, opening.lacks(waiting)) for opening in row if opening.tool in waiting] for row in rows]
+    lacks = [list(_missing_consent(row, waiting)) for row in rows]
     calls = Counter(tool for row in lacks for tool, _ in row)
     worse = Counter((tool, least) for row in lacks for tool, missing in row for least in range(1, missing + 1))
     evidence = []
@@ -115,11 +135,11 @@ def _add_unasked(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
         ]
         evidence.append(fmean(found) if found else 0.0)
     worded = weigh_consent([[opening.said for opening in row if opening.tool in waiting] for row in rows])
-    says = "makes a call without asking and a yes right before it, that usually waits for both"
+    says = "makes a call without a question and a yes before it, that usually waits for both"
     table.add(
         SessionItem("skipped_steps", says, 1),
         [value > 0 for value in evidence],
-        evidence=(_in_spreads(evidence) + _in_spreads(worded)).tolist(),
+        evidence=(_in_spreads(evidence) + _WORDED * _in_spreads(worded)).tolist(),
     )
 
 

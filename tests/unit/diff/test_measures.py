@@ -14,7 +14,7 @@ from stream_guard_diff.noise import deal, differences, novelty
 from stream_guard_diff.pairing import Stratum
 from stream_guard_diff.trails import read_trails
 
-from stream_guard.model import Event, Turn
+from stream_guard.model import Event, Turn, UserMessage
 from tests.unit.diff.agents import Plant, edit_calls, repeat_call, run, skip_confirmation
 
 TASKS = 50
@@ -129,10 +129,41 @@ def test_a_fault_shows_in_the_sessions_that_have_it_and_in_no_other(plant: Plant
 
 def test_a_call_that_lacks_the_question_and_the_yes_says_more_than_one_that_lacks_a_question() -> None:
     table = measured(skip_confirmation)
-    [asked] = [column for column, item in enumerate(table.items) if "without asking and a yes" in item.says]
+    [asked] = [column for column, item in enumerate(table.items) if "without a question and a yes" in item.says]
     assert len(np.flatnonzero(table.columns[asked])) > FAULTY  # this agent asks in odd words now and then
     strongest = np.argsort(-table.evidence[asked])[:FAULTY]
     assert sorted(strongest.tolist()) == [TASKS + number for number in range(FAULTY)]
+
+
+def ask_how_to_pay(session: list[Event]) -> list[Event]:
+    """After the yes, ask for a detail, and look something up."""
+    yes = max(place for place, event in enumerate(session) if isinstance(event, UserMessage))
+    header: dict[str, Any] = {"session_id": session[0].session_id, "labels": session[0].labels}
+    look = {"type": "tool_use", "id": "look", "name": "get_cards", "input": {}}
+    talk: list[Event] = [
+        Turn(**header, event_id="p1", response={"content": [{"type": "text", "text": "To which card?"}]}),
+        UserMessage(**header, event_id="p2", text="The blue card."),
+        Turn(**header, event_id="p3", response={"content": [look]}),
+    ]
+    return [*session[: yes + 1], *talk, *session[yes + 1 :]]
+
+
+def test_a_yes_counts_though_other_talk_and_other_calls_come_after_it() -> None:
+    says = "without a question and a yes"
+    table, usual = measured(ask_how_to_pay), measured(lambda session: session)
+    assert sessions_that(table, "skipped_steps", says) == sessions_that(usual, "skipped_steps", says)
+
+
+def test_a_yes_before_the_last_change_is_for_that_change_alone() -> None:
+    def refund_more(session: list[Event]) -> list[Event]:
+        more = UserMessage(
+            session_id=session[0].session_id, event_id="m1", text="I have another order.", labels=session[0].labels
+        )
+        call = msgspec.structs.replace(session[-4], event_id="m2")
+        return [*session[:-2], more, call, *session[-2:]]
+
+    found = sessions_that(measured(refund_more), "skipped_steps", "without a question and a yes")
+    assert set(range(TASKS, TASKS + FAULTY)) <= set(found)
 
 
 def test_a_repeated_call_says_the_less_the_more_sessions_repeat_that_tool() -> None:
