@@ -117,7 +117,8 @@ def split_shapes(source: str, beside: str) -> Split | None:
         if is_moved:
             compiled[begin:end] = [""] * (end - begin)
             first = min(first, begin)
-    compiled[first] = f"from {beside} import {', '.join(sorted(moved))}"
+    # Each under its own name, said twice: so a type checker lets other modules import it from here.
+    compiled[first] = f"from {beside} import {', '.join(f'{name} as {name}' for name in sorted(moved))}"
     interpreted[0] = "# Cut out of the compiled module beside this one while the wheel was built; line numbers stay."
     return Split("\n".join([*compiled, ""]), "\n".join(interpreted).rstrip() + "\n", frozenset(moved))
 

@@ -52,34 +52,39 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
         ),
     )
 
+    def __init__(self, params: MustMatchTextParams) -> None:
+        super().__init__(params)
+        self._pattern, self._each, self._empty = params.pattern, params.each, params.empty
+
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, state: MustMatchTextState) -> sg.Hit | None:
         """Match the text."""
-        if not self.params.empty and not turn.text.strip():
+        text = turn.text
+        if not self._empty and not text.strip():
             return None
-        matches = self.params.pattern.occurs_in(turn.text)
-        if not self.params.each:
+        matches = self._pattern.occurs_in(text)
+        if not self._each:
             state.responded = True
             state.found = state.found or matches
             return None
         if matches:
             return None
-        wanted = cut(self.params.pattern.pattern)
-        return sg.Hit(f'the response does not match "{wanted}"', {"pattern": wanted, "ends_with": turn.text[-60:]})
+        wanted = cut(self._pattern.pattern)
+        return sg.Hit(f'the response does not match "{wanted}"', {"pattern": wanted, "ends_with": text[-60:]})
 
     def on_ungated(self, event: sg.Event, state: MustMatchTextState) -> None:
         """Let a response outside the gate satisfy the session."""
-        if isinstance(event, sg.Turn) and not self.params.each:
+        if not self._each and isinstance(event, sg.Turn):
             self.on_turn(event, state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustMatchTextState) -> sg.Hit | None:
         """Fire when one response was to match and none did."""
-        if self.params.each or state.found or not state.responded:
+        if self._each or state.found or not state.responded:
             return None
-        wanted = cut(self.params.pattern.pattern)
+        wanted = cut(self._pattern.pattern)
         return sg.Hit(f'no response matches "{wanted}"', {"pattern": wanted})
 
 

@@ -81,6 +81,9 @@ _DELETE: Final = "\x7f"
 HIDDEN: Final = _NUL + _BACKSPACE + _DELETE
 """The signs of ASCII that hide in a word. Its other invisible signs separate words."""
 
+_KEPT: Final = 100_000  # characters of a text that is kept
+_last: Final = [("", "")]  # the text that was looked through last, and what was seen: many rules ask about the same one
+
 
 def see_through(text: str) -> str:
     """Return the text in NFKC, without invisible signs, and with imitated letters in words that are partly Latin.
@@ -89,8 +92,12 @@ def see_through(text: str) -> str:
     """
     if text.isascii() and _NUL not in text and _BACKSPACE not in text and _DELETE not in text:
         return text
-    seen = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
-    return _WORD.sub(_fold_word, seen)
+    written, seen = _last[0]
+    if written is not text:
+        seen = _WORD.sub(_fold_word, _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
+        if len(text) <= _KEPT:
+            _last[0] = (text, seen)
+    return seen
 
 
 def fold_all(text: str) -> str:

@@ -171,8 +171,7 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     inside a field that is there is a missing path.
     """
     if root in {"model", "stop_reason"}:
-        start = ROOTS[root][1]
-        return lambda event: type(event) is Turn and _is_nothing(start(event))
+        return _lacks_model if root == "model" else _lacks_stop_reason
     if root == "request":
         return lambda event: type(event) is Turn and event.request is None
     if root == "response" and steps and steps[0] in _ALWAYS_CAPTURED:
@@ -182,6 +181,14 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     if root == "tool" and steps[:2] == ("result", "output"):
         return lacks_output
     return lacks_args if root == "tool" and steps[:1] == ("args",) else None
+
+
+def _lacks_model(event: Event) -> bool:
+    return type(event) is Turn and _is_nothing(_model(event))
+
+
+def _lacks_stop_reason(event: Event) -> bool:
+    return type(event) is Turn and _is_nothing(_stop_reason(event))
 
 
 def _is_nothing(value: Json | Missing) -> bool:
@@ -209,7 +216,7 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
     if not steps:
         return start
     if root == "request":
-        return lambda event: _in_request(event, steps)
+        return _entry_of_request(steps) if len(steps) == 1 else lambda event: _in_request(event, steps)
     if len(steps) == 1:
         return _name_of_tool if root == "tool" and steps == ("name",) else _entry(start, steps)
 
@@ -222,6 +229,16 @@ def _finder(root: str, steps: tuple[str, ...]) -> Find:
 
 def _name_of_tool(event: Event) -> Json | Missing:
     return event.tool if _is_of_tool(event) else MISSING
+
+
+def _entry_of_request(steps: tuple[str, ...]) -> Find:
+    (step,) = steps
+
+    def find(event: Event) -> Json | Missing:
+        request: Json = event.request if type(event) is Turn else None
+        return request.get(step, MISSING) if type(request) is dict else lookup(request, steps)
+
+    return find
 
 
 def _entry(start: Find, steps: tuple[str, ...]) -> Find:

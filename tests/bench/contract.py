@@ -6,14 +6,14 @@ What is timed begins with the loaded contract and ends with the matrix; neither 
   of all invariants on what came, of which one is kept as pass or fail.
 - We, for each session: reset, one call of the agent with the faults between it and its model, four events recorded as
   JSON lines and read back, and the rules of the invariants that asked its prompt. For each cell: state, reason, the
-  masked excerpt, the event. Once: rules and engine are built of the contract.
+  masked excerpt, the event. In the first round only: rules and engine are made of the contract, and kept.
 
 The invariants of a scenario judge one session together, so there are fewer calls here; the column ``own_calls`` gives
 every invariant a prompt of its own, and then the calls are as many. Over HTTP the agent's model stands behind our
 proxy, one hop more than flakestorm has, because faults come in there; it is the time on the wall, once. In process it
 is CPU time, and each side has processes of its own, in turn. ``ratio`` compares the best of many rounds, in which both
-have their patterns compiled; ``first_ratio`` the first round of a process, which is all that a run from the command
-line has.
+have their patterns compiled and we have our rules; ``first_ratio`` the first round of a process, which is all that a
+run from the command line has.
 
 The compiled build is measured in process, with shared calls.
 

@@ -1,7 +1,8 @@
 """The policy check of Shadow (package shadow-diff) on the same turns, where it can be installed.
 
 What is timed begins with a loaded policy and a trace that has been read, and ends with what was found: Shadow has its
-rules and its records, we have a policy and turns. That an engine is made of our policy is in our time.
+rules and its records, we have a policy and turns. What is made of a policy when it is first used is kept for the next
+time, so the best of several rounds does not have it.
 """
 
 from __future__ import annotations
@@ -86,9 +87,11 @@ def measure(cache: Path) -> dict[str, Any]:
 
 
 def _least(turns: int, policy: Policy) -> float:
-    """Return the least CPU seconds of all rounds; each has turns of its own, on which nothing was noted yet."""
-    traces = [_turns(turns) for _ in range(ROUNDS[turns])]
-    return min(cpu_seconds(partial(evaluate, trace, policy)) for trace in traces)
+    """Return the least CPU seconds of all rounds; each has turns of its own, on which nothing was noted yet.
+
+    They are made one round after the other: Shadow has one trace in memory too, not as many as there are rounds.
+    """
+    return min(cpu_seconds(partial(evaluate, _turns(turns), policy)) for _ in range(ROUNDS[turns]))
 
 
 def _pair(number: int) -> tuple[dict[str, Any], dict[str, Any]]:

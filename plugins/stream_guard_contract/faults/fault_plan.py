@@ -52,26 +52,24 @@ class FaultPlan:
 
     def next_tool_fault(self, tool: str, url: str = "") -> TriggeredToolFault | None:
         """Count a call of the tool for every fault that applies to it; return the first fault that triggers."""
-        triggered = [
-            TriggeredToolFault(fault_id, fault)
-            for number, fault in enumerate(self._scenario.tool_faults)
-            if _applies(fault, tool, url)
-            and self._triggers(
-                fault_id := FaultId("tool_faults", number, fault.mode), fault.probability, fault.after_calls
-            )
-        ]
-        return triggered[0] if triggered else None
+        triggered = None
+        for number, fault in enumerate(self._scenario.tool_faults):
+            if _applies(fault, tool, url):
+                fault_id = FaultId("tool_faults", number, fault.mode)
+                triggers_now = self._triggers(fault_id, fault.probability, fault.after_calls)
+                if triggers_now and triggered is None:
+                    triggered = TriggeredToolFault(fault_id, fault)
+        return triggered
 
     def next_model_fault(self) -> TriggeredModelFault | None:
         """Count a call of the model for every model fault; return the first fault that triggers."""
-        triggered = [
-            TriggeredModelFault(fault_id, fault)
-            for number, fault in enumerate(self._scenario.llm_faults)
-            if self._triggers(
-                fault_id := FaultId("llm_faults", number, fault.mode), fault.probability, fault.after_calls
-            )
-        ]
-        return triggered[0] if triggered else None
+        triggered = None
+        for number, fault in enumerate(self._scenario.llm_faults):
+            fault_id = FaultId("llm_faults", number, fault.mode)
+            triggers_now = self._triggers(fault_id, fault.probability, fault.after_calls)
+            if triggers_now and triggered is None:
+                triggered = TriggeredModelFault(fault_id, fault)
+        return triggered
 
     def injected_texts(self, surface: Surface) -> list[InjectedText]:
         """Return the texts that the attacks on this surface inject this time."""
