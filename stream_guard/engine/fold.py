@@ -85,10 +85,11 @@ class Engine:
     @property
     def judges_parts(self) -> bool:
         """Whether any rule keeps a state per user-initiated part."""
-        return any(bound.part_scoped for bound in self.local.bounds)
+        return bool(self._part_scoped)
 
     def _arrange(self) -> None:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
+        self._part_scoped = frozenset([bound.number for bound in self.local.bounds if bound.part_scoped])
         self.cross_session = tuple(self._cross_session())
 
     def _leaves(self, when: str) -> dict[int, Leaf]:
@@ -337,11 +338,16 @@ class Engine:
 
     def _forget(self, key_state: KeyState, address: Address) -> None:
         key_state.states.pop(address, None)
-        key_state.asleep &= ~self.bounds[_number(address)].bit
-        key_state.timers.pop(address, None)
-        key_state.cooldowns.pop(address, None)
-        key_state.holds.pop(address, None)
-        key_state.awaiting_end.pop(address, None)
+        if key_state.asleep:
+            key_state.asleep &= ~self.bounds[_number(address)].bit
+        if key_state.timers:
+            key_state.timers.pop(address, None)
+        if key_state.cooldowns:
+            key_state.cooldowns.pop(address, None)
+        if key_state.holds:
+            key_state.holds.pop(address, None)
+        if key_state.awaiting_end:
+            key_state.awaiting_end.pop(address, None)
 
     def count_keyless(self, group: CrossSessionRules, event: Event, key_state: KeyState) -> None:
         """Count an event that rules across sessions cannot judge because it lacks the agent or label of their key."""
@@ -465,13 +471,17 @@ class Engine:
             self._report(bound, hit, None, key_state, address, out, at="end", time=end.time)
 
     def _forget_part(self, key_state: KeyState) -> None:
-        scoped = {bound.number for bound in self.local.bounds if bound.part_scoped}
-        if not scoped:
-            return
-        for address in [*key_state.states, *key_state.awaiting_end, *key_state.cooldowns, *key_state.holds]:
+        scoped = self._part_scoped
+        for address in list(key_state.states):
             if _number(address) in scoped:
                 self._forget(key_state, address)
-        key_state.unevaluable -= scoped
+        # Mostly empty, and what had a state is gone from them.
+        if key_state.awaiting_end or key_state.cooldowns or key_state.holds:
+            for address in [*key_state.awaiting_end, *key_state.cooldowns, *key_state.holds]:
+                if _number(address) in scoped:
+                    self._forget(key_state, address)
+        if key_state.unevaluable:
+            key_state.unevaluable -= scoped
 
     def _report(
         self,

@@ -23,13 +23,13 @@ from tests.bench.builds import answer, builds
 from tests.bench.measure import cpu_seconds
 from tests.bench.workload import event_lines, policy_text
 
-ROUNDS = 4
+ROUNDS = 3
 COUNTS = (1, 2)
 RULES = 50
 _ALL = 10**9  # records
 
 
-def measure(folder: Path, sessions: int = 2000) -> dict[str, Any]:
+def measure(folder: Path, sessions: int = 5000) -> dict[str, Any]:
     """Return, for each number of processes, the least critical path and wall time, and both against one process."""
     file = folder / "recording.jsonl"
     lines = event_lines(sessions)
