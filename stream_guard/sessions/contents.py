@@ -10,24 +10,30 @@ import xxhash
 from stream_guard.language.arguments import read_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
-_encode: Final = msgspec.msgpack.Encoder().encode
+_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = _encoder.encode
+_encode_into: Final = _encoder.encode_into
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
 def content_digest(event: Event) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
-    return digest_of(content_of(event))
+    return digest_of(_encoded(_told_by(event)))
 
 
-def digest_of(content: bytes) -> int:
+def digest_of(content: bytes | bytearray) -> int:
     """Return the number of what an event tells; never 0."""
     digest: int = _hash(content)
     return digest or 1
 
 
-def content_of(event: Event) -> bytes:
-    """Return what an event tells."""
-    return _encoded(_told_by(event))
+def write_content(event: Event, buffer: bytearray) -> None:
+    """Write what an event tells into a buffer, in place of what is there: one buffer does for many events."""
+    told = _told_by(event)
+    try:
+        _encode_into(told, buffer)
+    except (TypeError, ValueError, RecursionError):  # as in _encoded
+        buffer[:] = _encoded(told)
 
 
 def _told_by(event: Event) -> tuple[Json, ...]:
