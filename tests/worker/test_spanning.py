@@ -173,6 +173,7 @@ class Broker:
 
     async def run(self) -> None:
         """Process everything there is, in batches of any size, from partitions in any order."""
+        asyncio.get_running_loop().set_exception_handler(_pass_over_crashes)
         worker = self.worker()
         while True:
             sources = [source for source, log in self.logs.items() if (worker.next_offset(source) or 0) < len(log)]
@@ -196,6 +197,12 @@ class Broker:
 
     def _has_more(self, worker: TopicRouter) -> bool:
         return any((worker.next_offset(source) or 0) < len(log) for source, log in self.logs.items())
+
+
+def _pass_over_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what went wrong unasked, except the writing of a worker that is thrown away: its crash is the test's own."""
+    if not isinstance(context.get("exception"), CrashError):
+        loop.default_exception_handler(context)
 
 
 async def _end_others() -> None:

@@ -27,6 +27,7 @@ class WorkerApp(faust.App):
     folders: TemporaryDirectory[str]  # removed with the app
     stages: TopicRouter
     limit: int  # bytes; a longer record is cut
+    topic_patience: float  # seconds that a topic which the leader does not know is waited for
     rows: ChangelogTable
     client: Any  # asks the brokers about topics
     sources: Collection[str]  # the topics of the address; the others are the group's own
@@ -39,7 +40,7 @@ class WorkerApp(faust.App):
         consumer: Any = super()._new_consumer()
         consumer.stages, consumer.limit, consumer.table = self.stages, self.limit, self.rows
         consumer.client, consumer.sources, consumer.accept_gaps = self.client, self.sources, self.accept_gaps
-        consumer.fence_patience = self.conf.broker_session_timeout
+        consumer.fence_patience, consumer.topic_patience = self.conf.broker_session_timeout, self.topic_patience
         return consumer
 
     @property
@@ -81,7 +82,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         autodiscover=False,
     )
     app.folders = folders
-    app.limit = settings.decode.max_record_bytes
+    app.limit, app.topic_patience = settings.decode.max_record_bytes, settings.kafka.patience
     app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
     return app
 

@@ -19,11 +19,9 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
-from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
 from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
-from stream_guard.worker.kafka.descriptions import partitions_differ
 from stream_guard.worker.kafka.fetching import FetchingThread
 from stream_guard.worker.kafka.ownership import OwningConsumer
 
@@ -217,27 +215,14 @@ class BatchConsumer(OwningConsumer):
 
     def unready(self) -> list[str]:
         """Return the reasons why the worker is not ready; none when it is."""
+        events, lacking = self._event_partitions(), self.lacking()
         reasons = {
             "partitions are being handed out": self.app.rebalancing,
-            "states are being recovered": not self.app.tables.actives_ready,
-            "no partition is assigned: there are more workers than partitions": not self._event_partitions(),
+            "states are being recovered": self._is_recovering(),
+            f"the leader of the group does not know {', '.join(lacking)} yet": lacking,
+            "no partition is assigned: there are more workers than partitions": not (events or lacking),
         }
         return [reason for reason, holds in reasons.items() if holds]
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Start with an assignment. It must have the same partitions of every topic."""
-        numbers = {topic: {tp.partition for tp in assigned if tp.topic == topic} for topic in self.stages.topics}
-        rows = {tp.partition for tp in assigned if self._is_changelog_tp(tp)}
-        topics = [*numbers, *self.app.tables.changelog_topics]
-        counts = {topic: count for topic in topics if (count := self._thread.topic_partitions(topic))}
-        if len(set(counts.values())) > 1:
-            self.failure = partitions_differ(counts)
-        elif len({frozenset(rows), *map(frozenset, numbers.values())}) > 1:
-            self.failure = SettingsError(
-                f"the workers of this group do not read the same topics (this one: {', '.join(numbers)}); stop all of "
-                "them before you change --rekey, or bring in or remove the last rule that looks across sessions"
-            )
-        await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Flush, commit, and drop all partitions."""

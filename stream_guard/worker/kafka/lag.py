@@ -40,8 +40,13 @@ class LagConsumer(Consumer):
 
     def _is_ready(self) -> bool:
         """Whether partitions are assigned, their states are recovered, and nothing has failed."""
-        ready = self.flow_active and self.app.tables.actives_ready and not self.app.rebalancing
+        ready = self.flow_active and not self._is_recovering() and not self.app.rebalancing
         return bool(ready and self.failure is None)
+
+    def _is_recovering(self) -> bool:
+        # Of two assignments in quick succession, the recovery of the first may end while the second begins, and say
+        # that the tables are ready.
+        return bool(self.app.in_recovery or not self.app.tables.actives_ready)
 
     def _event_partitions(self) -> list[TP]:
         """Return the assigned partitions, without those of the changelog."""

@@ -15,8 +15,9 @@ from faust.types import TP
 from stream_guard.errors import SourceError
 from stream_guard.worker.changelog import ChangelogTable, FencedError
 from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.kafka.assignment import AssignedConsumer
 from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics, partitions_differ
-from stream_guard.worker.kafka.lag import END_OFFSETS, LagConsumer
+from stream_guard.worker.kafka.lag import END_OFFSETS
 from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
 from stream_guard.worker.rows import KnownTopic, encode_row, known_topics, owner_key, topics_key
 
@@ -27,7 +28,7 @@ HEARSAY: Final = 1.0  # seconds until all brokers know of a topic
 _logger = logging.getLogger(__name__)
 
 
-class OwningConsumer(LagConsumer):
+class OwningConsumer(AssignedConsumer):
     """Faust's consumer, with the claim of partitions and the checks of what must stay as it was."""
 
     # Set by the app before the consumer starts.

@@ -142,6 +142,7 @@ async def _watch(
         if not starting.done():
             continue
         consumer = app.batch_consumer
+        consumer.watch_assignment()
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
         await consumer.refresh_end_offsets()
