@@ -7,7 +7,6 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from typing import TYPE_CHECKING, Final, Self
@@ -143,11 +142,12 @@ class AgentDriver:
         while not is_over:
             try:
                 # In the agent's thread: handing each call over and back would take longer than many calls do.
-                with closing(agent.work(run_remaining)) as progress:
-                    for _ in progress:
+                with agent.work(run_remaining) as work:
+                    while not is_over:
+                        is_over = work.is_over()
                         while done:
                             yield done.popleft()
-                is_over = True
+                    work.check()
             except TimedOutError:
                 run = self._active.run
                 overdue = None if run is None else _end_overdue(run, agent)

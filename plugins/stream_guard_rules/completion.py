@@ -110,8 +110,9 @@ class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
         """Look for a visible character."""
         text = turn.text
+        begun = text.lstrip()
         # Nearly every text begins with a sign of ASCII that is visible.
-        if "!" <= text[:1] <= "~" or self._visible.search(text.encode("utf-8", "replace")) is not None:
+        if begun and ("!" <= begun[0] <= "~" or self._visible.search(begun.encode("utf-8", "replace")) is not None):
             return None
         return sg.Hit("the response has no text", {"characters": len(text)})
 

@@ -93,8 +93,11 @@ def see_through(text: str) -> str:
     if text.isascii() and _NUL not in text and _BACKSPACE not in text and _DELETE not in text:
         return text
     written, seen = _last[0]
-    if written is not text:
-        seen = _WORD.sub(_fold_word, _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
+    if written != text:
+        if text.isascii():  # it is in NFKC, and imitates nothing
+            seen = _INVISIBLE.sub("", text)
+        else:
+            seen = _WORD.sub(_fold_word, _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
         if len(text) <= _KEPT:
             _last[0] = (text, seen)
     return seen

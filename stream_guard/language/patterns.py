@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import re2
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
@@ -13,12 +13,13 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from stream_guard.language.literal_scan import may_occur, prepare
 from stream_guard.language.lookalikes import HIDDEN, see_through
-from stream_guard.language.required_literals import required_literals
+from stream_guard.language.required_literals import required_literals, whole_literals
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
 
 _GLOB = frozenset("*?|()")
+_KEPT: Final = 10_000  # characters of a text that is kept with what was found in it
 # One more pattern of each set tells which texts of ASCII need a second look.
 _HIDDEN_SIGN = f"[{HIDDEN}]"
 # What re2 leaves out because it cannot run in linear time, or writes in another way.
@@ -40,19 +41,38 @@ def _options() -> Any:
     return options
 
 
+# The package's own search makes a generator, and a match to be asked later. What it wraps answers at once, in the same
+# time, but is no promise of the package: without it the search is used.
+_UNANCHORED: Final[Any] = getattr(getattr(re2, "_Anchor", None), "UNANCHORED", None)
+
+
+def _wrapped_match(compiled: Any, name: str) -> Any:
+    """Return ``Match`` of what an object of the package wraps under a name; None where this version has none."""
+    return getattr(getattr(compiled, name, None), "Match", None)
+
+
 @lru_cache(maxsize=128)
 def _compile(pattern: str) -> Any:
     """Return the compiled pattern. The package has a cache too, but a slow one."""
     return re2.compile(pattern, _options())
 
 
+SetMatch: TypeAlias = Callable[[bytes], list[int] | None]
+"""Returns the places of the patterns of a set that occur in a text."""
+
+
 class Regex:
     """A regular expression that runs in linear time, checked when the policy is loaded."""
 
-    __slots__ = ("_compiled", "pattern")
+    __slots__ = ("_any_case", "_compiled", "_is_ready", "_literals", "_match", "pattern")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
+        # Whether the rest of this is found out. Many patterns are only searched for, or never used.
+        self._is_ready = False
+        self._literals: tuple[str, ...] | None = None
+        self._any_case = False
+        self._match: Any = None
         try:
             self._compiled = _compile(pattern)
         except (re2.error, UnicodeEncodeError) as error:
@@ -78,11 +98,35 @@ class Regex:
 
     def occurs_in(self, text: str) -> bool:
         """Whether a piece of ``text`` matches, as it is written or as a reader sees it; faster than ``search``."""
-        # As bytes: for a str, the package counts characters at every call to find the position of a match.
-        if self._compiled.search(text.encode("utf-8", "replace")) is not None:
+        if self._occurs_as_written(text):
             return True
         seen = see_through(text)
-        return seen is not text and self._compiled.search(seen.encode("utf-8", "replace")) is not None
+        return seen is not text and self._occurs_as_written(seen)
+
+    def _get_ready(self) -> None:
+        whole = whole_literals(self.pattern)
+        if whole is not None:
+            self._literals, self._any_case = whole
+        if _UNANCHORED is not None:
+            self._match = _wrapped_match(self._compiled, "_regexp")
+        self._is_ready = True  # last: another thread may ask meanwhile
+
+    def _occurs_as_written(self, text: str) -> bool:
+        if not self._is_ready:
+            self._get_ready()
+        literals = self._literals
+        if literals is not None and text.isascii():
+            searched = text.lower() if self._any_case else text
+            return any(one in searched for one in literals)
+        # As bytes: for a str, the package counts characters at every call to find the position of a match.
+        written = text.encode("utf-8", "replace")
+        if self._match is None:
+            return self._compiled.search(written) is not None
+        spans: list[tuple[int, int]] = self._match(_UNANCHORED, written, 0, len(written))
+        return spans[0][0] >= 0  # of the whole match; -1 where there is none
+
+    def __reduce__(self) -> tuple[type[Regex], tuple[str]]:
+        return Regex, (self.pattern,)  # what is found out for this process cannot be copied
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r})"
@@ -125,11 +169,11 @@ class TextSet:
     Patterns that require a literal are looked for only where one of their literals may occur.
     """
 
-    __slots__ = ("_all", "_count", "_literals", "_numbers", "_others", "match_nothing")
+    __slots__ = ("_all", "_count", "_last", "_literals", "_numbers", "_others", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._all = _compile_set((*patterns, _HIDDEN_SIGN))
-        self.match_nothing = bool(self._all.Match(b""))  # whether some pattern occurs even in an empty text
+        self.match_nothing = bool(self._all(b""))  # whether some pattern occurs even in an empty text
         required = [required_literals(pattern) for pattern in patterns]
         literals = sorted({literal for found in required if found is not None for literal in found})
         self._literals = prepare([literal.encode() for literal in literals]) if 0 < len(literals) < 256 else b""
@@ -138,12 +182,21 @@ class TextSet:
         unknown = [patterns[number] for number in self._numbers]
         self._others = _compile_set((*unknown, _HIDDEN_SIGN)) if unknown else None
         self._count = len(patterns)
+        self._last: tuple[str, list[int]] = "", self._find("")  # an agent often answers with the text of its model
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order.
 
-        They occur as it is written, or as a reader sees it (``lookalikes``).
+        They occur as it is written, or as a reader sees it (``lookalikes``). The list is not the caller's to change.
         """
+        known, found = self._last
+        if text != known:
+            found = self._find(text)
+            if len(text) <= _KEPT:
+                self._last = text, found
+        return found
+
+    def _find(self, text: str) -> list[int]:
         if not self._literals or may_occur(self._literals, text):
             return _search(self._all, self._count, text)
         if self._others is None:
@@ -151,24 +204,25 @@ class TextSet:
         return [self._numbers[place] for place in _search(self._others, len(self._numbers), text)]
 
 
-def _search(compiled: Any, hidden: int, text: str) -> list[int]:
-    """Return the places in a compiled set of the patterns that occur; ``hidden`` is that of signs nobody sees."""
+def _search(match: SetMatch, hidden: int, text: str) -> list[int]:
+    """Return the places in a set of the patterns that occur; ``hidden`` is that of signs nobody sees."""
     written = text.encode("utf-8", "replace")
-    found: list[int] | None = compiled.Match(written)
+    found: list[int] | None = match(written)
     if len(written) == len(text) and (not found or hidden not in found):  # the usual text, which is ASCII
         return found or []
-    seen: list[int] = compiled.Match(see_through(text).encode("utf-8", "replace")) or []
+    seen: list[int] = match(see_through(text).encode("utf-8", "replace")) or []
     return list({*(found or ()), *seen} - {hidden})
 
 
 @lru_cache(maxsize=32)
-def _compile_set(patterns: tuple[str, ...]) -> Any:
-    """Return the compiled set, cached: the rules of one policy are arranged more than once."""
+def _compile_set(patterns: tuple[str, ...]) -> SetMatch:
+    """Return what searches for a set, cached: the rules of one policy are arranged more than once."""
     made = re2.Set.SearchSet(_options())
     for pattern in patterns:
         made.Add(pattern)
     made.Compile()
-    return made
+    match: SetMatch = _wrapped_match(made, "_set") or made.Match
+    return match
 
 
 def literal(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -261,6 +262,13 @@ def test_a_python_agent_is_any_callable_and_its_failures_are_errors(name: str, t
     answer = agent.ask("hi")
     agent.close()
     assert (answer.text, answer.error) == (text, error)
+
+
+def test_a_python_agent_that_is_never_asked_has_no_thread() -> None:
+    before = threading.active_count()
+    agent = python("plain")
+    assert threading.active_count() == before
+    agent.close()
 
 
 def test_a_python_agent_that_hangs_is_abandoned_and_the_next_prompt_is_answered() -> None:

@@ -34,6 +34,30 @@ def test_an_event_is_read_back_as_the_native_decoder_reads_its_line(event: Event
     assert decode_events(line, decoder, "test") == decoder.decode(Record(value=line, origin="test", line=1))
 
 
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (SessionEnd(session_id="s"), b'{"kind":"session_end","session_id":"s"}\n'),
+        (
+            SessionEnd(session_id="s", time=0.0, reason="idle"),
+            b'{"kind":"session_end","session_id":"s","time":0.0,"reason":"idle"}\n',
+        ),
+        (UserMessage(session_id="s", labels={}, agent_path=()), b'{"kind":"user_message","session_id":"s"}\n'),
+        (
+            ToolCall(session_id="s", tool="", captured=False),
+            b'{"kind":"tool_call","session_id":"s","captured":false,"tool":""}\n',
+        ),
+        (
+            ToolResult(session_id="s", status="ok", output=False),
+            b'{"kind":"tool_result","session_id":"s","output":false}\n',
+        ),
+        (Turn(session_id="s", index=-1, response={"n": 1}), b'{"kind":"turn","session_id":"s","response":{"n":1}}\n'),
+    ],
+)
+def test_what_has_its_default_value_is_not_written(event: Event, line: bytes) -> None:
+    assert encode_events([event]) == line
+
+
 def test_sessions_are_read_back_whole() -> None:
     events: list[Event] = [
         UserMessage(session_id="s", event_id=f"e{number}", time=float(number), text=f"{number}") for number in range(50)

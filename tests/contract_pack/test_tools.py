@@ -12,9 +12,10 @@ import pytest
 from stream_guard_contract import ModelUnavailableError, ToolUnavailableError, model, tool, tools
 from stream_guard_contract.faults.drift import GARBAGE
 from stream_guard_contract.faults.effects import TOOL_PAYLOAD
+from stream_guard_contract.recording.session_writer import encode_events
 
 from stream_guard.model import ToolCall, Turn
-from tests.contract_pack.scenario_runs import active_scenario, met, results, scenario_with
+from tests.contract_pack.scenario_runs import active_scenario, met, read_back, results, scenario_with
 
 ASKED: list[str] = []
 
@@ -170,6 +171,31 @@ def test_a_wrapped_model_meets_the_faults_of_models_and_is_recorded() -> None:
         think(chat)
     with active_scenario(scenario_with(llm_faults=[{"mode": "timeout", "delay_ms": 1}])), pytest.raises(TimeoutError):
         think(chat)
+
+
+class Words(str):
+    """A text of another type, as template engines make them."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "recorded"),
+    [
+        ("plain", "plain"),
+        ("half \ud800 a pair", "half "),
+        (Words("wrapped"), "wrapped"),
+        (12, "12"),
+        ("long " * 300_000, "cut]"),
+    ],
+    ids=["plain", "half a pair", "another type", "no text", "long"],
+)
+def test_what_a_model_answers_is_recorded_whatever_it_is(answer: Any, recorded: str) -> None:
+    with active_scenario(scenario_with()) as running:
+        assert model(lambda _messages: answer)([]) == answer
+        events = read_back(encode_events(running.end("", 0)))
+    turn = next(event for event in events if isinstance(event, Turn))
+    assert recorded in turn.response["content"][0]["text"]
 
 
 def test_a_wrapped_model_reads_what_an_attack_put_into_its_context() -> None:

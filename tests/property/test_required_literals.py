@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
 from types import ModuleType
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_guard.language import literal_scan, patterns
 from stream_guard.language.patterns import Regex, TextSet, literal
-from stream_guard.language.required_literals import required_literals
+from stream_guard.language.required_literals import required_literals, whole_literals
 from tests.c_modules import open_c_module
 
 PLAIN = ["a", "b", "abc", "A", "aB1", "\\-", " ", "\\x61", "\\n", "é", "K"]
@@ -72,6 +74,64 @@ def test_a_text_that_matches_contains_one_of_them(pattern: str, texts: list[str]
 )
 def test_what_patterns_require(pattern: str, required: set[str] | None) -> None:
     assert required_literals(pattern) == required
+
+
+@settings(max_examples=200, deadline=None)
+@given(pattern=PATTERNS, texts=st.lists(TEXTS | st.text(max_size=20), min_size=1, max_size=8))
+def test_what_occurs_is_what_a_search_finds(pattern: str, texts: list[str]) -> None:
+    try:
+        regex = Regex(pattern)
+    except ValueError:
+        reject()
+    for text in texts:
+        assert regex.occurs_in(text) is (regex.search(text) is not None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    literals=st.lists(st.text("abkKsS .|(\n-", max_size=4), min_size=1, max_size=5),
+    any_case=st.booleans(),
+    text=st.text("abkKsS .|(\n-\x00\u212a\u017f\u0430\u200b\ud800", max_size=12),
+)
+def test_literals_occur_where_a_search_finds_them(literals: list[str], any_case: bool, text: str) -> None:
+    regex = Regex(f"{'(?i)' if any_case else ''}(?:{'|'.join(map(literal, literals))})")
+    assert regex.occurs_in(text) is (regex.search(text) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "whole"),
+    [
+        (f"(?i)(?:{literal('According to')})", (("according to",), True)),
+        ("(?s)Feed|(ba[rz])", (("Feed", "bar", "baz"), False)),
+        ("a|", (("a", ""), False)),
+        ("a|b|c|d|e", None),  # one search for all of them is quicker
+        ("(?i:a)b", None),
+        ("naïve", None),
+        ("^abc", None),
+        ("ab?", None),
+        ("\\Qabc\\E", None),
+    ],
+)
+def test_which_patterns_are_nothing_but_literals(pattern: str, whole: tuple[tuple[str, ...], bool] | None) -> None:
+    assert whole_literals(pattern) == whole
+
+
+@pytest.mark.skipif(not str(patterns.__file__).endswith(".py"), reason="a compiled module cannot be patched")
+def test_without_the_inside_of_the_package_its_own_search_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "_wrapped_match", lambda *_: None)
+    patterns._compile_set.cache_clear()
+    for text in ("a 1", "a\ud800 1", "a\u200b 1" * 1000):
+        assert Regex("a.? 1").occurs_in(text)
+        assert TextSet(["never", "a.? 1"]).search(text) == [1]
+    assert not Regex("a.? 1").occurs_in("a2")
+
+
+def test_a_regex_that_was_used_can_be_copied() -> None:
+    regex = Regex("a+")
+    assert regex.occurs_in("baa")
+    for copied in (deepcopy(regex), pickle.loads(pickle.dumps(regex))):
+        assert copied == regex
+        assert copied.occurs_in("baa")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ class AbandonedCallError(BaseException):
 class AgentThread:
     """A thread with one event loop for its whole life, so that what an async agent opened stays usable.
 
+    It begins with the first work, which it then need not wait for.
     Work that makes many calls is handed over once. The thread that waits for it notices an overdue call. After a
     TimedOutError the call cannot be stopped: abandon the thread and use a new one.
     """
@@ -38,8 +39,8 @@ class AgentThread:
         self._deadline: float | None = None  # of the running call
         self._is_abandoned = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_started = False
         self.thread = Thread(target=self._run, name="contract-agent", daemon=True)
-        self.thread.start()
 
     @property
     def is_current(self) -> bool:
@@ -49,6 +50,9 @@ class AgentThread:
     def start(self, work: Work) -> None:
         """Hand work over to the thread; the work makes its calls through ``call``."""
         self._works.put(work)
+        if not self._is_started:
+            self._is_started = True
+            self.thread.start()
 
     def wait(self, seconds: float) -> Outcome | None:
         """Return the outcome of the work, or None after ``seconds``; TimedOutError where a call is overdue."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Generator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Self
 
 from stream_guard import SettingsError
 from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, ResetError
-from stream_guard_contract.agents.agent_thread import AbandonedCallError, AgentThread, TimedOutError
+from stream_guard_contract.agents.agent_thread import AbandonedCallError, AgentThread, Outcome, TimedOutError
 from stream_guard_contract.document.sections import AgentSection
 from stream_guard_contract.recording.session_writer import as_text
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
 
-_PROGRESS: Final = 0.05  # seconds between two yields while work runs in the agent's thread
+_PROGRESS: Final = 0.05  # seconds between two looks at work that runs in the agent's thread
 
 
 class PythonAgent:
@@ -70,39 +70,64 @@ class PythonAgent:
         """Let the thread end."""
         self._agent_thread.abandon()
 
-    def work(self, work: Callable[[], Any]) -> Generator[None, None, None]:
-        """Run work that calls ``ask`` and ``reset`` in the agent's own thread: its calls need no switch of threads.
+    def work(self, work: Callable[[], Any]) -> AgentWork:
+        """Return work that calls ``ask`` and ``reset``, to be run in the agent's own thread by a ``with`` statement."""
+        return AgentWork(self, work)
 
-        Yields regularly until the work is done. Raises what the work raises, and TimedOutError when a call takes too
-        long. The thread is abandoned then, and also when the generator is closed early.
-        """
+    def start(self, work: Callable[[], Any]) -> AgentThread:
+        """Let the agent's thread run work, and return the thread."""
         self._agent_thread.start(work)
-        is_over, outcome = False, None
-        try:
-            while outcome is None:
-                outcome = self._agent_thread.wait(_PROGRESS)
-                is_over = outcome is not None
-                yield
-            if outcome[1] is not None:
-                raise outcome[1]
-        finally:
-            if not is_over:
-                self._abandon_thread()
+        return self._agent_thread
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
         agent_thread = self._agent_thread
         if agent_thread.is_current:
             return agent_thread.call(function, args, seconds)
         results: list[Any] = []
-        for _ in self.work(lambda: results.append(agent_thread.call(function, args, seconds))):
-            pass
+        with self.work(lambda: results.append(agent_thread.call(function, args, seconds))) as work:
+            while not work.is_over():
+                pass
+            work.check()
         return results[0]
 
-    def _abandon_thread(self) -> None:
+    def abandon_thread(self) -> None:
+        """Use another thread from now on."""
         # A thread cannot be stopped. It keeps its event loop, and its further calls belong to no scenario run.
         ACTIVE_RUN.abandoned_threads.add(self._agent_thread.thread)
         self._agent_thread.abandon()
         self._agent_thread = AgentThread()
+
+
+class AgentWork:
+    """Work in the thread of an agent, whose calls need no switch of threads then.
+
+    When it is left before it is over, as after a TimedOutError, the thread is abandoned.
+    """
+
+    def __init__(self, agent: PythonAgent, work: Callable[[], Any]) -> None:
+        self._agent = agent
+        self._work = work
+        self._agent_thread: AgentThread | None = None
+        self._outcome: Outcome | None = None
+
+    def __enter__(self) -> Self:
+        self._agent_thread = self._agent.start(self._work)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._outcome is None:
+            self._agent.abandon_thread()
+
+    def is_over(self) -> bool:
+        """Wait for a moment; return whether the work is over, or raise TimedOutError when a call takes too long."""
+        if self._outcome is None and self._agent_thread is not None:
+            self._outcome = self._agent_thread.wait(_PROGRESS)
+        return self._outcome is not None
+
+    def check(self) -> None:
+        """Raise what the work raised."""
+        if self._outcome is not None and self._outcome[1] is not None:
+            raise self._outcome[1]
 
 
 def load_object(name: str, what: str) -> Any:

@@ -134,4 +134,4 @@ def read_labels(events: Sequence[Event]) -> SessionLabels:
 
 def shows_tool_fault(event: Event) -> bool:
     """Whether a tool failed here, labelled or not; a call that a gate blocked is no fault."""
-    return isinstance(event, ToolResult) and event.status == "error"
+    return type(event) is ToolResult and event.status == "error"

@@ -54,18 +54,17 @@ def _read(session_id: str, events: list[Event], attacked: Set[str]) -> RecordedS
     met: set[str] = {fault.category for fault in labels.faults}
     is_attacked = "context_attacks" in met or labels.scenario in attacked
     stamps = {ROLE: ANSWER, PROMPT: labels.prompt, ATTACKED: "true" if is_attacked else "false"}
-    turns = [number for number, event in enumerate(events) if isinstance(event, Turn)]
+    # By the exact type: to tell that a struct is no instance of a class takes longer.
+    turns = [number for number, event in enumerate(events) if type(event) is Turn]
     answers = [number for number in turns if events[number].labels.get(ROLE) == ANSWER]
     if not answers and not any(events[number].labels.get(ROLE) in _ROLES for number in turns):
         answers = turns[-1:]  # without roles, the last turn is the answer
     for number in answers:
         events[number] = replace(events[number], labels={**events[number].labels, **stamps})
     answer = events[answers[-1]] if answers else None
-    if any(map(shows_tool_fault, events)):
+    if any(shows_tool_fault(event) for event in events):
         met.add("tool_faults")
-    return RecordedSession(
-        session_id, tuple(events), labels, answer if isinstance(answer, Turn) else None, frozenset(met)
-    )
+    return RecordedSession(session_id, tuple(events), labels, answer if type(answer) is Turn else None, frozenset(met))
 
 
 def answer_text(turn: Turn) -> str:

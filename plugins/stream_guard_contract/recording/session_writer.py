@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from stream_guard import Decoder, Event, Json, Record, SettingsError, SourceError, ToolCall, parse_json
 
@@ -33,12 +34,20 @@ def storable(value: Any) -> Json:
     if isinstance(value, str):
         return clean(value)
     try:
-        encoded = msgspec.json.encode(value)
+        encoded = _ENCODER.encode(value)
         if len(encoded) <= _MAX_VALUE:
             return parse_json(encoded)
     except (ValueError, TypeError, RecursionError):  # UnicodeEncodeError is a ValueError
         pass
     return clean(as_text(value))
+
+
+def is_storable(value: Json) -> bool:
+    """Whether a value that is JSON is read back unchanged: valid UTF-8, and not too large."""
+    try:
+        return len(_ENCODER.encode(value)) <= _MAX_VALUE
+    except (ValueError, TypeError, RecursionError):  # as in storable
+        return False
 
 
 def as_text(value: Any) -> str:
@@ -55,7 +64,7 @@ def as_text(value: Any) -> str:
 
 def encode_events(events: Iterable[Event]) -> bytes:
     """Return events as lines of the native format; fields with their default value are left out for readability."""
-    return _ENCODER.encode_lines([_without_defaults(event) for event in events])
+    return _ENCODER.encode_lines([_WRITTEN[type(event)](*astuple(event)) for event in events])
 
 
 def decode_events(lines: bytes, decoder: Decoder, origin: str) -> list[Event]:
@@ -75,28 +84,19 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 
 
-class _EventFields:
-    """The fields of a kind of event, with their default values."""
-
-    def __init__(self, kind: type[Event]) -> None:
-        self.tag = kind.__struct_config__.tag
-        self.defaults = [
-            (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
-            for field in msgspec.structs.fields(kind)
-        ]
-
-
-_FIELDS: Final = {kind: _EventFields(kind) for kind in get_args(Event)}
+def _written(kind: type[Event]) -> Callable[..., msgspec.Struct]:
+    """Return a struct with the fields of a kind of event, in their order, that is written without its defaults."""
+    fields = []
+    for field in msgspec.structs.fields(kind):
+        default = None if field.required else field.default  # what is required is never None
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = msgspec.field(default_factory=field.default_factory)
+        fields.append((field.name, Any, default))
+    config = kind.__struct_config__
+    return msgspec.defstruct(kind.__name__, fields, tag_field=config.tag_field, tag=config.tag, omit_defaults=True)
 
 
-def _without_defaults(event: Event) -> dict[str, Any]:
-    fields = _FIELDS[type(event)]
-    written = {"kind": fields.tag}
-    for name, default in fields.defaults:
-        value = getattr(event, name)
-        if value is not default and value != default:
-            written[name] = value
-    return written
+_WRITTEN: Final = {kind: _written(kind) for kind in get_args(Event)}
 
 
 class TraceFile:

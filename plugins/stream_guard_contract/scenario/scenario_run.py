@@ -26,9 +26,10 @@ from stream_guard_contract.recording.labels import (
     FaultId,
     write_faults,
 )
-from stream_guard_contract.recording.session_writer import clean, storable
+from stream_guard_contract.recording.session_writer import clean, is_storable, storable
 from stream_guard_contract.scenario.completions import Completion, to_response
 
+_ALL_WATCHED: Final = ",".join(FAULT_CATEGORIES)
 UNAWAITED: Final = "the agent did not wait for the answer"
 MOST_EVENTS: Final = 10_000  # of one session: an agent that never stops calling must not fill the memory
 
@@ -62,7 +63,7 @@ class ScenarioRun:
         self.session_id = session_id
         self._fault_plan = fault_plan
         self._lock = Lock()
-        self._session_labels = {**labels, WATCHED: ",".join(FAULT_CATEGORIES)}  # written on the first event
+        self._session_labels = {**labels, WATCHED: _ALL_WATCHED}  # written on the first event
         self._events: list[Event] = []
         self._tool_calls: dict[str, OpenToolCall] = {}
         self._model_calls: dict[int, OpenModelCall] = {}
@@ -136,13 +137,11 @@ class ScenarioRun:
                     tool_call.id = tool_call.id or self._fresh_id()
                     self._announced.append((tool_call.name, tool_call.id))
                 response = to_response(completion, latency_ms)
-            self._add(
-                Turn,
-                [*call.attacks, *met],
-                {ROLE: MODEL},
-                request=_stored_request(call.request),
-                response=_stored_response(response),
-            )
+                # Without calls it is made here, and is JSON; arguments of calls can be numbers that no reader takes.
+                if completion.calls or not is_storable(response):
+                    response = _stored_response(response)
+            stored_request = _stored_request(call.request)
+            self._add(Turn, [*call.attacks, *met], {ROLE: MODEL}, request=stored_request, response=response)
 
     def end(self, text: str, latency_ms: float, error: str = "") -> list[Event]:
         """Record the agent's answer, or why there is none, and return the events of the session."""

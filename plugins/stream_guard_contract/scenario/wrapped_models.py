@@ -13,10 +13,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from stream_guard_contract.faults.effects import ErrorReply, distort, llm_delay
-from stream_guard_contract.recording.labels import FaultId
-from stream_guard_contract.scenario.completions import Completion
-from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, ScenarioRun
+from stream_guard_contract.faults.effects import MODEL_TIMEOUT
+from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
+from stream_guard_contract.scenario.wrapped_model_call import WrappedModelCall
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,7 +42,7 @@ def model(function: Function) -> Function:
             call = WrappedModelCall(run, args)
             if call.delay:
                 await asyncio.sleep(call.delay)
-            call.raise_fault()
+            _raise_fault(call)
             try:
                 result = await function(*call.args, **kwargs)
             except Exception as error:
@@ -61,7 +60,7 @@ def model(function: Function) -> Function:
         call = WrappedModelCall(run, args)
         if call.delay:
             time.sleep(call.delay)
-        call.raise_fault()
+        _raise_fault(call)
         try:
             result = function(*call.args, **kwargs)
         except Exception as error:
@@ -72,39 +71,11 @@ def model(function: Function) -> Function:
     return cast("Function", wrapped)
 
 
-class WrappedModelCall:
-    """One call of a wrapped model: its arguments after the attacks, and what the agent gets back."""
-
-    def __init__(self, run: ScenarioRun, args: tuple[Any, ...]) -> None:
-        self._run = run
-        self._call = run.begin_model_call({"messages": args[0] if args else None})
-        self._triggered = self._call.triggered
-        self.delay = llm_delay(self._triggered.fault) if self._triggered is not None else 0.0
-        self.args = (self._call.request["messages"], *args[1:]) if args else args
-
-    def raise_fault(self) -> None:
-        """Record and raise the error of a fault that replaces the call; do nothing for other faults."""
-        reply = distort("", self._triggered.fault) if self._triggered is not None else ""
-        if self._triggered is None or not isinstance(reply, ErrorReply):
-            return
-        self._end(reply.body, [self._triggered.fault_id])
-        if self._triggered.fault.mode == "timeout":
-            raise TimeoutError(reply.body)
-        raise ModelUnavailableError(reply.body, reply.status)
-
-    def fail(self, error: Exception) -> None:
-        """Record that the model itself raised an error."""
-        self._end(f"{type(error).__name__}: {error}", [])
-
-    def answer(self, result: Any) -> Any:
-        """Record the answer and return it as the agent gets it; anything but a text is returned unchanged."""
-        if not isinstance(result, str):
-            self._end(Completion(text=str(result), finish="stop"), [])
-            return result
-        changed = str(distort(result, self._triggered.fault)) if self._triggered is not None else result
-        met = [self._triggered.fault_id] if self._triggered and changed != result else []
-        self._end(Completion(text=changed, finish="stop"), met)
-        return changed
-
-    def _end(self, completion: Completion | str, met: list[FaultId]) -> None:
-        self._run.end_model_call(self._call, completion, met)
+def _raise_fault(call: WrappedModelCall) -> None:
+    """Raise the error of a fault that replaces the call; do nothing for other faults."""
+    reply = call.replaced()
+    if reply is None:
+        return
+    if reply.status == MODEL_TIMEOUT:
+        raise TimeoutError(reply.body)
+    raise ModelUnavailableError(reply.body, reply.status)

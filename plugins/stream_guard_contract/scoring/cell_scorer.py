@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-from msgspec.structs import replace
-
 from stream_guard import Finding, Turn, redact_text
 from stream_guard.documents import listed, printable, show
 from stream_guard_contract.document.invariant_types import TYPES
 from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.document.sections import Invariant
+from stream_guard_contract.document.sections import Invariant, When
 from stream_guard_contract.recording.session_reader import RecordedSession, answer_text
 from stream_guard_contract.scoring.compiling import CompiledContract
 from stream_guard_contract.scoring.fault_exposure import FaultExposure
@@ -33,25 +30,52 @@ _FAIL: Final = CellState.FAIL
 Outcome: TypeAlias = Literal[CellState.PASS, CellState.FAIL, CellState.INCONCLUSIVE]
 
 
-class _SessionOutcome(msgspec.Struct, frozen=True):
+class _SessionOutcome:
     """What one session means for one invariant."""
 
-    outcome: Outcome
-    reason: str
-    session: RecordedSession | None = None
-    event_id: str = ""
+    __slots__ = ("event_id", "outcome", "reason", "session")
+
+    def __init__(
+        self, outcome: Outcome, reason: str, session: RecordedSession | None = None, event_id: str = ""
+    ) -> None:
+        self.outcome = outcome
+        self.reason = reason
+        self.session = session
+        self.event_id = event_id
 
 
-class ScoredInvariant(msgspec.Struct, frozen=True):
+class ScoredInvariant:
     """An invariant, with everything about it that is the same in every scenario."""
 
-    invariant: Invariant
-    weight: int
-    rules: tuple[int, ...]  # indexes in the policy
-    prompts: tuple[str, ...]
-    pass_reason: str
-    needs_answer: bool  # False for rule kinds, which can judge a session without an answer
-    is_inverted: bool
+    __slots__ = (
+        "id",
+        "invariant",
+        "is_compared",
+        "is_inverted",
+        "is_personal",
+        "needs_answer",
+        "pass_reason",
+        "prompts",
+        "rules",
+        "severity",
+        "weight",
+        "when",
+    )
+
+    def __init__(self, invariant: Invariant, contract: Contract, compiled: CompiledContract) -> None:
+        self.invariant = invariant
+        # What every cell reads is kept here: to read it from a section of the file takes longer.
+        self.id = invariant.id
+        self.severity: str = invariant.severity
+        self.when: When = invariant.when
+        self.weight = invariant.weight
+        self.rules = tuple(compiled.rules[invariant.id])  # indexes in the policy
+        self.prompts = contract.prompts(invariant)
+        self.pass_reason = f"{invariant.type} holds, negated" if invariant.negate else f"{invariant.type} holds"
+        self.needs_answer = invariant.type in TYPES  # rule kinds can judge a session without an answer
+        self.is_inverted = invariant.id in compiled.inverted
+        self.is_compared = invariant.type == "behavior_unchanged"
+        self.is_personal = invariant.type in _PERSONAL
 
 
 class CellScorer:
@@ -70,7 +94,7 @@ class CellScorer:
         self._results = results
         self._baselines = baselines
         self._baseline_scenario = baseline_scenario
-        self._excerpts: dict[tuple[str, str], str] = {}  # by session and event
+        self._quoted: tuple[RecordedSession | None, str, str] = (None, "", "")  # the last session, event and excerpt
 
     def cells(self, exposure: FaultExposure, recorded: Sequence[list[RecordedSession]]) -> list[Cell]:
         """Return the cells of a scenario; ``recorded`` has for each invariant, by index, its sessions there."""
@@ -80,9 +104,9 @@ class CellScorer:
         ]
 
     def _decide(self, scored: ScoredInvariant, exposure: FaultExposure, sessions: list[RecordedSession]) -> Cell:
-        when = scored.invariant.when
+        when = scored.when
         applicable = sessions if when == "always" else [one for one in sessions if exposure.holds(when, one)]
-        if why := self._not_applicable(scored.invariant, exposure, sessions, applicable):
+        if why := self._not_applicable(scored, exposure, sessions, applicable):
             return self._cell(scored, exposure, CellState.NOT_APPLICABLE, _SessionOutcome(_PASS, why), 0)
         exposed = (
             applicable if when == "always" else [one for one in applicable if not exposure.is_unexposed(when, one)]
@@ -94,35 +118,37 @@ class CellScorer:
         outcomes += _missing(scored, sessions)
         worst = outcomes[0] if len(outcomes) == 1 else _worst(outcomes)
         if worst.outcome is _PASS and exposure.exercised(when) == "no":
-            unexercised = replace(worst, reason=f"it held, but {_NEVER_CAME}")
+            unexercised = _SessionOutcome(_PASS, f"it held, but {_NEVER_CAME}", worst.session, worst.event_id)
             return self._cell(scored, exposure, CellState.NOT_EXERCISED, unexercised, len(exposed))
         return self._cell(scored, exposure, worst.outcome, worst, len(exposed))
 
     def _not_applicable(
         self,
-        invariant: Invariant,
+        scored: ScoredInvariant,
         exposure: FaultExposure,
         sessions: list[RecordedSession],
         applicable: list[RecordedSession],
     ) -> str:
         """Return why the invariant does not apply in this scenario, or an empty text."""
-        if not applicable and (sessions or not exposure.holds(invariant.when)):
-            return f"when: {invariant.when}, and that is not so in this scenario"
-        auto = invariant.type == "behavior_unchanged" and invariant.baseline in (None, "auto")
-        if auto and self._baseline_scenario == exposure.scenario.name:
+        if not applicable and (sessions or not exposure.holds(scored.when)):
+            return f"when: {scored.when}, and that is not so in this scenario"
+        auto = scored.is_compared and scored.invariant.baseline in (None, "auto")
+        if auto and self._baseline_scenario == exposure.name:
             return "its answers are the baseline"
         return ""
 
     def _judge(self, scored: ScoredInvariant, session: RecordedSession) -> _SessionOutcome:
         """Return what one session means for the invariant."""
-        invariant, results = scored.invariant, self._results[session.session_id]
-        answer_id = _answer_id(session)
-        if session.answer is None and scored.needs_answer:
+        results = self._results[session.session_id]
+        answer = session.answer
+        answer_id = session.events[-1].event_id if answer is None else answer.event_id
+        if answer is None and scored.needs_answer:
             return _SessionOutcome(_FAIL, "the agent gave no answer", session, answer_id)
-        finding = results.found.get(self._completes)
+        found = results.found
+        finding = found.get(self._completes) if found else None
         if finding is not None and (scored.needs_answer or finding.at == "event"):
             return _SessionOutcome(_FAIL, finding.detail, session, finding.event_id)
-        if invariant.type == "behavior_unchanged" and (why := self._no_baseline(invariant, session)):
+        if scored.is_compared and (why := self._no_baseline(scored.invariant, session)):
             return _SessionOutcome(CellState.INCONCLUSIVE, why, session, answer_id)
         return _from_rules(scored, results, session, answer_id)
 
@@ -139,15 +165,15 @@ class CellScorer:
         decided_by: _SessionOutcome,
         sessions: int,
     ) -> Cell:
-        session, invariant = decided_by.session, scored.invariant
+        session = decided_by.session
         return Cell(
-            invariant=invariant.id,
-            scenario=exposure.scenario.name,
-            severity=invariant.severity,
+            invariant=scored.id,
+            scenario=exposure.name,
+            severity=scored.severity,
             weight=scored.weight,
             state=state,
             reason=_safe(decided_by.reason),
-            excerpt=self._excerpt(session, decided_by.event_id, hide=state is _FAIL and invariant.type in _PERSONAL),
+            excerpt=self._excerpt(session, decided_by.event_id, hide=scored.is_personal and state is _FAIL),
             session_id="" if session is None else session.session_id,
             event_id=decided_by.event_id,
             sessions=sessions,
@@ -157,38 +183,25 @@ class CellScorer:
         """Return the agent's text at the event, redacted and cut."""
         if session is None:
             return ""
-        place = session.session_id, event_id
-        text = self._excerpts.get(place)
-        if text is None:  # all invariants of a scenario quote the same answers
+        quoted, at_event, text = self._quoted
+        if quoted is not session or at_event != event_id:  # all invariants of a scenario quote the same answers
             turns = [one for one in session.events if one.event_id == event_id and isinstance(one, Turn)]
             at = turns[0] if turns else session.answer
-            text = self._excerpts[place] = "" if at is None else _safe(answer_text(at))
+            text = "" if at is None else _safe(answer_text(at))
+            self._quoted = session, event_id, text
         # A report that repeats the numbers and addresses it complains of would be the next leak.
         return _DIGITS.sub("#", _MAIL.sub("[masked]", text)) if hide else text
-
-
-def scored_invariant(invariant: Invariant, contract: Contract, compiled: CompiledContract) -> ScoredInvariant:
-    """Return the invariant as it is scored in every scenario."""
-    return ScoredInvariant(
-        invariant,
-        weight=invariant.weight,
-        rules=tuple(compiled.rules[invariant.id]),
-        prompts=contract.prompts(invariant),
-        pass_reason=f"{invariant.type} holds, negated" if invariant.negate else f"{invariant.type} holds",
-        needs_answer=invariant.type in TYPES,
-        is_inverted=invariant.id in compiled.inverted,
-    )
 
 
 def _from_rules(
     scored: ScoredInvariant, results: SessionRuleResults, session: RecordedSession, answer_id: str
 ) -> _SessionOutcome:
     """Return the outcome of the invariant's rules for a session with an answer."""
-    found = None
-    if results.found:
-        found_all = [results.found[rule] for rule in scored.rules if rule in results.found]
+    found, findings, unjudged = None, results.found, results.unjudged
+    if findings:
+        found_all = [findings[rule] for rule in scored.rules if rule in findings]
         found = found_all[0] if found_all else None
-    if found is None and not results.unjudged.isdisjoint(scored.rules):
+    if found is None and unjudged and not unjudged.isdisjoint(scored.rules):
         reason = "the recording leaves out what the invariant needs"
         return _SessionOutcome(CellState.INCONCLUSIVE, reason, session, answer_id)
     if scored.is_inverted:

@@ -33,6 +33,7 @@ class FaultExposure:
 
     def __init__(self, scenario: Scenario, sessions: Sequence[RecordedSession]) -> None:
         self.scenario = scenario
+        self.name = scenario.name
         self.sessions = sessions
         self._exposures = {
             fault_id: _exposure(fault_id, fault, sessions) for fault_id, fault in declared_faults(scenario)
@@ -76,7 +77,7 @@ class FaultExposure:
     def report(self) -> ScenarioReport:
         """Return the scenario's entry in the matrix."""
         return ScenarioReport(
-            name=self.scenario.name,
+            name=self.name,
             sessions=len(self.sessions),
             exercised=self.exercised(),
             declared=tuple(map(str, self._exposures)),

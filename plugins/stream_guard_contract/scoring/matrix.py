@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,10 @@ class CellState(StrEnum):
     INCONCLUSIVE = "inconclusive"  # the recording leaves out what the judgement needs
     NOT_EXERCISED = "not_exercised"  # it held, but no declared fault ever reached the agent
 
+
+# Before Python 3.12 an enum member is slower to look up than a module name, and every cell is asked.
+_PASS: Final = CellState.PASS
+_FAIL: Final = CellState.FAIL
 
 EVALUATED = frozenset((CellState.PASS, CellState.FAIL))
 """The states that count in the score."""
@@ -73,17 +77,18 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 def score_of(cells: Sequence[Cell]) -> float | None:
     """Return the severity-weighted share of cells that passed, in per cent; None where none was evaluated."""
-    passed, failed = _weight(cells, CellState.PASS), _weight(cells, CellState.FAIL)
+    passed = failed = 0
+    for cell in cells:
+        if cell.state is _PASS:
+            passed += cell.weight
+        elif cell.state is _FAIL:
+            failed += cell.weight
     return round(passed / (passed + failed) * 100, 2) if passed + failed else None
-
-
-def _weight(cells: Sequence[Cell], state: CellState) -> int:
-    return sum([cell.weight for cell in cells if cell.state is state])
 
 
 def has_critical_failure(cells: Sequence[Cell]) -> bool:
     """Whether a critical invariant failed."""
-    return any(cell.severity == "critical" and cell.state is CellState.FAIL for cell in cells)
+    return CellState.FAIL in [cell.state for cell in cells if cell.severity == "critical"]
 
 
 def overall(scores: dict[str, float], weights: dict[str, float]) -> float | None:

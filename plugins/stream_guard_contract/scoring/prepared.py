@@ -6,7 +6,7 @@ from typing import Final
 
 from stream_guard import Registry
 from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.scoring.cell_scorer import scored_invariant
+from stream_guard_contract.scoring.cell_scorer import ScoredInvariant
 from stream_guard_contract.scoring.compiling import CompiledContract, compile_contract
 from stream_guard_contract.scoring.rule_run import RuleRuns
 from stream_guard_contract.scoring.session_scope import SessionScope
@@ -17,7 +17,7 @@ class ContractRules:
 
     def __init__(self, contract: Contract, compiled: CompiledContract, scope: SessionScope) -> None:
         self.completes = compiled.completes
-        self.invariants = [scored_invariant(one, contract, compiled) for one in contract.invariants]
+        self.invariants = [ScoredInvariant(one, contract, compiled) for one in contract.invariants]
         self.runs = RuleRuns(contract, compiled, scope)
 
 
