@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Self
 
@@ -83,7 +83,7 @@ class AutoDecoder(JsonDecoder):
         super().__init__(strict_keys=strict_keys)
         self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
         self._native = self._decoders[_NATIVE].decode
-        self._is_foreign = self._decoders[_NATIVE].is_foreign
+        self._glance = self._decoders[_NATIVE].glance
         self._inputs: dict[str, _Input] = {}
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
@@ -145,16 +145,17 @@ class AutoDecoder(JsonDecoder):
             return self._decode_as("cloudevents", 1.0, record)
         return super().decode(record)
 
-    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
-        """Whether a native record is of a session that is not ours, in an input about which nothing is left to learn.
+    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
+        """Return which native records are certainly ours, of an input about which nothing is left to learn.
 
-        Such a record is native by its kind and its session, and decoding it changes nothing here.
+        A certain record is native by its kind and its session, and decoding it changes nothing here. Any other one may,
+        and nothing is said of what comes behind it.
         """
-        origin = record.origin
-        if origin not in self._is_known or origin not in self._is_native or record.headers:
-            return False
-        foreign: bool = self._is_foreign(record, is_ours)
-        return foreign
+        origin = records[start].origin
+        if origin not in self._is_known or origin not in self._is_native:
+            return (), start
+        told: tuple[Sequence[int], int] = self._glance(records, start, stop, ours)
+        return told
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: the formats decide."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ import msgspec
 import xxhash
 
 from stream_guard import (
-    EVENT_KINDS,
     DecodeError,
     Event,
     Json,
@@ -23,6 +22,7 @@ from stream_guard import (
     parts_of,
     read_json,
 )
+from stream_guard_formats.native_glance import glance
 from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
 
@@ -36,25 +36,16 @@ _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([
 _STAMPED: Final = ("index", "attempt")
 _STAMPED_OF_A_TURN: Final = ("text", "tools")
 
-_SPACE: Final = r"[\x20\t\r\n]*+"
-# The fields at the top of a record up to its session, a plain ASCII id: the kind, then values that hold no others.
-_HEAD: Final = re.compile(
-    rf"""\{{ {_SPACE} "kind" {_SPACE} : {_SPACE} "(?:{"|".join(EVENT_KINDS)})" {_SPACE} , {_SPACE}
-    (?: (?!"session_id") "[^"\\]*+" {_SPACE} : {_SPACE}
-        (?: "[^"\\]*+" | [-+0-9.eE]++ | true | false | null ) {_SPACE} , {_SPACE} )*+
-    "session_id" {_SPACE} : {_SPACE} "([\x20!#-\[\]-~]++)" """.encode(),
-    re.VERBOSE,
-)
-
 _REFUSALS: Final = (ValueError, RecursionError)
 _replace = msgspec.structs.replace
+_read_event: Final[Callable[[bytes], Event]] = msgspec.json.Decoder(Event).decode  # to make one takes long
 
 
 class NativeDecoder:
     """Reads the native format. An empty line has no event. It does not derive from ``Decoder``: it may be compiled."""
 
     def __init__(self, *, strict_keys: bool = True) -> None:
-        self._decode = msgspec.json.Decoder(Event).decode
+        self._decode = _read_event
         self._strict = strict_keys
 
     def decode(self, record: Record) -> list[Event]:
@@ -83,18 +74,12 @@ class NativeDecoder:
                 return [event]
         return [self._complete(event, value)]
 
-    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
-        """Whether the record begins with its kind, names one session at its top, and that one is not ours.
+    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
+        """Return which records are certainly ours, and where the first uncertain one stands.
 
         Where keys may come twice, another one could count.
         """
-        value = record.value
-        head = _HEAD.match(value) if self._strict else None
-        if head is None or is_ours(head[1]):
-            return False
-        # A call in a record that cannot be decoded belongs to the session that is named last, wherever that is.
-        find, end = value.find, head.end()
-        return find(b'"session', end) < 0 and find(b'"thread_id"', end) < 0 and find(b'"conversation_id"', end) < 0
+        return glance(records, start, stop, ours) if self._strict else ((), start)
 
     def _look_closer(self, record: Record) -> list[Event]:
         """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""

@@ -88,7 +88,8 @@ def run_job(
     with show_progress(extent_of(job.sources[0], job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
-        workers = open_workers(job, assembly, pacer, stop)
+        # A database of a sink or a checkpoint that is open must not be so in two processes.
+        workers = open_workers(job, assembly, pacer, stop, may_copy=progress is None and not emit)
         replay = Replay(workers, give, letters, batch=batch, reported=reported, watch=watch)
         finished = replay.run(stopped=stop.is_set)
     output.end()

@@ -87,13 +87,17 @@ def _read_jobs(wanted: str) -> int:
 
 
 def open_workers(
-    job: Job, assembly: Assembly, pacer: Pacer | None = None, stop: Flag | None = None
+    job: Job, assembly: Assembly, pacer: Pacer | None = None, stop: Flag | None = None, *, may_copy: bool = False
 ) -> list[ShareWorker]:
-    """Return the workers of all shares: the first in this process, each of the others in a process of its own."""
+    """Return the workers of all shares: the first in this process, each of the others in a process of its own.
+
+    ``may_copy`` says that nothing is open here which a copy of this process must not have.
+    """
     workers: list[ShareWorker] = []
     for number in range(1, job.jobs):
         name = f"share {number + 1} of {job.jobs}"
-        remote = ProcessWorker(_open_apart, job, Share(number, job.jobs), name=name, resumes=job.checkpoint is not None)
+        share, resumes = Share(number, job.jobs), job.checkpoint is not None
+        remote = ProcessWorker(_open_apart, job, share, name=name, resumes=resumes, may_copy=may_copy)
         assembly.opened.callback(remote.close)
         workers.append(remote)
     # The others start while this one is opened.

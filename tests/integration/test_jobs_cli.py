@@ -67,15 +67,22 @@ def test_a_number_of_jobs_that_makes_no_sense_is_refused(archive: Path, jobs: st
     assert b"give a number from 1 to 64, or auto" in done.stderr
 
 
-@pytest.mark.parametrize("victim", ["child", "leader"])
-def test_a_check_that_is_ended_half_way_reports_nothing_and_leaves_nobody(archive: Path, victim: str) -> None:
-    command = ("check", archive / "parts", "--policy", archive / "policy.yaml", "--jobs", "3")
-    process = processes.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, fresh=True)
+@pytest.mark.parametrize("victim", ["child", "leader", "leader, at once"])
+def test_a_check_that_is_ended_half_way_reports_nothing_and_leaves_nobody(
+    archive: Path, tmp_path: Path, victim: str
+) -> None:
+    lines = (archive / "events.jsonl").read_bytes()
+    long = tmp_path / "long.jsonl"  # for seconds: it must not be over before it is ended
+    long.write_bytes(lines * (100_000_000 // len(lines)))
+    command = ("check", long, "--policy", archive / "policy.yaml", "--jobs", "3")
+    process = processes.start(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, fresh=True, preexec_fn=_take_interrupts
+    )
     child = _first_share(process)
     if victim == "child":
         os.kill(child, signal.SIGKILL)
     else:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT if victim == "leader" else signal.SIGKILL)
     out, said = process.communicate(timeout=120)  # ends when nobody holds the pipes any more: no process is left
     assert out == b""
     if victim == "child":
@@ -85,11 +92,16 @@ def test_a_check_that_is_ended_half_way_reports_nothing_and_leaves_nobody(archiv
         assert process.returncode != 0
 
 
+def _take_interrupts() -> None:
+    """Undo what a shell does to those it starts in the background: they, and theirs, are not interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _first_share(process: subprocess.Popen[bytes]) -> int:
     """Return the id of a process that a share is judged in, as soon as there is one."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split():
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"stream_guard" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return int(child)
     raise AssertionError("no process was started")

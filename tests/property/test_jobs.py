@@ -15,7 +15,7 @@ from stream_guard.alerting.delivery import alerts_of
 from stream_guard.analysis.never_saw import never_saw
 from stream_guard.cli.sharing import Job, open_reader
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.selection import Share
+from stream_guard.decoding.selection import Share, TimeSpan
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
@@ -25,6 +25,7 @@ from stream_guard.running.replay import LocalWorker, Replay
 from stream_guard.settings import Settings
 
 REGISTRY = build_registry()
+SETTINGS = Settings.model_validate({"decode": {"max_record_bytes": 1024}})  # some are longer
 POLICY = b"""
 sessions: {idle: 600}
 rules:
@@ -56,6 +57,11 @@ _HOSTILE = (
     b'{"sessionId": "a", "type": "user", "uuid": "1", "message": {"role": "user", "content": "secret"}}',
     b'{"type": "system", "subtype": "init", "session_id": "b"}',
     b'[{"kind": "tool_call", "session_id": "a", "tool": "drop_a"}, {"kind": "turn", "session_id": "\\u0000"}]',
+    # Read as native only behind a native record, which a share may have left to others.
+    b'[{"kind": "tool_call", "session_id": "b", "tool": "drop_b", "run_type": "llm"}]',
+    b'{"kind": "tool_call", "session_id": "b", "tool": "drop_it", "args": {"conversation_id": "a"}, "args": 1}',
+    b'{"kind": "tool_call", "session_id": "a", "tool": "drop_it", "note": "' + b"x" * 2000 + b'"}',
+    b'{"kind": "tool_call", "note": "' + b"x" * 2000 + b'", "session_id": "b", "tool": "drop_it"}',
 )
 
 
@@ -88,9 +94,9 @@ _record = st.one_of(
 )
 
 
-def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, batch: int) -> tuple[Any, ...]:
+def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, span: TimeSpan, batch: int) -> tuple[Any, ...]:
     """Return everything that a report is made of."""
-    job = Job(files, policy, Path("policy.yaml"), form, jobs, Settings())
+    job = Job(files, policy, Path("policy.yaml"), form, jobs, SETTINGS, span)
     found, counts = list[Finding](), Counts()
     letters = DeadLetters(None, counts, format_name=form)
     with Assembly(job.settings, REGISTRY) as assembly:
@@ -111,11 +117,12 @@ def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, batch: 
     records=st.lists(_record, max_size=40),
     policy=st.sampled_from((POLICY, LATE)),
     form=st.sampled_from(("auto", "native")),
+    span=st.sampled_from((TimeSpan(), TimeSpan(1005.0, 2000.0))),
     batch=st.integers(1, 50),
     cut=st.integers(0, 40),
 )
 def test_the_report_does_not_depend_on_the_number_of_shares(
-    records: list[bytes], policy: bytes, form: str, batch: int, cut: int
+    records: list[bytes], policy: bytes, form: str, span: TimeSpan, batch: int, cut: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = []
@@ -123,21 +130,6 @@ def test_the_report_does_not_depend_on_the_number_of_shares(
             file = Path(folder) / name
             file.write_bytes(b"\n".join(part) + b"\n")
             files.append(str(file))
-        alone = _report(tuple(files), policy, 1, form, batch)
-        assert _report(tuple(files), policy, 2, form, batch) == alone
-        assert _report(tuple(files), policy, 3, form, 7) == alone
-
-
-@given(records=st.lists(_record, max_size=30), strict=st.booleans())
-def test_a_record_is_left_to_others_only_when_all_it_gives_is_theirs(records: list[bytes], strict: bool) -> None:
-    from stream_guard.decoding.reader import EventReader
-    from stream_guard.ports import Record
-
-    decoder = REGISTRY.decoders["native"](strict_keys=strict)
-    reader = EventReader(decoder, DeadLetters(None, Counts(), format_name="native"))
-    for value in records:
-        record, named = Record(value + b"\n", "file", 0, 1), list[bytes]()
-        proved = decoder.is_foreign(record, lambda name, named=named: bool(named.append(name)))  # type: ignore[attr-defined]
-        if proved:
-            assert strict
-            assert {event.session_id.encode() for event in reader.read(record)} <= set(named)
+        alone = _report(tuple(files), policy, 1, form, span, batch)
+        assert _report(tuple(files), policy, 2, form, span, batch) == alone
+        assert _report(tuple(files), policy, 3, form, span, 7) == alone
