@@ -65,24 +65,32 @@ class Pipeline:
 
     def run(self, records: Iterable[Record], out: list[Finding]) -> None:
         """Judge records; append the findings in the order in which they are made."""
-        if self._places is not None:
-            self._run_located(records, self._places, out)
-            return
-        reader, table = self.reader, self._table  # not their methods: compiled, a call by name is the quicker
-        count = 0
-        for record in records:
-            count += 1
-            for event in reader.read(record):
-                table.feed(event, out)
+        reader, count = self.reader, 0
+        if type(records) is list:
+            for block in reader.blocks(records):
+                self._run_block(block, out)
+            count = len(records)
+        else:  # whoever gives them one by one may look at what each has found
+            for record in records:
+                count += 1
+                self._judge(reader.read(record), record, out)
         self._counts.records += count
 
-    def _run_located(self, records: Iterable[Record], places: RecordPlaces, out: list[Finding]) -> None:
-        reader = self.reader
-        count = 0
-        for record in records:
-            count += 1
-            self._judge_located(reader.read(record), record, places, out)
-        self._counts.records += count
+    def _run_block(self, block: Sequence[Record], out: list[Finding]) -> None:
+        decoded: list[list[Event]] = []
+        try:
+            self.reader.read_block(block, decoded)
+        finally:  # what was read before an error is judged all the same
+            for number, events in enumerate(decoded):
+                self._judge(events, block[number], out)
+
+    def _judge(self, events: list[Event], record: Record, out: list[Finding]) -> None:
+        if self._places is not None:
+            self._judge_located(events, record, self._places, out)
+            return
+        table = self._table  # not its method: compiled, a call by name is the quicker
+        for event in events:
+            table.feed(event, out)
 
     def _judge_located(
         self, events: list[Event], record: Record | None, places: RecordPlaces, out: list[Finding]

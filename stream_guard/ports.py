@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
@@ -127,11 +127,15 @@ class HoldingDecoder(Protocol):
 class GlancingDecoder(Protocol):
     """A decoder that can tell whose some records are without decoding them: other processes judge their sessions."""
 
-    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
-        """Whether all events of the record belong to one session that is not ours, as far as a glance proves it.
+    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
+        """Return which records are certainly ours, from ``start`` on, and where the first uncertain one stands.
 
-        ``is_ours`` takes the id of a session in UTF-8. If the record cannot be decoded, a call that it still tells of
-        belongs to that session too. Decoding the record or leaving it out must change no later answer of the decoder.
+        That is ``stop`` where all are certain; those between are certainly of others. Of a certain record all events
+        belong to one session. If it cannot be decoded, a call that it still tells of belongs to that session too.
+        Decoding it or leaving it out must change no later answer of the decoder.
+
+        ``ours`` has a byte for each bucket of sessions: a session belongs to the bucket whose number is the CRC-32 of
+        its id in UTF-8, modulo their number, and it is ours where the byte is not 0. At least one record is asked for.
         """
 
 

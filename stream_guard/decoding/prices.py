@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stream_guard.model import Event, Json, Turn
@@ -26,9 +26,11 @@ class PricedDecoder:
         """Return the record's events, or raise DecodeError."""
         return self._price(self._decoder.decode(record))
 
-    def is_foreign(self, record: Record, is_ours: Callable[[bytes], bool]) -> bool:
-        """Whether the decoder says so of the record."""
-        return isinstance(self._decoder, GlancingDecoder) and self._decoder.is_foreign(record, is_ours)
+    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
+        """Return what the decoder says of the records; nothing is certain where it cannot tell."""
+        if not isinstance(self._decoder, GlancingDecoder):
+            return (), start
+        return self._decoder.glance(records, start, stop, ours)
 
     def _price(self, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
@@ -13,6 +13,10 @@ from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record, Selectin
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
+
+# Reading and judging have much code each, and the processor's cache holds one or the other: some records of one, then
+# some of the other, are quicker than turns.
+AHEAD: Final = 16
 
 
 class DeadLetterSink(Protocol):
@@ -58,6 +62,18 @@ class EventReader:
                 return []
             return [lost]
         return events
+
+    def blocks(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """Yield the records in blocks that may be read before the first of them is judged."""
+        # Events that were held may be brought by any record, and are judged with it.
+        size = 1 if self._holding is not None else AHEAD
+        for start in range(0, len(records), size):
+            yield records[start : start + size]
+
+    def read_block(self, block: Sequence[Record], events: list[list[Event]]) -> None:
+        """Append the events of each record of a block."""
+        for record in block:
+            events.append(self.read(record))  # noqa: PERF401  # what was read is there when one of them raises
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

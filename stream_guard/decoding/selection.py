@@ -35,9 +35,9 @@ class Share:
         """Whether the session is one of these; every session is in exactly one share."""
         return self.of == 1 or bucket_of(session_id.encode("utf-8", "surrogatepass")) % self.of == self.number
 
-    def buckets(self) -> tuple[bool, ...]:
-        """Return for each bucket whether it falls to this share."""
-        return tuple(bucket % self.of == self.number for bucket in range(BUCKETS))
+    def buckets(self) -> bytes:
+        """Return a byte for each bucket: 1 where it falls to this share, else 0."""
+        return bytes(bucket % self.of == self.number for bucket in range(BUCKETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,12 @@ class Pacer:
 class EventSelection:
     """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span.
 
-    Where the decoder can tell whose a record is at a glance, only that share decodes it (``make_skips``). All shares
+    Where the decoder can tell whose a record is at a glance, only that share decodes it (``glance``). All shares
     decode the other records, and a decoder that learns from records learns the same in each of them.
     """
+
+    certain: bool
+    """Whether a glance has told that the record to decode next belongs to the share; whoever glanced says so."""
 
     def __init__(
         self, decoder: Decoder, share: Share | None = None, span: TimeSpan | None = None, pacer: Pacer | None = None
@@ -93,41 +96,39 @@ class EventSelection:
         self._span = span or TimeSpan()
         self._pacer = pacer
         self.left_out = 0
-        self._keeps_all = self._share.of == 1 and self._span == TimeSpan() and pacer is None
+        self.certain = False
+        self._ours = self._share.buckets()
+        self._keeps_all_times = self._span == TimeSpan() and pacer is None
         self._use(decoder)
 
     def _use(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._is_foreign: Callable[[Record, Callable[[bytes], bool]], bool] = _is_unknown
-        if self._share.of > 1 and isinstance(decoder, GlancingDecoder):
-            self._is_foreign = decoder.is_foreign
+        self._decode = decoder.decode
+        self._glance = decoder.glance if isinstance(decoder, GlancingDecoder) else _nothing_certain
 
     def simplest(self) -> Decoder:
         """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
-        return self._decoder if self._keeps_all else self
+        return self._decoder if self._share.of == 1 and self._keeps_all_times else self
 
-    def make_skips(self) -> Callable[[Record], bool]:
-        """Return what tells whether a record belongs to another share, as far as that is known without decoding it.
+    def glance(self, records: list[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
+        """Return which records certainly belong to the share, and where the first one stands that is not certain.
 
-        It is asked of every record, and made once: looking things up each time would cost as much as the answer.
+        Those between belong to others, and nobody needs to decode them here.
         """
-        is_foreign, buckets = self._is_foreign, self._share.buckets()
-
-        def is_ours(session_id: bytes) -> bool:
-            return buckets[crc32(session_id) % BUCKETS]
-
-        return lambda record: is_foreign(record, is_ours)
+        if self._share.of == 1:
+            return range(start, stop), stop
+        return self._glance(records, start, stop, self._ours)
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""
+        if self.certain and self._keeps_all_times:
+            return self._decode(record)
         try:
-            events = self._decoder.decode(record)
-            if self._share.of > 1:  # one bad id makes the whole record a dead letter, in every share
-                for event in events:
-                    check_session_id(event.session_id)
+            events = self._decode(record)
+            for event in events:  # one bad id makes the whole record a dead letter, in every share
+                check_session_id(event.session_id)
         except DecodeError as error:
-            # The share that the record belongs to at a glance is the only one that came here; else all did.
-            if self._share.number == 0 or self._is_foreign(record, _is_nobodys):
+            if self.certain or self._share.number == 0:  # no other share comes here, or all do
                 raise
             lost = lost_call(record, str(error))
             return () if lost is None or not self.keeps(lost) else (lost,)
@@ -152,8 +153,6 @@ class EventSelection:
         return self._select(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
 
     def _select(self, events: Sequence[Event]) -> Sequence[Event]:
-        if self._keeps_all:
-            return events
         kept = []
         for event in events:
             if not self._share.holds(event.session_id):
@@ -167,10 +166,6 @@ class EventSelection:
         return kept
 
 
-def _is_unknown(_record: Record, _is_ours: Callable[[bytes], bool]) -> bool:
-    """Prove nothing: only decoding tells."""
-    return False
-
-
-def _is_nobodys(_session_id: bytes) -> bool:
-    return False
+def _nothing_certain(_records: list[Record], start: int, _stop: int, _ours: bytes) -> tuple[Sequence[int], int]:
+    """Tell nothing: only decoding does."""
+    return (), start

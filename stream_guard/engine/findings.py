@@ -14,6 +14,8 @@ CONTESTED_CALL: Final = "stream_guard_contested_call"
 LOOKALIKE: Final = "stream_guard_lookalike"
 """The id of findings about names in disguise, in the place of a rule's."""
 
+_SIZES: Final = [size.to_bytes(4, "big") for size in range(128)]
+
 At: TypeAlias = Literal["event", "deadline", "end"]
 
 
@@ -134,8 +136,11 @@ def digest(*parts: str) -> str:
     """Return the id of a finding. Equal parts give an equal id, on every machine and in every replay."""
     pieces: list[bytes] = []
     for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        pieces += (len(data).to_bytes(4, "big"), data)
+        # Most parts are ASCII: their bytes are there, and need no codec to be looked up.
+        data = part.encode() if part.isascii() else part.encode("utf-8", "surrogatepass")
+        size = len(data)
+        pieces.append(_SIZES[size] if size < len(_SIZES) else size.to_bytes(4, "big"))
+        pieces.append(data)
     return blake2b(b"".join(pieces), digest_size=16).hexdigest()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -100,8 +99,9 @@ class ShareReader:
         self._progress = progress
         self._stopped = stopped
         self._pipeline = Pipeline(selection.simplest(), table, letters, RecordPlaces())
-        self._records = self._open_records()
-        self._skips = selection.make_skips()
+        self._batches = self._open_batches()
+        self._batch: list[Record] = []
+        self._at = 0  # in the batch: the record whose number is the next
         self._next = 0 if progress is None else int(progress.meta().get(NEXT_META, b"0"))
         self._ended = False
 
@@ -110,7 +110,7 @@ class ShareReader:
         found: list[Finding] = []
         numbers: list[int] = []
         self._pipeline.run(self._take(until, found, numbers), found)
-        return self._batch(list(zip(numbers, found, strict=True)))
+        return self._to_batch(list(zip(numbers, found, strict=True)))
 
     def finish(self) -> ReplayBatch:
         """Judge what is still open: nothing more will come."""
@@ -118,7 +118,7 @@ class ShareReader:
         self._pipeline.finish(found)
         self._table.end_all(found)
         self._pipeline.locate(found)
-        return self._batch([(END, finding) for finding in found])
+        return self._to_batch([(END, finding) for finding in found])
 
     def commit(self) -> None:
         """Commit states and progress; without a checkpoint, only keep the memory small."""
@@ -133,34 +133,51 @@ class ShareReader:
         """Return what happened beside the findings."""
         return ReplaySummary(self._table.counts, self._selection.left_out)
 
-    def _open_records(self) -> Iterator[Record | None]:
+    def _open_batches(self) -> Iterator[list[Record]]:
         """Return the records of the source; many at once where nobody asks between two of them how far it has come."""
         if self._progress is None and isinstance(self._source, BatchedSource):
-            return chain.from_iterable(self._source.batches(_AT_ONCE))
-        return iter(self._source)
+            return self._source.batches(_AT_ONCE)
+        return ([] if record is None else [record] for record in self._source)
 
     def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
-        skips, letters, counts = self._skips, self._letters, self._table.counts
-        while self._next < until and not self._stopped():
-            for record in self._records:  # goes on where it was
-                if record is not None:
-                    if not skips(record):
-                        break
-                    self._next += 1
-                    counts.records += 1
-                    if self._next >= until:
-                        return
-            else:
-                self._ended = True
-                return
-            letters.number = self._next
-            yield record
-            # The pipeline asks for the next record once it has judged this one: new findings are this record's.
-            if len(found) > len(numbers):
-                numbers.extend([self._next] * (len(found) - len(numbers)))
-            self._next += 1
+        """Yield the records to judge, those of the share and those of which only decoding tells whose they are."""
+        selection, letters, stopped = self._selection, self._letters, self._stopped
+        while self._next < until and not stopped() and self._has_more():
+            batch, stop = self._batch, min(len(self._batch), self._at + until - self._next)
+            own, end = selection.glance(batch, self._at, stop)
+            for at in own if end == stop else (*own, end):
+                if at > self._at:
+                    self._pass_over(at)
+                selection.certain = at < end
+                letters.number = number = self._next
+                yield batch[at]
+                # The pipeline asks for the next record once it has judged this one: new findings are this record's.
+                if len(found) > len(numbers):
+                    numbers.extend([number] * (len(found) - len(numbers)))
+                self._at, self._next = at + 1, number + 1
+                if stopped():
+                    return
+            if end == stop:
+                self._pass_over(stop)
 
-    def _batch(self, found: list[Numbered]) -> ReplayBatch:
+    def _has_more(self) -> bool:
+        """Whether a record stands at the place in the batch, if need be the next batch; at the end of the input not."""
+        while self._at == len(self._batch):
+            batch = next(self._batches, None)
+            if batch is None:
+                self._ended = True
+                return False
+            self._batch, self._at = batch, 0
+        return True
+
+    def _pass_over(self, at: int) -> None:
+        """Go to a place in the batch; the records before it are of others, and only counted."""
+        passed = at - self._at
+        self._at = at
+        self._next += passed
+        self._table.counts.records += passed
+
+    def _to_batch(self, found: list[Numbered]) -> ReplayBatch:
         return ReplayBatch(found, self._letters.take(), self._next, self._ended, dict(self._source.positions()))
 
 

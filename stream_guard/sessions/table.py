@@ -23,7 +23,7 @@ from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.contents import content_digest, digest_of, write_content
+from stream_guard.sessions.contents import content_digest, content_of, digest_of
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
 from stream_guard.sessions.session import CERTAINLY_SMALL, Session, pack, unpack
@@ -64,7 +64,6 @@ class SessionTable:
         self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
         self._all_may_end = "*" in self.limits.end_from
         self._heap: list[tuple[float, str]] = []
-        self._content = bytearray()  # of the event that is fed
         self._restore()
 
     @property
@@ -125,8 +124,7 @@ class SessionTable:
                     return
                 event_id = event.event_id
             # A digest, not the event: what is kept leaves the cache, and is slow to free.
-            content = self._content
-            write_content(event, content)
+            content = content_of(event)
             recent[event_id] = digest_of(content)
             if len(content) < CERTAINLY_SMALL:
                 self._tracker.small = event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from stream_guard.ports import Record, Source
+from stream_guard.ports import BatchedSource, Record, Source
 
 
 class ChainedSource:
@@ -20,6 +20,17 @@ class ChainedSource:
         for opener in self._openers:
             with closing(opener()) as self._open:
                 yield from self._open
+                self._read |= self._open.positions()
+            self._open = None
+
+    def batches(self, most: int) -> Iterator[list[Record]]:
+        """Yield the same records, many at once from those sources that can; an empty list: nothing is there now."""
+        for opener in self._openers:
+            with closing(opener()) as self._open:
+                if isinstance(self._open, BatchedSource):
+                    yield from self._open.batches(most)
+                else:
+                    yield from ([] if record is None else [record] for record in self._open)
                 self._read |= self._open.positions()
             self._open = None
 

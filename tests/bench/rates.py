@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from stream_guard.cli import YOUNG_OBJECTS
 from stream_guard.model import Event
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import Assembly
@@ -114,4 +116,5 @@ def _read(registry: Registry, file: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(YOUNG_OBJECTS)  # as the command does
     answer(_works(build_registry(), Path(sys.argv[1])))
