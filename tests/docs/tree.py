@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsing import parse
+
 SOURCES = (
     "stream_guard",
     "plugins/stream_guard_rules",
@@ -41,7 +43,7 @@ def _folder(folder: Path, shown: str, depth: int) -> Iterator[str]:
 
 def first_line(path: Path) -> str:
     """Return what a module says of itself."""
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    docstring = ast.get_docstring(parse(path.read_text()))
     if not docstring:
         raise ValueError(f"{path} has no docstring; its first line is the module's line in docs/architecture.md")
     return docstring.split("\n")[0]

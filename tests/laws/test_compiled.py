@@ -21,6 +21,7 @@ import pydantic
 import pytest
 
 import stream_guard
+from tests.parsing import parse
 
 ROOT = Path(__file__).parents[2]
 HOOK: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
@@ -89,7 +90,7 @@ def test_the_list_names_files_that_exist_each_once_in_order() -> None:
 
 def test_beside_every_module_in_c_stands_the_plain_one() -> None:
     for file in map(Path, C_FILES):
-        plain = ast.parse((ROOT / file.with_suffix(".py")).read_text())
+        plain = parse((ROOT / file.with_suffix(".py")).read_text())
         promised = [node.name for node in plain.body if isinstance(node, ast.FunctionDef)]
         assert promised
         assert [name for name in promised if f'{{"{name}", ' not in (ROOT / file).read_text()] == []
@@ -172,10 +173,10 @@ def test_shapes_are_cut_out_with_what_they_use_and_no_line_moves(tmp_path: Path)
     names = ", ".join(f"{name} as {name}" for name in ("Inner", "NoCallParams", "_MOST", "least"))
     assert f"from pack._family_shapes import {names}" in compiled
     was, kept = (
-        {node.name: node.lineno for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+        {node.name: node.lineno for node in parse(text).body if isinstance(node, ast.ClassDef)}
         for text in (MODULE, compiled)
     )
-    cut = {node.name: node.lineno for node in ast.parse(shapes).body if isinstance(node, ast.ClassDef)}
+    cut = {node.name: node.lineno for node in parse(shapes).body if isinstance(node, ast.ClassDef)}
     assert kept == {"NoCall": was["NoCall"]}
     assert kept | cut == was
     assert "_WORD" not in shapes
@@ -185,7 +186,7 @@ def test_shapes_are_cut_out_with_what_they_use_and_no_line_moves(tmp_path: Path)
 @pytest.mark.parametrize("file", FILES)
 def test_nothing_to_compile_keeps_a_generator_expression_to_take_its_next(file: str) -> None:
     # Compiled, what is kept is a list: next() of it raises.
-    nodes = list(ast.walk(ast.parse((ROOT / file).read_text())))
+    nodes = list(ast.walk(parse((ROOT / file).read_text())))
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.GeneratorExp)]
     kept = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "next"]

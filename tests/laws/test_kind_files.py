@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import blocks_of
+from tests.parsing import parse
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "plugins" / "stream_guard_rules"
@@ -18,10 +19,10 @@ TUTORIAL = next(
 )
 
 
-def kinds_in(source: str) -> list[tuple[ast.ClassDef, str, str]]:
+def kinds_in(module: ast.Module) -> list[tuple[ast.ClassDef, str, str]]:
     """Return the kinds of a module, each with what it writes for its parameters and its state."""
     found = []
-    for node in ast.parse(source).body:
+    for node in module.body:
         for base in node.bases if isinstance(node, ast.ClassDef) else ():
             written = re.fullmatch(r"sg\.Rule\[(\S+), (\S+)\]", ast.unparse(base))
             if isinstance(node, ast.ClassDef) and written:
@@ -31,7 +32,8 @@ def kinds_in(source: str) -> list[tuple[ast.ClassDef, str, str]]:
 
 SOURCES = {path.stem: path.read_text() for path in sorted(PACK.glob("*.py"))}
 SOURCES |= {"the example": EXAMPLE.read_text(), "the tutorial": TUTORIAL}
-KINDS = [(name, *kind) for name, source in SOURCES.items() for kind in kinds_in(source)]
+MODULES = {name: parse(source) for name, source in SOURCES.items()}
+KINDS = [(name, *kind) for name, module in MODULES.items() for kind in kinds_in(module)]
 
 
 def test_every_kind_of_the_pack_is_looked_at() -> None:
@@ -45,11 +47,11 @@ def test_every_kind_of_the_pack_is_looked_at() -> None:
 def test_a_kind_stands_whole_in_its_file(module: str, kind: ast.ClassDef, params: str, state: str) -> None:
     assert params in {"sg.Params", f"{kind.name}Params"}
     assert state in {"sg.NoState", f"{kind.name}State"}
-    classes = [node for node in ast.parse(SOURCES[module]).body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in MODULES[module].body if isinstance(node, ast.ClassDef)]
     order = [node.name for node in classes]
     own = [name for name in (params, state, kind.name) if not name.startswith("sg.")]
     assert [name for name in order if name in own] == own
-    kinds = [node.name for node, _, _ in kinds_in(SOURCES[module])]
+    kinds = [node.name for node, _, _ in kinds_in(MODULES[module])]
     between = order[order.index(own[0]) : order.index(kind.name)]
     assert not set(between) & set(kinds), "another kind stands between"
 

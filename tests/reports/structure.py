@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.parsing import parse
+
 SMALL: Final = 80  # lines; a file of more is worth its own name
 SHARED: Final = frozenset(("Params", "State"))  # what a kind's file calls its own, as the tutorial's does
 _PACKAGES: Final = "stream_guard_*"
@@ -61,7 +63,7 @@ def class_names(checkout: Path) -> dict[str, tuple[str, ...]]:
     """Return every class name of the core and the packs, and the modules that have a class of that name."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for module, path in sorted(_files(checkout)):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and node.name not in SHARED:
                 found[node.name].append(module)
     return {name: tuple(places) for name, places in sorted(found.items())}

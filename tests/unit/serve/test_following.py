@@ -66,8 +66,8 @@ def test_what_both_policies_block_is_never_allowed_while_they_alternate(tmp_path
     wanted = {pair[0].version: "exact", pair[1].version: "glob"}
 
     async def ask(service: Service, done: Flag) -> list[tuple[Ruling, bool]]:
-        answers = []
-        while not done.is_set():
+        answers: list[tuple[Ruling, bool]] = []
+        while not (done.is_set() and answers):
             answers += await asyncio.gather(*(service.check(attempt("drop", number)) for number in range(8)))
             await service.run(int)  # those without an answer are judged all the same, and must not pile up
         return answers
