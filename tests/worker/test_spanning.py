@@ -200,7 +200,7 @@ class Broker:
 
 
 def _pass_over_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what went wrong unasked, except the writing of a worker that is thrown away: its crash is the test's own."""
+    """Report what went wrong unasked, except a crash of the test's own in a worker that is thrown away."""
     if not isinstance(context.get("exception"), CrashError):
         loop.default_exception_handler(context)
 
