@@ -18,6 +18,9 @@ FIND_MS: Final = 10_000  # how long to wait for the topic's metadata
 DELIVERY: Final = 30.0  # seconds that one batch may take, with the client's own retries
 # The topic decides whether a record is too large, not the client.
 MAX_REQUEST: Final = 64 << 20
+# The records of one call are one batch, mostly. Each batch wakes the client's thread. One that the topic refuses as too
+# large is split by the client.
+BATCH: Final = 256 << 10
 
 
 class Outgoing(NamedTuple):
@@ -96,6 +99,7 @@ class TopicWriter:
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=5,
+                batch_size=BATCH,
                 max_block_ms=FIND_MS,
                 delivery_timeout_ms=round(DELIVERY * 1000),
                 request_timeout_ms=round(DELIVERY * 1000 / 3),

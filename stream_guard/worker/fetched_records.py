@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stream_guard.ports import Record
 
@@ -17,3 +17,13 @@ class TopicPartition(NamedTuple):
 
 FetchedBatch: TypeAlias = Mapping[TopicPartition, Sequence[Record]]
 """The records of one fetch, by partition, in the order of their offsets."""
+
+
+def make_record(fetched: Any, origin: str, limit: int, head: int) -> Record:
+    """Return our record of a client's. One over the limit is cut to its head."""
+    value, headers = fetched.value or b"", fetched.headers  # a tombstone has no value
+    ours = tuple((name, content or b"") for name, content in headers) if headers else ()
+    size = len(value)
+    if size <= limit:
+        return Record(value, origin, fetched.offset, 0, fetched.key, ours)
+    return Record(value[:head], origin, fetched.offset, 0, fetched.key, ours, size)

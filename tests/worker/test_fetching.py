@@ -6,10 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from stream_guard.ports import Record
-from stream_guard.worker.fetched_records import TopicPartition
-from stream_guard.worker.kafka.fetching import record_maker
-
-SOURCE = TopicPartition("events", 3)
+from stream_guard.worker.fetched_records import make_record
+from stream_guard.worker.kafka.fetching import UnpackedRecords
 
 
 def fetched(value: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> Any:
@@ -17,15 +15,32 @@ def fetched(value: bytes | None, headers: tuple[tuple[str, bytes | None], ...] =
 
 
 def test_a_record_keeps_its_key_partition_offset_and_headers() -> None:
-    record = record_maker(SOURCE, 100)(SOURCE, fetched(b"{}", (("trace", b"1"), ("empty", None))))
+    record = make_record(fetched(b"{}", (("trace", b"1"), ("empty", None))), "events/3", 100, 100)
     assert record == Record(b"{}", "events/3", 7, key=b"s1", headers=(("trace", b"1"), ("empty", b"")))
 
 
 def test_a_tombstone_is_an_empty_record() -> None:
-    assert record_maker(SOURCE, 100)(SOURCE, fetched(None)) == Record(b"", "events/3", 7, key=b"s1")
+    assert make_record(fetched(None), "events/3", 100, 100) == Record(b"", "events/3", 7, key=b"s1")
 
 
 def test_a_record_over_the_limit_is_cut_to_its_head_and_has_its_size() -> None:
-    record = record_maker(SOURCE, 10)(SOURCE, fetched(b"x" * 11))
-    assert (record.value, record.truncated) == (b"x" * 10, 11)
-    assert record_maker(SOURCE, 11)(SOURCE, fetched(b"x" * 11)).truncated == 0
+    record = make_record(fetched(b"x" * 11), "events/3", 10, 4)
+    assert (record.value, record.truncated) == (b"x" * 4, 11)
+    assert make_record(fetched(b"x" * 11), "events/3", 11, 4).truncated == 0
+
+
+def test_the_position_follows_the_records_that_are_handed_out_over_gaps_and_to_the_end_of_the_last_batch() -> None:
+    records = [Record(b"{}", "events/3", offset) for offset in (5, 6, 9)]
+    unpacked = UnpackedRecords(records, 12, start=4)
+    positions = [unpacked.next_fetch_offset]
+    for record in records:
+        assert next(iter(unpacked)) is record
+        positions.append(unpacked.next_fetch_offset)
+    assert positions == [4, 6, 7, 12]
+
+
+def test_the_position_follows_batches_that_have_no_records_left() -> None:
+    unpacked = UnpackedRecords([], 12, start=4)
+    assert unpacked.next_fetch_offset == 4
+    assert list(unpacked) == []
+    assert unpacked.next_fetch_offset == 12
