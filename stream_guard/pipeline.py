@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.reader import DeadLetterSink, EventReader
+from stream_guard.decoding.reader import DeadLetterSink, Decoded, EventReader
 from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
@@ -76,21 +76,30 @@ class Pipeline:
                 self._judge(reader.read(record), record, out)
         self._counts.records += count
 
-    def _run_block(self, block: Sequence[Record], out: list[Finding]) -> None:
-        decoded: list[list[Event]] = []
+    def _run_block(self, block: list[Record], out: list[Finding]) -> None:
+        decoded: list[Decoded] = []
         try:
             self.reader.read_block(block, decoded)
         finally:  # what was read before an error is judged all the same
             for number, events in enumerate(decoded):
                 self._judge(events, block[number], out)
 
-    def _judge(self, events: list[Event], record: Record, out: list[Finding]) -> None:
-        if self._places is not None:
-            self._judge_located(events, record, self._places, out)
-            return
-        table = self._table  # not its method: compiled, a call by name is the quicker
-        for event in events:
-            table.feed(event, out)
+    def _judge(self, events: Decoded, record: Record, out: list[Finding]) -> None:
+        table, places = self._table, self._places  # not its method: compiled, a call by name is the quicker
+        if isinstance(events, list):
+            if places is not None:
+                self._judge_located(events, record, places, out)
+                return
+            for event in events:
+                table.feed(event, out)
+        elif places is None:
+            table.feed(events, out)
+        else:
+            before = len(out)
+            places.note(record, events)
+            table.feed(events, out)
+            if len(out) > before:
+                out[before:] = [places.located(finding) for finding in out[before:]]
 
     def _judge_located(
         self, events: list[Event], record: Record | None, places: RecordPlaces, out: list[Finding]

@@ -124,6 +124,17 @@ class HoldingDecoder(Protocol):
 
 
 @runtime_checkable
+class BlockDecoder(Protocol):
+    """A decoder that can decode many records at once, which takes less than one after the other."""
+
+    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
+        """Return the event of each record, as ``decode`` does; ``decode`` is asked about each that has None.
+
+        None for all: it cannot now. ``decode`` returns that event alone for the record, and remembers nothing of it.
+        """
+
+
+@runtime_checkable
 class GlancingDecoder(Protocol):
     """A decoder that can tell whose some records are without decoding them: other processes judge their sessions."""
 

@@ -23,6 +23,7 @@ from stream_guard import (
     read_json,
 )
 from stream_guard_formats.native_glance import glance
+from stream_guard_formats.native_reading import READS, read_events
 from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
 
@@ -47,9 +48,12 @@ class NativeDecoder:
     def __init__(self, *, strict_keys: bool = True) -> None:
         self._decode = _read_event
         self._strict = strict_keys
+        self._reads = READS and strict_keys  # it refuses keys given twice
 
     def decode(self, record: Record) -> list[Event]:
         """Return the record's event in a list of one, or raise DecodeError with the reason."""
+        if self._reads and (quick := read_events([record])[0]) is not None:
+            return [quick]
         value = record.value
         if record.truncated:
             record.check_whole()
@@ -73,6 +77,10 @@ class NativeDecoder:
             if type(event) is not ToolCall or type(event.args) is not str:
                 return [event]
         return [self._complete(event, value)]
+
+    def decode_block(self, records: list[Record]) -> list[Event | None] | None:
+        """Return the event of each record that is plain; None for a record, or for all, leaves them to ``decode``."""
+        return read_events(records) if self._reads else None
 
     def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
         """Return which records are certainly ours, and where the first uncertain one stands.

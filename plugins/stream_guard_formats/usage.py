@@ -16,7 +16,7 @@ THINKING: Final = "thinking_tokens"
 CACHE_READ: Final = "cache_read_tokens"
 CACHE_WRITE: Final = "cache_write_tokens"
 COST: Final = "cost_usd"
-_OURS: Final = frozenset((INPUT, OUTPUT, THINKING, CACHE_READ, CACHE_WRITE, COST))
+OURS: Final = frozenset((INPUT, OUTPUT, THINKING, CACHE_READ, CACHE_WRITE, COST))
 
 _Sort = Literal["input", "output", "thinking", "cache_read", "cache_write", "cache_write_share", "total", "cost", ""]
 
@@ -50,7 +50,7 @@ def read_usage(found: Json, *, cost: Json = None, cache_beside: bool | None = No
     """
     known = found if isinstance(found, dict) else {}
     for name, value in known.items():
-        if name not in _OURS or not (type(value) is int or (type(value) is float and name == COST)) or value < 0:
+        if name not in OURS or not (type(value) is int or (type(value) is float and name == COST)) or value < 0:
             break
     else:
         if known and cost is None:

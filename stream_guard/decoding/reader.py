@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record, SelectingDecoder
+from stream_guard.ports import BlockDecoder, Decoder, HoldingDecoder, Memory, Record, SelectingDecoder
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
@@ -17,6 +17,10 @@ from stream_guard.storage.stores import MemoryStore
 # Reading and judging have much code each, and the processor's cache holds one or the other: some records of one, then
 # some of the other, are quicker than turns.
 AHEAD: Final = 16
+
+
+Decoded: TypeAlias = Event | list[Event]
+"""What a record brings: mostly one event."""
 
 
 class DeadLetterSink(Protocol):
@@ -33,6 +37,11 @@ def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:
     return decoder
 
 
+def _has_session(event: Event) -> bool:
+    session_id: str = event.session_id
+    return bool(session_id) and session_id[0] != MARK
+
+
 class EventReader:
     """Decodes records. A record that cannot be decoded becomes a dead letter with the reason.
 
@@ -43,6 +52,7 @@ class EventReader:
         decoder = with_memory(decoder, memory)
         self._holding = decoder if isinstance(decoder, HoldingDecoder) else None
         self._selecting = decoder if isinstance(decoder, SelectingDecoder) else None
+        self._block = decoder.decode_block if isinstance(decoder, BlockDecoder) else None
         self._decode = decoder.decode
         self._dead_letters = dead_letters
 
@@ -52,9 +62,8 @@ class EventReader:
             decoded = self._decode(record)
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
             for event in events:
-                session_id: str = event.session_id
-                if not session_id or session_id[0] == MARK:
-                    check_session_id(session_id)
+                if not _has_session(event):
+                    check_session_id(event.session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             lost = lost_call(record, str(error))
@@ -63,17 +72,23 @@ class EventReader:
             return [lost]
         return events
 
-    def blocks(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    def blocks(self, records: Sequence[Record]) -> Iterator[list[Record]]:
         """Yield the records in blocks that may be read before the first of them is judged."""
         # Events that were held may be brought by any record, and are judged with it.
         size = 1 if self._holding is not None else AHEAD
         for start in range(0, len(records), size):
-            yield records[start : start + size]
+            block = records[start : start + size]
+            yield block if isinstance(block, list) else list(block)
 
-    def read_block(self, block: Sequence[Record], events: list[list[Event]]) -> None:
-        """Append the events of each record of a block."""
-        for record in block:
-            events.append(self.read(record))  # noqa: PERF401  # what was read is there when one of them raises
+    def read_block(self, block: list[Record], events: list[Decoded]) -> None:
+        """Append the event of each record of a block, or its events."""
+        quick = self._block(block) if self._block is not None else None
+        if quick is None:
+            for record in block:
+                events.append(self.read(record))  # noqa: PERF401  # what was read is there when one of them raises
+            return
+        for number, event in enumerate(quick):
+            events.append(self.read(block[number]) if event is None or not _has_session(event) else event)
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

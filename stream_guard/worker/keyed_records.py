@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard.decoding.reader import EventReader
+from stream_guard.decoding.reader import Decoded, EventReader
 from stream_guard.decoding.tenants import BETWEEN
-from stream_guard.model import Event, Finding
+from stream_guard.model import Finding
 from stream_guard.ports import Record
 from stream_guard.sessions.table import SessionTable
 
@@ -20,11 +20,11 @@ def judge_records(
     """Judge the events of new records; return how many have a session whose id is not the key of their record."""
     foreign = 0
     for block in reader.blocks(records):
-        decoded: list[list[Event]] = []
+        decoded: list[Decoded] = []
         reader.read_block(block, decoded)  # an error ends the worker, and the next one reads the whole batch again
         for number, events in enumerate(decoded):
             key = block[number].key
-            for event in events:
+            for event in events if isinstance(events, list) else (events,):
                 if key is not None and not is_key_of(key, event.session_id, has_tenants=has_tenants):
                     foreign += 1
                 table.feed(event, out)
