@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import BytesIO
 from typing import Final
 
 from stream_guard.ports import Record
+from stream_guard.sources.line_records import line_records
 
 HEAD: Final = 64 * 1024  # what is kept of a line over the limit: enough for a dead letter
 # Larger chunks leave the processor's cache, and smaller ones cost more calls; measured.
@@ -49,30 +49,23 @@ class LineSplitter:
 
     def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
         """Yield the same records in lists of at most so many; ``position`` is then behind the whole list."""
-        stream = BytesIO(chunk)
+        start = 0
         if self._held:
-            first = stream.readline()
-            if not first.endswith(b"\n"):
-                self._hold(first)
+            start = chunk.find(b"\n") + 1
+            if not start:
+                self._hold(chunk)
                 return
-            yield [self._finish(first)]
-        lines = stream.readlines()
-        if lines and not lines[-1].endswith(b"\n"):
-            self._hold(lines.pop())
-        for start in range(0, len(lines), most):
-            yield self._records(lines if len(lines) <= most else lines[start : start + most])
-
-    def _records(self, lines: list[bytes]) -> list[Record]:
-        """Return the next lines as records."""
-        records: list[Record] = []
-        origin, position, line, step = self.origin, self.position, self.line, self._step
-        for value in lines:
-            line += step
-            records.append(Record(value, origin, position, line))
-            position += len(value)
-        # Before they are yielded: a checkpoint taken then must not repeat them.
-        self.position, self.line = position, line
-        return records
+            yield [self._finish(chunk[:start])]
+        records = line_records(chunk, start, self.origin, self.position, self.line, self._step)
+        end = max(start, chunk.rfind(b"\n") + 1)
+        if end < len(chunk):
+            self._hold(chunk[end:])
+        for at in range(0, len(records), most):
+            batch = records if len(records) <= most else records[at : at + most]
+            # Before they are yielded: a checkpoint taken then must not repeat them.
+            last = batch[-1]
+            self.position, self.line = last.position + len(last.value), last.line
+            yield batch
 
     def last(self) -> Iterator[Record]:
         """Yield the last line when it has no newline and nothing follows."""
