@@ -18,7 +18,7 @@ static int count_of_others;
 static PyObject *make_record(const char *start, Py_ssize_t size, PyObject *origin, long long position, long long line)
 {
     if (!has_slots)
-        return PyObject_CallFunction(record_class, "y#OLL", start, size, origin, position, line);
+        return PyObject_CallFunction(record_class, "y#Onn", start, size, origin, (Py_ssize_t)position, (Py_ssize_t)line);
     PyObject *record = new_struct(record_type);
     if (record == NULL)
         return NULL;
