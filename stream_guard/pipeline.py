@@ -13,10 +13,10 @@ runs one for each Kafka partition. ``evaluate`` and the inline guard have events
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.reader import DeadLetterSink, Decoded, EventReader
+from stream_guard.decoding.reader import DeadLetterSink, EventReader, blocks_of
 from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
@@ -63,43 +63,38 @@ class Pipeline:
         self._table = table
         self._counts = table.counts
 
-    def run(self, records: Iterable[Record], out: list[Finding]) -> None:
-        """Judge records; append the findings in the order in which they are made."""
-        reader, count = self.reader, 0
-        if type(records) is list:
-            for block in reader.blocks(records):
-                self._run_block(block, out)
-            count = len(records)
-        else:  # whoever gives them one by one may look at what each has found
-            for record in records:
-                count += 1
-                self._judge(reader.read(record), record, out)
-        self._counts.records += count
+    def run(self, records: list[Record], out: list[Finding], ends: list[int] | None = None) -> None:
+        """Judge records; append the findings in the order in which they are made.
 
-    def _run_block(self, block: list[Record], out: list[Finding]) -> None:
-        decoded: list[Decoded] = []
-        try:
-            self.reader.read_block(block, decoded)
-        finally:  # what was read before an error is judged all the same
-            for number, events in enumerate(decoded):
-                self._judge(events, block[number], out)
+        ``ends`` gets, for each record, how many findings there are after it.
+        """
+        for block in blocks_of(records):
+            quick = self.reader.read_ahead(block)
+            for number, record in enumerate(block):
+                event = None if quick is None else quick[number]
+                if event is None:
+                    self._judge(self.reader.read(record), record, out)
+                else:
+                    self._judge_one(event, record, out)
+                if ends is not None:
+                    ends.append(len(out))
+        self._counts.records += len(records)
 
-    def _judge(self, events: Decoded, record: Record, out: list[Finding]) -> None:
-        table, places = self._table, self._places  # not its method: compiled, a call by name is the quicker
-        if isinstance(events, list):
-            if places is not None:
-                self._judge_located(events, record, places, out)
-                return
-            for event in events:
-                table.feed(event, out)
-        elif places is None:
-            table.feed(events, out)
-        else:
-            before = len(out)
-            places.note(record, events)
-            table.feed(events, out)
-            if len(out) > before:
-                out[before:] = [places.located(finding) for finding in out[before:]]
+    def _judge_one(self, event: Event, record: Record, out: list[Finding]) -> None:
+        places, before = self._places, len(out)
+        if places is not None:
+            places.note(record, event)
+        self._table.feed(event, out)
+        if places is not None and len(out) > before:
+            out[before:] = [places.located(finding) for finding in out[before:]]
+
+    def _judge(self, events: list[Event], record: Record, out: list[Finding]) -> None:
+        if self._places is not None:
+            self._judge_located(events, record, self._places, out)
+            return
+        table = self._table  # not its method: compiled, a call by name is the quicker
+        for event in events:
+            table.feed(event, out)
 
     def _judge_located(
         self, events: list[Event], record: Record | None, places: RecordPlaces, out: list[Finding]

@@ -130,7 +130,8 @@ class BlockDecoder(Protocol):
     def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
         """Return the event of each record, as ``decode`` does; ``decode`` is asked about each that has None.
 
-        None for all: it cannot now. ``decode`` returns that event alone for the record, and remembers nothing of it.
+        None for all: it cannot now. For a record that has an event, ``decode`` returns that event alone and remembers
+        nothing of it, and its session's id is one that a session can have.
         """
 
 

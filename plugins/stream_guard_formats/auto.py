@@ -145,6 +145,22 @@ class AutoDecoder(JsonDecoder):
             return self._decode_as("cloudevents", 1.0, record)
         return super().decode(record)
 
+    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
+        """Return the events of native records of an input about which nothing is left to learn.
+
+        Behind the first record that is another, nothing is certain.
+        """
+        origin = records[0].origin
+        if origin not in self._is_known or origin not in self._is_native:
+            return None
+        events: list[Event | None] | None = self._decoders[_NATIVE].decode_block(records)
+        if events is None:
+            return None
+        for number, record in enumerate(records):
+            if events[number] is None or record.origin != origin:
+                return events[:number] + [None] * (len(records) - number)
+        return events
+
     def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
         """Return which native records are certainly ours, of an input about which nothing is left to learn.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.engine.cross_session import MARK
@@ -19,10 +19,6 @@ from stream_guard.storage.stores import MemoryStore
 AHEAD: Final = 16
 
 
-Decoded: TypeAlias = Event | list[Event]
-"""What a record brings: mostly one event."""
-
-
 class DeadLetterSink(Protocol):
     """Takes the records that cannot become events."""
 
@@ -30,16 +26,17 @@ class DeadLetterSink(Protocol):
         """Keep the record, or its head, with the reason and its place."""
 
 
+def blocks_of(records: list[Record]) -> Iterator[list[Record]]:
+    """Yield the records in blocks of a size that is worth reading ahead."""
+    for start in range(0, len(records), AHEAD):
+        yield records[start : start + AHEAD]
+
+
 def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:
     """Return the decoder; one that waits for records which name its sessions gets memory for what waits."""
     if isinstance(decoder, HoldingDecoder):
         return decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
     return decoder
-
-
-def _has_session(event: Event) -> bool:
-    session_id: str = event.session_id
-    return bool(session_id) and session_id[0] != MARK
 
 
 class EventReader:
@@ -62,8 +59,9 @@ class EventReader:
             decoded = self._decode(record)
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
             for event in events:
-                if not _has_session(event):
-                    check_session_id(event.session_id)
+                session_id: str = event.session_id
+                if not session_id or session_id[0] == MARK:
+                    check_session_id(session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             lost = lost_call(record, str(error))
@@ -72,23 +70,12 @@ class EventReader:
             return [lost]
         return events
 
-    def blocks(self, records: Sequence[Record]) -> Iterator[list[Record]]:
-        """Yield the records in blocks that may be read before the first of them is judged."""
-        # Events that were held may be brought by any record, and are judged with it.
-        size = 1 if self._holding is not None else AHEAD
-        for start in range(0, len(records), size):
-            block = records[start : start + size]
-            yield block if isinstance(block, list) else list(block)
+    def read_ahead(self, block: list[Record]) -> Sequence[Event | None] | None:
+        """Return the event of each record that may be read before the first of them is judged.
 
-    def read_block(self, block: list[Record], events: list[Decoded]) -> None:
-        """Append the event of each record of a block, or its events."""
-        quick = self._block(block) if self._block is not None else None
-        if quick is None:
-            for record in block:
-                events.append(self.read(record))  # noqa: PERF401  # what was read is there when one of them raises
-            return
-        for number, event in enumerate(quick):
-            events.append(self.read(block[number]) if event is None or not _has_session(event) else event)
+        The others have None, and are read in their turn; None for all is the same.
+        """
+        return None if self._block is None else self._block(block)
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

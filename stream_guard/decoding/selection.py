@@ -12,7 +12,7 @@ from zlib import crc32
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import BlockDecoder, Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
 from stream_guard.sessions.table import check_session_id
 
 BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are
@@ -98,17 +98,18 @@ class EventSelection:
         self.left_out = 0
         self.certain = False
         self._ours = self._share.buckets()
-        self._keeps_all_times = self._span == TimeSpan() and pacer is None
+        self.keeps_all_times = self._span == TimeSpan() and pacer is None
         self._use(decoder)
 
     def _use(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._decode = decoder.decode
         self._glance = decoder.glance if isinstance(decoder, GlancingDecoder) else _nothing_certain
+        self._block = decoder.decode_block if isinstance(decoder, BlockDecoder) else None
 
     def simplest(self) -> Decoder:
         """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
-        return self._decoder if self._share.of == 1 and self._keeps_all_times else self
+        return self._decoder if self._share.of == 1 and self.keeps_all_times else self
 
     def glance(self, records: list[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
         """Return which records certainly belong to the share, and where the first one stands that is not certain.
@@ -121,7 +122,7 @@ class EventSelection:
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""
-        if self.certain and self._keeps_all_times:
+        if self.certain and self.keeps_all_times:
             return self._decode(record)
         try:
             events = self._decode(record)
@@ -133,6 +134,10 @@ class EventSelection:
             lost = lost_call(record, str(error))
             return () if lost is None or not self.keeps(lost) else (lost,)
         return self._select(events)
+
+    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
+        """Return the events of records that are certainly of the share, where the decoder can."""
+        return self._block(records) if self._block is not None and self.certain and self.keeps_all_times else None
 
     def keeps(self, event: Event) -> bool:
         """Whether an event that was saved from a dead letter belongs to the share."""

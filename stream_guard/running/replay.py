@@ -67,12 +67,20 @@ class _Letters:
     """Collects the dead letters of a stretch, each with the number of its record."""
 
     def __init__(self) -> None:
-        self.number = 0
         self._waiting: list[NumberedLetter] = []
+        self.begin([], 0)
+
+    def begin(self, batch: Sequence[Record], number: int) -> None:
+        """Take the batch of the records that are judged next, and the number of its first one."""
+        self._batch = batch
+        self._number = number
+        self._at = 0
 
     def add(self, record: Record, reason: str) -> None:
         """Keep the place and the reason; nobody asks for the value."""
-        self._waiting.append((self.number, msgspec.structs.replace(record, value=b"", headers=()), reason))
+        while self._batch[self._at] is not record:  # they come in order
+            self._at += 1
+        self._waiting.append((self._number + self._at, msgspec.structs.replace(record, value=b"", headers=()), reason))
 
     def take(self) -> list[NumberedLetter]:
         """Return what was added since the last time."""
@@ -109,8 +117,31 @@ class ShareReader:
         """Judge the records before number ``until``, fewer when the input ends or the replay is stopped."""
         found: list[Finding] = []
         numbers: list[int] = []
-        self._pipeline.run(self._take(until, found, numbers), found)
+        selection, stopped = self._selection, self._stopped
+        while self._next < until and not stopped() and self._has_more():
+            batch, stop = self._batch, min(len(self._batch), self._at + until - self._next)
+            own, end = selection.glance(batch, self._at, stop)
+            selection.certain = True
+            step = max(1, len(own)) if selection.keeps_all_times else 1  # each of them may wait for its time
+            for first in range(0, len(own), step):
+                self._judge(own[first : first + step], found, numbers)
+                if stopped():
+                    break
+            else:
+                self._pass_over(end)
+                if end < stop:
+                    selection.certain = False
+                    self._judge((end,), found, numbers)
         return self._to_batch(list(zip(numbers, found, strict=True)))
+
+    def _judge(self, own: Sequence[int], found: list[Finding], numbers: list[int]) -> None:
+        """Judge the records at some places of the batch; note the number of its record for each finding."""
+        batch, first, ends = self._batch, self._next - self._at, list[int]()
+        self._letters.begin(batch, first)
+        self._pipeline.run([batch[at] for at in own], found, ends)
+        for at, end in zip(own, ends, strict=True):
+            numbers.extend([first + at] * (end - len(numbers)))
+        self._pass_over(own[-1] + 1, judged=len(own))
 
     def finish(self) -> ReplayBatch:
         """Judge what is still open: nothing more will come."""
@@ -139,27 +170,6 @@ class ShareReader:
             return self._source.batches(_AT_ONCE)
         return ([] if record is None else [record] for record in self._source)
 
-    def _take(self, until: int, found: list[Finding], numbers: list[int]) -> Iterator[Record]:
-        """Yield the records to judge, those of the share and those of which only decoding tells whose they are."""
-        selection, letters, stopped = self._selection, self._letters, self._stopped
-        while self._next < until and not stopped() and self._has_more():
-            batch, stop = self._batch, min(len(self._batch), self._at + until - self._next)
-            own, end = selection.glance(batch, self._at, stop)
-            for at in own if end == stop else (*own, end):
-                if at > self._at:
-                    self._pass_over(at)
-                selection.certain = at < end
-                letters.number = number = self._next
-                yield batch[at]
-                # The pipeline asks for the next record once it has judged this one: new findings are this record's.
-                if len(found) > len(numbers):
-                    numbers.extend([number] * (len(found) - len(numbers)))
-                self._at, self._next = at + 1, number + 1
-                if stopped():
-                    return
-            if end == stop:
-                self._pass_over(stop)
-
     def _has_more(self) -> bool:
         """Whether a record stands at the place in the batch, if need be the next batch; at the end of the input not."""
         while self._at == len(self._batch):
@@ -170,12 +180,12 @@ class ShareReader:
             self._batch, self._at = batch, 0
         return True
 
-    def _pass_over(self, at: int) -> None:
-        """Go to a place in the batch; the records before it are of others, and only counted."""
+    def _pass_over(self, at: int, judged: int = 0) -> None:
+        """Go to a place in the batch; the records before it, but for those judged, are of others, and only counted."""
         passed = at - self._at
         self._at = at
         self._next += passed
-        self._table.counts.records += passed
+        self._table.counts.records += passed - judged
 
     def _to_batch(self, found: list[Numbered]) -> ReplayBatch:
         return ReplayBatch(found, self._letters.take(), self._next, self._ended, dict(self._source.positions()))

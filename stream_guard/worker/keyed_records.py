@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_guard.decoding.reader import Decoded, EventReader
+from stream_guard.decoding.reader import EventReader, blocks_of
 from stream_guard.decoding.tenants import BETWEEN
 from stream_guard.model import Finding
 from stream_guard.ports import Record
@@ -19,13 +19,12 @@ def judge_records(
 ) -> int:
     """Judge the events of new records; return how many have a session whose id is not the key of their record."""
     foreign = 0
-    for block in reader.blocks(records):
-        decoded: list[Decoded] = []
-        reader.read_block(block, decoded)  # an error ends the worker, and the next one reads the whole batch again
-        for number, events in enumerate(decoded):
-            key = block[number].key
-            for event in events if isinstance(events, list) else (events,):
-                if key is not None and not is_key_of(key, event.session_id, has_tenants=has_tenants):
+    for block in blocks_of(list(records)):
+        quick = reader.read_ahead(block)
+        for number, record in enumerate(block):
+            plain = None if quick is None else quick[number]
+            for event in reader.read(record) if plain is None else (plain,):
+                if record.key is not None and not is_key_of(record.key, event.session_id, has_tenants=has_tenants):
                     foreign += 1
                 table.feed(event, out)
     return foreign

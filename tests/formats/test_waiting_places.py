@@ -103,7 +103,7 @@ def judged(records: Sequence[Record], *, settings: Settings | None = None, recor
     table = open_table(POLICY, counts, assembly.settings.sessions, mode="batch" if recorded else "stream")
     decoder = assembly.make_decoder("auto", recorded=recorded)
     pipeline = Pipeline(decoder, table, DeadLetters(None, counts, format_name="auto"), RecordPlaces())
-    pipeline.run(records, found)
+    pipeline.run(list(records), found)
     pipeline.finish(found)
     return found
 

@@ -63,7 +63,7 @@ def show_records(form: str, records: Iterable[Record], rules: Sequence[dict[str,
     refused = _Refusals()
     pipeline = Pipeline(assembly.make_decoder(form), table, refused)
     found: list[Finding] = []
-    pipeline.run(records, found)
+    pipeline.run(list(records), found)
     pipeline.finish(found)
     table.end_all(found)
     unsure = frozenset(policy.rules[position].id for position, number in counts.unevaluable.items() if number)

@@ -62,12 +62,15 @@ def pipeline(letters: Letters, places: RecordPlaces | None) -> Pipeline:
 @pytest.mark.parametrize("located", [True, False])
 def test_a_list_is_judged_as_its_records_one_by_one(located: bool) -> None:
     outcomes = []
-    for given in (records(), iter(records())):
-        letters, found = Letters(), list[Finding]()
-        pipeline(letters, RecordPlaces() if located else None).run(given, found)
-        outcomes.append((found, letters.lines))
+    for size in (len(records()), 1):
+        letters, found, ends = Letters(), list[Finding](), list[int]()
+        judging = pipeline(letters, RecordPlaces() if located else None)
+        for start in range(0, len(records()), size):
+            judging.run(records()[start : start + size], found, ends)
+        outcomes.append((found, ends, letters.lines))
     assert outcomes[0] == outcomes[1]
-    found, lines = outcomes[0]
+    found, ends, lines = outcomes[0]
+    assert len(ends) == len(records())
     assert len(found) > 15
     assert [finding.line > 0 for finding in found] == [located] * len(found)
     assert lines == [number + 1 for number in BROKEN]
