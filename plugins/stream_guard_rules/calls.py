@@ -158,7 +158,7 @@ class MustCallOnceState(sg.State):
 
     count: int = 0
     ran: bool = False
-    open: list[int] = []
+    open: tuple[int, ...] = ()  # an empty tuple takes no memory
 
 
 class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
@@ -242,10 +242,9 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if not state.ran and attempt not in state.open:
-            del state.open[: 1 - _REMEMBERED]
-            state.open.append(attempt)
+            state.open = (*state.open[1 - _REMEMBERED :], attempt) if state.open else (attempt,)
 
     def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if attempt in state.open:
-            state.open.remove(attempt)
+            state.open = tuple([other for other in state.open if other != attempt])

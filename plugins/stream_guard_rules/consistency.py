@@ -79,7 +79,7 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
 
     def __init__(self, params: MustRemainConsistentParams) -> None:
         super().__init__(params)
-        self._find, self._lacks = params.path.find, params.path.lacks
+        self._finder, self._lacks = params.path.finder, params.path.lacks
 
     def handlers(self) -> tuple[str, ...]:
         """The handler of the events that the path is about; other events cost nothing."""
@@ -104,7 +104,7 @@ class MustRemainConsistent(sg.Rule[MustRemainConsistentParams, MustRemainConsist
         return self._compare(result, state)
 
     def _compare(self, event: _Seen, anchor: MustRemainConsistentState) -> sg.Hit | sg.Unsure | None:
-        value = self._find(event)
+        value = self._finder.find(event)
         if value is sg.MISSING or value is None:
             unknown = self._lacks is not None and self._lacks(event)
             return sg.Unsure("unevaluable", "the field that its path begins with") if unknown else None

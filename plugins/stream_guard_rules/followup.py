@@ -124,7 +124,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
 
     def __init__(self, params: MustFollowupParams) -> None:
         super().__init__(params)
-        self._triggers = params.trigger.holds
+        self._trigger = params.trigger
         self._lacks = [leaf.lacks for leaf in params.trigger.leaves if leaf.lacks is not None]
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
@@ -143,7 +143,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
     def on_turn(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | sg.Unsure | None:
         """Check the turn as a follow-up, then as a trigger."""
         hit = self._answer(turn, state) if state.pending else None
-        if self._triggers(turn):
+        if self._trigger.holds(turn):
             within = self.params.within_seconds
             deadline = turn.time + within if within is not None and turn.time is not None else None
             del state.pending[: 1 - MOST_TURNS]

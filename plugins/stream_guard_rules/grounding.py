@@ -149,7 +149,7 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
 
     def __init__(self, params: MustBeGroundedParams) -> None:
         super().__init__(params)
-        self._find, self._wanted = params.retrieval_path.find, params.min_unigram_precision
+        self._finder, self._wanted = params.retrieval_path.finder, params.min_unigram_precision
 
     def needs(self) -> frozenset[sg.Need]:
         """The answer and the chunks."""
@@ -157,7 +157,7 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
         """Compare the words, first those that a quick look can compare."""
-        retrieved = self._find(turn)
+        retrieved = self._finder.find(turn)
         if type(retrieved) is list and shares_words(turn.text, retrieved, self._wanted, _LONGEST_STOPWORD):
             return None
         return self._compare(turn, retrieved)

@@ -76,10 +76,13 @@ class Waiting(sg.State):
 
 
 class MustCallBeforeState(sg.State):
-    """The attempts at ``first`` that may unlock ``second``, and the early calls of ``second``."""
+    """The attempts at ``first`` that may unlock ``second``, and the early calls of ``second``.
 
-    firsts: list[First] = []
-    waiting: list[Waiting] = []
+    They are tuples, because an empty one takes no memory: most sessions have such a state, and most are empty.
+    """
+
+    firsts: tuple[First, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
 
 
@@ -184,9 +187,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         late = self._late(first, result.tool, state) if must_succeed else None
         if self._lasts:
             state.unlocked = True
-            state.firsts.clear()
+            state.firsts = ()
             if state.waiting:
-                state.waiting.clear()
+                state.waiting = ()
             return late or sg.SETTLED
         first.standing = _RAN
         if must_succeed:
@@ -234,8 +237,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if not self._ignores_absence:
             return sg.Hit(self._detail(call), self._evidence(call), advice=self._advice(call))
         if value is not None:
-            del state.waiting[: 1 - _MOST_WAITING]
-            state.waiting.append(Waiting(call.attempt, call.index, value))
+            state.waiting = (*state.waiting[1 - _MOST_WAITING :], Waiting(call.attempt, call.index, value))
         return None
 
     def _detail(self, call: sg.ToolCall) -> str:
@@ -272,14 +274,12 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _note(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._is_reset is not None and self._is_reset(call.tool):
-            state.firsts.clear()
+            state.firsts = ()
         if not self._is_first(call.tool) or (value := self._value(call)) is None:
             return None
         first = First(call.attempt, _TRIED, call.time, value)
         firsts = state.firsts
-        if len(firsts) >= _MOST_FIRSTS:
-            del firsts[: 1 - _MOST_FIRSTS]
-        firsts.append(first)
+        state.firsts = (*firsts[1 - _MOST_FIRSTS :], first) if firsts else (first,)
         return None if self._must_succeed else self._late(first, call.tool, state)
 
     def _late(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
@@ -289,7 +289,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
         if not early:
             return None
-        state.waiting = [call for call in state.waiting if call not in early]
+        state.waiting = tuple([call for call in state.waiting if call not in early])
         return sg.Hit(
             f"{tool} came after {self.params.second}, which must wait for it",
             {"tool": tool, "second": str(self.params.second), "early_calls": len(early)},
@@ -299,12 +299,13 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _drop_older(self, first: First, state: MustCallBeforeState) -> None:
         """Forget the older attempts that a settled one makes superfluous."""
         place = state.firsts.index(first)
-        older = state.firsts[:place]
-        state.firsts[:place] = [other for other in older if other.value != first.value]
+        if place:
+            older = [other for other in state.firsts[:place] if other.value != first.value]
+            state.firsts = (*older, *state.firsts[place:])
 
     def _forget(self, attempt: int, state: MustCallBeforeState) -> None:
-        state.firsts = [first for first in state.firsts if first.attempt != attempt]
-        state.waiting = [call for call in state.waiting if call.attempt != attempt]
+        state.firsts = tuple([first for first in state.firsts if first.attempt != attempt])
+        state.waiting = tuple([call for call in state.waiting if call.attempt != attempt])
 
 
 def _find(attempt: int, state: MustCallBeforeState) -> First | None:

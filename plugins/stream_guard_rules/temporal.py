@@ -144,8 +144,11 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
             return sg.SETTLED
         if self._reads_stop and turn.response.get("stop_reason") is None:
             return sg.Unsure("unevaluable", "a stop_reason")
-        state.index = turn.index
         facts, is_open = self._facts_of(turn), self._unknown != 0 and not turn.tools and awaits_calls(turn)
+        is_same = state.before == state.after and state.facts == facts and state.index >= 0 and not self._past_bits
+        state.index = turn.index
+        if is_same and not is_open and not state.open:
+            return None  # the same step once more: it leads where it led
         # What changes is written, and no more: most turns change nothing.
         if state.before != state.after:
             state.before = state.after
@@ -176,7 +179,9 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
 
     def _facts_of(self, turn: sg.Turn) -> int:
         facts = 0
-        if self._only_tools and not turn.tools:
+        if self._only_tools:
+            for tool in turn.tools:
+                facts |= self._tool_bits.get(tool, 0)
             return facts
         for bit, what, value in self._facts:
             if what == "tool_call":

@@ -37,6 +37,7 @@ class BoundRule:
     """
 
     __slots__ = (
+        "_lacking",
         "arg_paths",
         "bit",
         "decoder",
@@ -44,6 +45,7 @@ class BoundRule:
         "end",
         "gate",
         "gate_leaves",
+        "gate_shortcut",
         "gate_text",
         "judge_gate",
         "key",
@@ -76,6 +78,8 @@ class BoundRule:
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
         self.gate = _gate(spec, agents)
+        alone = spec.when is not None and spec.unless is None and not spec.agent
+        self.gate_shortcut = spec.when.shortcut if spec.when is not None and alone else None
         self.may_open = _may_open(spec, agents)
         self.judge_gate = _gate_judge(spec, agents)
         self.gate_leaves = tuple(_gate_leaves(spec))
@@ -104,10 +108,17 @@ class BoundRule:
         self.default: State = rule.state_type()
         self.decoder = msgspec.msgpack.Decoder(rule.state_type)
         self.suspect = False
+        self._lacking: Any = (spec.id, "")  # compiled, a tuple of a known type would be made anew at every use
         simple = self.key is None and self.timer is None and spec.hold is None
         self.plain = simple and self.gate is None
         needs_nothing = self.stateless and self.ungated is not None  # has no state for `on_ungated`
         self.only_gated = simple and self.gate is not None and not self.texts and not needs_nothing
+
+    def lacking(self, lacks: str) -> Any:
+        """Return its id with what it lacked, as that is counted. The last is kept: mostly it lacks the same again."""
+        if self._lacking[1] != lacks:
+            self._lacking = (self.spec.id, lacks)
+        return self._lacking
 
     def new_state(self) -> State:
         """Return a new state."""

@@ -26,12 +26,13 @@ from stream_guard.engine.gaps import (
     is_unreadable,
     may_have_missed,
 )
-from stream_guard.engine.index import GateGroup, Index, Plan
+from stream_guard.engine.index import Answer, GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.names import ToolNames
 from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
+from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED
 from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
-from stream_guard.engine.watched_paths import watch
+from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
 from stream_guard.model import (
@@ -48,7 +49,7 @@ from stream_guard.model import (
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.redaction import redact_text
-from stream_guard.rule import Mode, State, Verdict
+from stream_guard.rule import SETTLED, Mode, State, Verdict
 
 Findings: TypeAlias = list[Finding]
 
@@ -71,7 +72,7 @@ class Engine:
         self._arrange()
         self._turn_leaves = self._leaves("turn")
         self._user_leaves = self._leaves("user")
-        self._watch = watch(self._active, ("turn", "user"))
+        self._watch = self._watch_others()
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
         self.names = ToolNames(policy)
@@ -91,6 +92,14 @@ class Engine:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
         self._part_scoped = frozenset([bound.number for bound in self.local.bounds if bound.part_scoped])
         self.cross_session = tuple(self._cross_session())
+
+    def _watch_others(self) -> PathWatch | None:
+        """Return the watch over paths in turns and messages that the plans for those do not look out for."""
+        of_turns = self.local.turns.rules if self.local.turns is not None else []
+        of_users = self.local.users.rules if self.local.users is not None else []
+        awaited = awaited_paths([bound for bound in self._active if bound not in of_turns], ("turn",))
+        awaited += awaited_paths([bound for bound in self._active if bound not in of_users], ("user",))
+        return PathWatch(awaited) if awaited else None
 
     def _leaves(self, when: str) -> dict[int, Leaf]:
         leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
@@ -119,9 +128,7 @@ class Engine:
             else:
                 memory.discard(leaf.unknown_tag)
 
-    def run(  # noqa: C901, PLR0912  # the hot path: a call saved here is saved for every rule and event
-        self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings
-    ) -> None:
+    def run(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
         """Run the rules of a plan over an event. This is the hot path; ``_run`` handles every other case."""
         if plan.watch is not None and not plan.watch.look(event, self.counts):
             plan.watch = None
@@ -138,44 +145,10 @@ class Engine:
             return
         if asleep := key_state.asleep & (plan.mask if event.time is not None else plan.untimed_mask):
             plan = plan.awake.get(asleep) or plan.without(asleep)
-        light, chosen = plan.stateless, plan.plain
-        opened: tuple[GateGroup, ...] = ()
-        for group in plan.gated:
-            if group.gate(event, memory):
-                if group.stateless:
-                    light += group.stateless
-                if group.inside:
-                    chosen += group.inside
-                if group.ends or group.rest:
-                    opened += (group,)
-            else:
-                if group.outside:
-                    chosen += group.outside
-                for bound, may_open in group.may_open:
-                    if may_open(event, memory):
-                        self._count_unevaluable(bound, key_state, event, NO_FIELD)
-        for handle, bound in light:
-            try:
-                hit = handle(event, NO_STATE)
-            except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
-                self._fail(bound, error, event, key_state, out)
-                continue
-            if hit is not None:
-                self._report(bound, hit, event, key_state, bound.number, out)
-        states = key_state.states
-        for number, handle, new_state, bound in chosen:
-            state = states.get(number)
-            if state is None:
-                state = states[number] = new_state()
-            try:
-                hit = handle(event, state)
-            except Exception as error:  # noqa: BLE001  # ADR 0007
-                self._fail(bound, error, event, key_state, out)
-                continue
-            if hit is not None:
-                self._report(bound, hit, event, key_state, number, out)
-        if opened:
-            self._run_behind(opened, event, key_state, memory, out)
+        if plan.loop is not None:
+            answers = plan.loop(event, memory, key_state.states, event.agent, event.labels)
+            if answers is not None:
+                self._take(answers, event, key_state, memory, out)
         for bound, handle in plan.full:
             self._run(bound, handle, event, key_state, memory, out)
         if plan.texts is not None:
@@ -184,15 +157,28 @@ class Engine:
                 self.counts.texts[bound.spec.id] += 1
                 self._run(bound, handle, event, key_state, memory, out, text_found=found is not plan.texts.entries)
 
-    def _run_behind(
-        self, opened: tuple[GateGroup, ...], event: Event, key_state: KeyState, memory: Set[int], out: Findings
-    ) -> None:
-        """Note whose end must be judged, and run the rules behind open gates that the hot path cannot run."""
-        for group in opened:
-            for number in group.ends:
-                key_state.awaiting_end[number] = None
-            for bound, handle in group.rest:
-                self._run(bound, handle, event, key_state, memory, out)
+    def _take(self, answers: list[Answer], event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
+        """Take what the rules of the hot path answered, in the order of their answers."""
+        for sort, whose, value in answers:
+            if sort == OPENED:
+                self._run_behind(whose, event, key_state, memory, out)
+                continue
+            bound: BoundRule = whose
+            if value is SETTLED:
+                key_state.asleep |= bound.bit
+            elif sort == ANSWERED:
+                self._report(bound, value, event, key_state, bound.number, out)
+            elif sort == RAISED:
+                self._fail(bound, value, event, key_state, out)
+            else:
+                self._count_unevaluable(bound, key_state, event, NO_FIELD)
+
+    def _run_behind(self, group: GateGroup, event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
+        """Note whose end must be judged, and run the rules behind an open gate that the hot path cannot run."""
+        for number in group.ends:
+            key_state.awaiting_end[number] = None
+        for bound, handle in group.rest:
+            self._run(bound, handle, event, key_state, memory, out)
 
     def _run_all(self, plan: Plan, event: Event, key_state: KeyState, memory: Set[int], out: Findings) -> None:
         """Run a plan over an event that leaves something out; ``_run`` checks what each rule needs."""
@@ -360,8 +346,9 @@ class Engine:
         """Count a judgement that could not be made; without an event, it is about none in particular."""
         if lacks == UNKNOWN_AGENT and type(event) is not ToolCall:
             return
-        self.counts.unevaluable[bound.number] += 1
-        self.counts.lacking[bound.spec.id, lacks] += 1
+        counts = self.counts
+        counts.unevaluable[bound.number] += 1
+        counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, or take another name: that does not excuse what it owes.
         if lacks not in (UNREADABLE, UNKNOWN_AGENT):
             key_state.unevaluable.add(bound.number)
@@ -438,20 +425,26 @@ class Engine:
         for bound in (index or self.local).ends:
             if part_only and not bound.part_scoped:
                 continue
-            for address in self._ending_addresses(bound, key_state):
-                self._judge_end(bound, address, end, key_state, out)
+            if bound.key is not None:
+                for address in self._ending_addresses(bound, key_state):
+                    self._judge_end(bound, address, end, key_state, out)
+            elif self._has_begun(bound, key_state):
+                self._judge_end(bound, bound.number, end, key_state, out)
         if part_only:
             self._forget_part(key_state)
 
+    def _has_begun(self, bound: BoundRule, key_state: KeyState) -> bool:
+        """Whether the end of a rule with a single state is to be judged."""
+        if bound.gate is not None:
+            return bound.number in key_state.awaiting_end
+        # A part without a turn or a call is not judged; a whole trace always is.
+        return key_state.part_active or not bound.part_scoped
+
     def _ending_addresses(self, bound: BoundRule, key_state: KeyState) -> list[Address]:
-        if bound.gate is not None and bound.key is None:
-            return [bound.number] if bound.number in key_state.awaiting_end else []
+        """Return the states of a rule with a key whose end is to be judged."""
         if bound.gate is not None:
             return [address for address in key_state.awaiting_end if _number(address) == bound.number]
-        if bound.key is not None:
-            return [address for address in key_state.states if _number(address) == bound.number]
-        # A part without a turn or a call is not judged; a whole trace always is.
-        return [bound.number] if key_state.part_active or not bound.part_scoped else []
+        return [address for address in key_state.states if _number(address) == bound.number]
 
     def _judge_end(
         self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings

@@ -8,10 +8,11 @@ events of that key use a plan without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from stream_guard.engine.bound import BoundRule, Gate, Handler, overrides
+from stream_guard.engine.bound import NO_STATE, BoundRule, Gate, Handler, overrides
 from stream_guard.engine.key_state import Address
+from stream_guard.engine.rule_loop import RuleLoop
 from stream_guard.engine.texts import TextIndex
 from stream_guard.engine.watched_paths import watch
 from stream_guard.language.paths import When
@@ -19,6 +20,8 @@ from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, 
 from stream_guard.rule import State, ToolFilter, Where
 
 Entry: TypeAlias = tuple[BoundRule, Handler]
+Answer: TypeAlias = tuple[int, Any, Any]
+"""What sort of answer it is, the rule or the group it is from, and the verdict or the exception."""
 
 _HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",
@@ -31,36 +34,36 @@ _MEMO_LIMIT: Final = 4096
 _VARIANTS: Final = 256  # plans kept for one sort of event: one for each set of sleeping rules
 
 
-Ready: TypeAlias = tuple[Address, Handler, Callable[[], State], BoundRule]
-"""A rule for the hot path: its number, its handler, what makes a new state, and the rule itself.
-
-The number is an address, not an int: compiled, it stays an object, as the states are found by it.
-"""
+Ready: TypeAlias = tuple[Address, Handler, Callable[[], State] | None, BoundRule]
+"""A rule for the hot path: its number, its handler, what makes a new state if it keeps one, and the rule itself."""
 
 
 class GateGroup:
     """Rules behind the same condition, so that it is tested once for all of them."""
 
-    __slots__ = ("ends", "gate", "inside", "may_open", "outside", "rest", "stateless")
+    __slots__ = ("ends", "rest", "steps")
 
     def __init__(self, gate: Gate, entries: Sequence[Entry]) -> None:
-        self.gate = gate
         simple = [(bound, handle) for bound, handle in entries if bound.only_gated]
-        self.stateless = tuple((handle, bound) for bound, handle in simple if bound.stateless)
-        self.inside = tuple(_ready(entry) for entry in simple if not entry[0].stateless)
-        self.outside: tuple[Ready, ...] = tuple(
+        self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
+        self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
+        stateless = [_ready(entry) for entry in simple if entry[0].stateless]
+        inside = [_ready(entry) for entry in simple if not entry[0].stateless]
+        outside: list[Ready] = [
             _ready((bound, bound.ungated))
             for bound, handle in simple
             if bound.ungated is not None and overrides(bound.rule, handle.__name__)
-        )
-        self.rest = tuple((bound, handle) for bound, handle in entries if not bound.only_gated)
-        self.ends = tuple(bound.number for bound, _ in simple if bound.end is not None)
-        self.may_open = tuple((bound, bound.may_open) for bound, _ in entries if bound.may_open is not None)
+        ]
+        may_open = tuple([(bound, bound.may_open) for bound, _ in entries if bound.may_open is not None])
+        told = self if self.ends or self.rest else None
+        shortcut = entries[0][0].gate_shortcut
+        # As ``RuleLoop`` takes it.
+        self.steps = gate, shortcut, (*stateless, *inside), len(stateless), tuple(outside), may_open, told
 
 
 def _ready(entry: Entry) -> Ready:
     bound, handle = entry
-    return bound.number, handle, bound.rule.state_type, bound
+    return bound.number, handle, None if bound.stateless else bound.rule.state_type, bound
 
 
 def _groups(entries: Sequence[Entry]) -> Iterator[GateGroup]:
@@ -86,15 +89,13 @@ class Plan:
         "awake",
         "entries",
         "full",
-        "gated",
+        "loop",
         "mask",
         "needs_clock",
         "needs_content",
         "needs_turn",
         "owned",
-        "plain",
         "reads_args",
-        "stateless",
         "texts",
         "untimed_mask",
         "waking",
@@ -111,13 +112,9 @@ class Plan:
         tool: str | None = None,
     ) -> None:
         self.entries = tuple(entries)
-        self.stateless: tuple[tuple[Handler, BoundRule], ...] = tuple(
-            (handle, bound) for bound, handle in entries if bound.plain and bound.stateless
-        )
-        self.plain = tuple(_ready(entry) for entry in entries if entry[0].plain and not entry[0].stateless)
         complex_ = [entry for entry in entries if not entry[0].plain]
         behind = [entry for entry in complex_ if _waits_for_gate(entry[0], of_turns=of_turns)]
-        self.gated = tuple(_groups(behind))
+        self.loop = _loop([entry for entry in entries if entry[0].plain], behind)
         self.full = tuple(entry for entry in complex_ if entry not in behind)
         self.texts = texts
         rules = self.rules
@@ -152,6 +149,15 @@ class Plan:
         entries = [(bound, handle) for bound, handle in self.entries if not bound.bit & asleep]
         plan = self.awake[asleep] = Plan(entries, self.texts, of_turns=self._of_turns, of_tools=self._of_tools)
         return plan
+
+
+def _loop(plain: Sequence[Entry], behind: Sequence[Entry]) -> Callable[..., list[Answer] | None] | None:
+    """Return what runs the rules that need no more than a state and a gate; None where there are none."""
+    if not plain and not behind:
+        return None
+    stateless = [_ready(entry) for entry in plain if entry[0].stateless]
+    steps = [*stateless, *(_ready(entry) for entry in plain if not entry[0].stateless)]
+    return RuleLoop(steps, len(stateless), [group.steps for group in _groups(behind)], NO_STATE).run
 
 
 def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:

@@ -21,14 +21,18 @@ PLACES: Final[dict[type[Event], Where]] = {
 
 def text_of(event: Event) -> str:
     """Return the text of a message or a response, or every string in the arguments or the output of a tool."""
+    body = _body_of(event)
+    return body if isinstance(body, str) else strings_of(body)
+
+
+def _body_of(event: Event) -> Json:
+    """Return the value whose strings are the text of an event."""
     # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
     if type(event) is Turn or type(event) is UserMessage:
         return event.text
     if type(event) is ToolCall:
-        return event.args if isinstance(event.args, str) else strings_of(event.args)
-    if type(event) is ToolResult:
-        return event.output if isinstance(event.output, str) else strings_of(event.output)
-    return ""
+        return event.args
+    return event.output if type(event) is ToolResult else None
 
 
 def lacks_content(event: Event) -> bool:
@@ -90,7 +94,10 @@ class TextIndex:
         found: dict[int, tuple[BoundRule, Handler]] | None = None
         for path, patterns, owners in self._sets:
             if path is None:
-                text = text_of(event)
+                body = _body_of(event)
+                if patterns.is_absent(body):
+                    continue
+                text = body if isinstance(body, str) else strings_of(body)
             else:
                 value = path.find(event)
                 text = value if type(value) is str else ""

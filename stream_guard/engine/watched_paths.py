@@ -9,25 +9,25 @@ from collections.abc import Container, Iterable
 from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import BoundRule
-from stream_guard.language.paths import MISSING, Find, Path, When
+from stream_guard.language.paths import MISSING, Finder, Path, When
 from stream_guard.model import Event, ToolCall
 from stream_guard.observability.counts import Counts
 
 MOST_FIELDS: Final = 1000  # names of arguments that are remembered for advice
 
 
-_Awaited: TypeAlias = list[tuple[tuple[str, str], Find]]
+_Awaited: TypeAlias = list[tuple[tuple[str, str], Finder]]
 """The id of each rule with the path that it needs, and what finds the value there."""
 
 
 class PathWatch:
     """Paths that no event had so far, each with the id of the rule that needs it."""
 
-    __slots__ = ("_awaited", "_finds", "_seen")
+    __slots__ = ("_awaited", "_finders", "_seen")
 
     def __init__(self, awaited: list[tuple[str, Path]]) -> None:
-        self._awaited: _Awaited = [((rule_id, path.text), path.find) for rule_id, path in awaited]
-        self._finds = [find for _, find in self._awaited]
+        self._awaited: _Awaited = [((rule_id, path.text), path.finder) for rule_id, path in awaited]
+        self._finders = [finder for _, finder in self._awaited]
         self._seen = 0  # how many paths were seen when this one last looked: no more of them, nothing to strike off
 
     def look(self, event: Event, counts: Counts) -> bool:
@@ -38,7 +38,7 @@ class PathWatch:
         seen, left = counts.paths, self._awaited
         if len(seen) != self._seen or self._has_one(event):
             self._awaited = left = self._strike_off(event, counts)
-            self._finds = [find for _, find in left]
+            self._finders = [finder for _, finder in left]
             self._seen = len(seen)
         if left and type(event) is ToolCall and isinstance(event.args, dict) and len(counts.fields) < MOST_FIELDS:
             for name in event.args:
@@ -46,20 +46,25 @@ class PathWatch:
         return bool(left)
 
     def _has_one(self, event: Event) -> bool:
-        for find in self._finds:  # noqa: SIM110  # compiled, a loop takes half of what any() takes
-            if find(event) is not MISSING:
+        for finder in self._finders:  # noqa: SIM110  # compiled, a loop takes half of what any() takes
+            if finder.find(event) is not MISSING:
                 return True
         return False
 
     def _strike_off(self, event: Event, counts: Counts) -> _Awaited:
         """Count the paths that the event has; return those that were never seen."""
-        for path, find in self._awaited:
-            if find(event) is not MISSING:
+        for path, finder in self._awaited:
+            if finder.find(event) is not MISSING:
                 counts.paths[path] += 1
         return [awaited for awaited in self._awaited if awaited[0] not in counts.paths]
 
 
 def watch(bounds: Iterable[BoundRule], about: Container[When]) -> PathWatch | None:
     """Return the watch over the paths of rules that are about these things; None where there is none."""
-    awaited = [(bound.spec.id, path) for bound in bounds for path in bound.needed_paths if path.when in about]
+    awaited = awaited_paths(bounds, about)
     return PathWatch(awaited) if awaited else None
+
+
+def awaited_paths(bounds: Iterable[BoundRule], about: Container[When]) -> list[tuple[str, Path]]:
+    """Return the paths of rules that are about these things, each with the id of its rule."""
+    return [(bound.spec.id, path) for bound in bounds for path in bound.needed_paths if path.when in about]

@@ -24,6 +24,8 @@ from stream_guard.model import Event, Json
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Holds: TypeAlias = Callable[[Event], bool]
 Unknown: TypeAlias = Callable[["Leaf"], bool]
+Shortcut: TypeAlias = tuple[str, str, str | int]
+"""What a simple condition asks for: that the agent or a label is a text, or that a tag is in the memory."""
 
 _UNKNOWN: Final = 1 << 32  # above every tag
 
@@ -32,9 +34,6 @@ def _holds(find: Find, op: str, expected: Json) -> Holds:
     if op == "exists":
         # `exists: false` asks for the absence itself: the one condition a missing path satisfies.
         return lambda event: (find(event) is MISSING) is (expected is False)
-    if op == "==" and type(expected) is str:
-        wanted: str = expected
-        return lambda event: isinstance(value := find(event), str) and value == wanted
     compare = OPERATORS[op](op, expected)
 
     def holds(event: Event) -> bool:
@@ -42,6 +41,17 @@ def _holds(find: Find, op: str, expected: Json) -> Holds:
         return value is not MISSING and compare(value, event)
 
     return holds
+
+
+def _shortcut(path: Path, op: str, expected: Json, tag: int) -> Shortcut | None:
+    """Return what a leaf asks, where that can be told without calling its test."""
+    if path.when != "event":
+        return "memory", "", tag
+    if op != "==" or type(expected) is not str:
+        return None
+    if path.text == "agent":
+        return "agent", "", expected
+    return ("label", path.steps[0], expected) if path.text.startswith("labels.") and len(path.steps) == 1 else None
 
 
 def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
@@ -58,7 +68,20 @@ def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
 class Leaf:
     """One ``{path, op, value}``. A missing path matches only ``exists: false``."""
 
-    __slots__ = ("holds", "lacks", "may_hold", "op", "path", "tag", "test", "unknown_tag", "value")
+    __slots__ = (
+        "_finder",
+        "_holds",
+        "_wanted",
+        "lacks",
+        "may_hold",
+        "op",
+        "path",
+        "shortcut",
+        "tag",
+        "test",
+        "unknown_tag",
+        "value",
+    )
 
     def __init__(self, path: str, op: str, value: Json) -> None:
         self.path = Path(path)
@@ -66,11 +89,14 @@ class Leaf:
         self.value = value
         canonical = json.dumps([path, op, value], sort_keys=True)
         self.tag = tag = crc32(canonical.encode())
-        # Whether it is true of an event alone.
-        self.holds: Holds = _holds(self.path.find, op, value)
+        self.shortcut = _shortcut(self.path, op, value, tag)
+        # The text that `==` asks for, which most leaves do; None: something else is asked.
+        self._wanted: str | None = value if op == "==" and isinstance(value, str) else None
+        self._finder = self.path.finder
+        self._holds: Holds = _holds(self.path.find, op, value)
         # Whether it is true now: of the event, or of the turn or message it belongs to.
         self.test: Test = (
-            _test_of_event(self.path, op, value, self.holds)
+            _test_of_event(self.path, op, value, self._holds)
             if self.path.when == "event"
             else (lambda _event, memory: tag in memory)
         )
@@ -85,6 +111,13 @@ class Leaf:
                 else (lambda _event, memory: tag in memory or unknown_tag in memory)
             )
 
+    def holds(self, event: Event) -> bool:
+        """Whether it is true of an event alone."""
+        if self._wanted is None:
+            return self._holds(event)
+        value = self._finder.find(event)
+        return isinstance(value, str) and value == self._wanted
+
 
 class Condition:
     """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone.
@@ -92,18 +125,22 @@ class Condition:
     ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
     """
 
-    __slots__ = ("_tree", "holds", "leaves", "may_hold", "source", "test")
+    __slots__ = ("_alone", "_only", "_tree", "leaves", "may_hold", "shortcut", "source", "test")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
         self._tree = tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
+        self._only = self.leaves[0] if _is_leaf(tree) else None
+        self.shortcut = self._only.shortcut if self._only is not None else None
         unsure = any(leaf.lacks is not None for leaf in self.leaves)
         self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
-        alone = _compile(tree, _ask_event_alone)
-        # For triggers, which look at one turn.
-        self.holds: Holds = self.leaves[0].holds if _is_leaf(tree) else lambda event: alone(event, frozenset())
+        self._alone = _compile(tree, _ask_event_alone)
+
+    def holds(self, event: Event) -> bool:
+        """Whether it is true of an event alone: for triggers, which look at one turn."""
+        return self._only.holds(event) if self._only is not None else self._alone(event, frozenset())
 
     def judge(self, event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
         """Return whether it is true now; None where that hangs on leaves that are unknown (Kleene's third value)."""

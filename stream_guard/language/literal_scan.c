@@ -14,6 +14,7 @@
 #define MOST_LITERALS 255
 #define LONGEST 16 /* of a longer literal its first bytes are looked for */
 #define SHORTEST 3
+#define MOST_LEVELS 32 /* lists and objects in one another */
 
 typedef struct {
     uint8_t size;
@@ -33,9 +34,10 @@ static inline unsigned char small(unsigned char byte)
     return byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte;
 }
 
+/* Capital and small letters have one place. So have a few other signs, which only means that more is compared. */
 static inline unsigned place_of(unsigned char before, unsigned char last)
 {
-    return (((unsigned)before << 5) ^ last) & (PLACES - 1);
+    return (((unsigned)(before | 0x20) << 5) ^ (last | 0x20)) & (PLACES - 1);
 }
 
 static void add_literal(Table *table, unsigned number)
@@ -89,22 +91,35 @@ refused:
     return NULL;
 }
 
+#if defined(__GNUC__)
+
+typedef unsigned char Block __attribute__((vector_size(16)));
+
+/* Whether one of sixteen bytes is a control character that a reader does not see. */
+static inline int has_invisible_in(Block bytes)
+{
+    Block odd = (Block)((bytes < 0x20) & (bytes != '\n') & (bytes != '\t') & (bytes != '\r')) | (Block)(bytes == 0x7F);
+    uint64_t halves[2];
+    memcpy(halves, &odd, 16);
+    return (halves[0] | halves[1]) != 0;
+}
+
+#endif
+
 /* Whether a control character stands in the text that a reader does not see: tabs and line ends are seen. */
 static int has_invisible(const unsigned char *at, const unsigned char *end)
 {
-    for (; at < end; at++) {
-        if (end - at >= 8) {
-            uint64_t word, each = 0x0101010101010101u;
-            memcpy(&word, at, 8);
-            uint64_t delete = word ^ (each * 0x7F);
-            if (!((((word - each * 0x20) & ~word) | ((delete - each) & ~delete)) & (each * 0x80))) {
-                at += 7;
-                continue;
-            }
-        }
-        if ((*at < 0x20 && *at != '\n' && *at != '\t' && *at != '\r') || *at == 0x7F)
+#if defined(__GNUC__)
+    for (; end - at >= 16; at += 16) {
+        Block bytes;
+        memcpy(&bytes, at, 16);
+        if (has_invisible_in(bytes))
             return 1;
     }
+#endif
+    for (; at < end; at++)
+        if ((*at < 0x20 && *at != '\n' && *at != '\t' && *at != '\r') || *at == 0x7F)
+            return 1;
     return 0;
 }
 
@@ -112,7 +127,7 @@ static int occurs(const Table *table, const unsigned char *text, size_t size)
 {
     size_t window = table->window, end = window - 1;
     while (end < size) {
-        unsigned place = place_of(small(text[end - 1]), small(text[end]));
+        unsigned place = place_of(text[end - 1], text[end]);
         unsigned shift = table->shift[place];
         if (shift) {
             end += shift;
@@ -134,26 +149,53 @@ static int occurs(const Table *table, const unsigned char *text, size_t size)
     return 0;
 }
 
+static int may_occur_in_text(const Table *table, PyObject *text)
+{
+    if (!PyUnicode_IS_COMPACT_ASCII(text))
+        return 1;
+    const unsigned char *bytes = PyUnicode_1BYTE_DATA(text);
+    size_t size = (size_t)PyUnicode_GET_LENGTH(text);
+    return has_invisible(bytes, bytes + size) || occurs(table, bytes, size);
+}
+
+/* Whether a literal may occur in a string of a JSON value. What is nested too deeply is not looked into. */
+static int may_occur_in(const Table *table, PyObject *value, int level)
+{
+    if (PyUnicode_Check(value))
+        return may_occur_in_text(table, value);
+    if (PyDict_Check(value)) {
+        PyObject *key, *entry;
+        Py_ssize_t place = 0;
+        if (level == MOST_LEVELS)
+            return 1;
+        while (PyDict_Next(value, &place, &key, &entry))
+            if (!PyUnicode_Check(key) || may_occur_in_text(table, key) || may_occur_in(table, entry, level + 1))
+                return 1;
+    }
+    else if (PyList_Check(value)) {
+        if (level == MOST_LEVELS)
+            return 1;
+        for (Py_ssize_t place = 0; place < PyList_GET_SIZE(value); place++)
+            if (may_occur_in(table, PyList_GET_ITEM(value, place), level + 1))
+                return 1;
+    }
+    return 0;
+}
+
 static PyObject *may_occur(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     (void)module;
-    if (count != 2 || !PyBytes_Check(given[0]) || PyBytes_GET_SIZE(given[0]) != sizeof(Table) ||
-        !PyUnicode_Check(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "takes what prepare() returned, and a text");
+    if (count != 2 || !PyBytes_Check(given[0]) || PyBytes_GET_SIZE(given[0]) != sizeof(Table)) {
+        PyErr_SetString(PyExc_TypeError, "takes what prepare() returned, and a value");
         return NULL;
     }
-    if (!PyUnicode_IS_COMPACT_ASCII(given[1]))
-        Py_RETURN_TRUE;
-    const unsigned char *text = PyUnicode_1BYTE_DATA(given[1]);
-    size_t size = (size_t)PyUnicode_GET_LENGTH(given[1]);
-    const Table *table = (const Table *)PyBytes_AS_STRING(given[0]);
-    return PyBool_FromLong(has_invisible(text, text + size) || occurs(table, text, size));
+    return PyBool_FromLong(may_occur_in((const Table *)PyBytes_AS_STRING(given[0]), given[1], 0));
 }
 
 static PyMethodDef functions[] = {
     {"prepare", prepare, METH_O, PyDoc_STR("Return what may_occur needs for literals.")},
     {"may_occur", (PyCFunction)(void (*)(void))may_occur, METH_FASTCALL,
-     PyDoc_STR("Whether one of the literals may occur in a text; False proves that none does.")},
+     PyDoc_STR("Whether one of the literals may occur in a string of a JSON value; False proves that none does.")},
     {NULL, NULL, 0, NULL},
 };
 

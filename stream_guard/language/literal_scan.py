@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stream_guard.model import Json
+
 
 def prepare(literals: Sequence[bytes]) -> bytes:
     """Return what ``may_occur`` needs for literals of three bytes or more, in small letters; empty: do not ask it."""
@@ -11,7 +13,10 @@ def prepare(literals: Sequence[bytes]) -> bytes:
     return b""
 
 
-def may_occur(prepared: bytes, text: str) -> bool:
-    """Whether one of the literals may occur in a text, in small or capital letters; False proves that none does."""
-    del prepared, text
+def may_occur(prepared: bytes, value: Json) -> bool:
+    """Whether one of the literals may occur in a string of a JSON value, in small or capital letters.
+
+    Names of fields are strings of it too. False proves that none of the literals stands in one of the strings.
+    """
+    del prepared, value
     return True

@@ -116,11 +116,6 @@ def _request(event: Event) -> Json | Missing:
     return event.request if type(event) is Turn and event.request is not None else MISSING
 
 
-def _in_request(event: Event, steps: tuple[str, ...]) -> Json | Missing:
-    request: Json = event.request if type(event) is Turn else None
-    return lookup(request, steps)
-
-
 def _response(event: Event) -> Json | Missing:
     return event.response if type(event) is Turn else MISSING
 
@@ -205,65 +200,118 @@ def lacks_output(event: Event) -> bool:
     return type(event) is ToolResult and event.output is None and event.status != "blocked"
 
 
-def _finder(root: str, steps: tuple[str, ...]) -> Find:
+class Finder:
+    """Finds the value of one path. A class with a method: compiled, its call takes a tenth of a function's."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self, start: Find) -> None:
+        self._start = start
+
+    def find(self, event: Event) -> Json | Missing:
+        """Return the value at the path, or ``MISSING``."""
+        return self._start(event)
+
+
+class _StepFinder(Finder):
+    """Finds what stands at steps below the start."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, start: Find, steps: tuple[str, ...]) -> None:
+        super().__init__(start)
+        self._steps = steps
+
+    def find(self, event: Event) -> Json | Missing:
+        value = self._start(event)
+        return MISSING if value is MISSING else lookup(value, self._steps)
+
+
+class _EntryFinder(_StepFinder):
+    """Finds an entry of the start."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, start: Find, steps: tuple[str, ...]) -> None:
+        super().__init__(start, steps)
+        self._step = steps[0]
+
+    def find(self, event: Event) -> Json | Missing:
+        value = self._start(event)
+        return value.get(self._step, MISSING) if type(value) is dict else lookup(value, self._steps)
+
+
+class _LabelFinder(_EntryFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        return event.labels.get(self._step, MISSING)
+
+
+class _RequestFinder(_StepFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        return lookup(event.request if type(event) is Turn else None, self._steps)
+
+
+class _RequestEntryFinder(_EntryFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        request: Json = event.request if type(event) is Turn else None
+        return request.get(self._step, MISSING) if type(request) is dict else lookup(request, self._steps)
+
+
+class _ResponseEntryFinder(_EntryFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        response: Json = event.response if type(event) is Turn else None
+        return response.get(self._step, MISSING) if type(response) is dict else MISSING
+
+
+class _ArgumentsFinder(_StepFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        return lookup(event.args, self._steps) if _is_of_tool(event) else MISSING
+
+
+class _ArgumentFinder(_EntryFinder):
+    __slots__ = ()
+
+    def find(self, event: Event) -> Json | Missing:
+        if not _is_of_tool(event):
+            return MISSING
+        args = event.args
+        return args.get(self._step, MISSING) if type(args) is dict else lookup(args, self._steps)
+
+
+def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     """Return the fastest lookup of the path: rules read the same few paths at every event."""
-    if root == "labels" and len(steps) == 1:
-        label = steps[0]
-        return lambda event: event.labels.get(label, MISSING)
-    if root == "tool" and steps[:1] == ("args",):
-        return _argument(steps[1:])
     start = ROOTS[root][1]
+    if root == "tool" and steps[:1] == ("args",):
+        below = steps[1:]
+        return _ArgumentFinder(start, below) if len(below) == 1 else _ArgumentsFinder(start, below)
     if not steps:
-        return start
-    if root == "request":
-        return _entry_of_request(steps) if len(steps) == 1 else lambda event: _in_request(event, steps)
+        return Finder(start)
     if len(steps) == 1:
-        return _name_of_tool if root == "tool" and steps == ("name",) else _entry(start, steps)
-
-    def find(event: Event) -> Json | Missing:
-        value = start(event)
-        return MISSING if value is MISSING else lookup(value, steps)
-
-    return find
+        if root == "tool" and steps == ("name",):
+            return Finder(_name_of_tool)
+        made = {"labels": _LabelFinder, "request": _RequestEntryFinder, "response": _ResponseEntryFinder}
+        return made.get(root, _EntryFinder)(start, steps)
+    return _RequestFinder(start, steps) if root == "request" else _StepFinder(start, steps)
 
 
 def _name_of_tool(event: Event) -> Json | Missing:
     return event.tool if _is_of_tool(event) else MISSING
 
 
-def _entry_of_request(steps: tuple[str, ...]) -> Find:
-    (step,) = steps
-
-    def find(event: Event) -> Json | Missing:
-        request: Json = event.request if type(event) is Turn else None
-        return request.get(step, MISSING) if type(request) is dict else lookup(request, steps)
-
-    return find
-
-
-def _entry(start: Find, steps: tuple[str, ...]) -> Find:
-    step = steps[0]
-    return lambda event: value.get(step, MISSING) if type(value := start(event)) is dict else lookup(value, steps)
-
-
-def _argument(steps: tuple[str, ...]) -> Find:
-    if len(steps) != 1:
-        return lambda event: lookup(event.args, steps) if _is_of_tool(event) else MISSING
-    (name,) = steps
-
-    def find(event: Event) -> Json | Missing:
-        if not _is_of_tool(event):
-            return MISSING
-        args = event.args
-        return args.get(name, MISSING) if type(args) is dict else lookup(args, steps)
-
-    return find
-
-
 class Path:
     """A dotted path from an event to a value, split and checked once."""
 
-    __slots__ = ("find", "lacks", "steps", "text", "when")
+    __slots__ = ("find", "finder", "lacks", "steps", "text", "when")
 
     def __init__(self, text: str) -> None:
         root, *steps = text.split(".")
@@ -274,7 +322,8 @@ class Path:
         self.text = text
         self.steps = tuple(steps)
         self.when = ROOTS[root][0]
-        self.find: Find = _finder(root, self.steps)
+        self.finder = _finder(root, self.steps)
+        self.find: Find = self.finder.find
         self.lacks = _lacks(root, self.steps)
 
     @property

@@ -169,7 +169,7 @@ class TextSet:
     Patterns that require a literal are looked for only where one of their literals may occur.
     """
 
-    __slots__ = ("_all", "_count", "_last", "_literals", "_numbers", "_others", "match_nothing")
+    __slots__ = ("_all", "_count", "_last", "_literals", "_numbers", "_others", "_quick", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._all = _compile_set((*patterns, _HIDDEN_SIGN))
@@ -181,8 +181,15 @@ class TextSet:
         self._numbers = [number for number, found in enumerate(required) if found is None]
         unknown = [patterns[number] for number in self._numbers]
         self._others = _compile_set((*unknown, _HIDDEN_SIGN)) if unknown else None
+        # What proves that no pattern occurs in some strings nor in all of them, with line ends between; empty: nothing.
+        apart = not unknown and not self.match_nothing and not any("\n" in literal for literal in literals)
+        self._quick = self._literals if apart else b""
         self._count = len(patterns)
         self._last: tuple[str, list[int]] = "", self._find("")  # an agent often answers with the text of its model
+
+    def is_absent(self, value: Json) -> bool:
+        """Whether a glance proves that no pattern occurs in the strings of a JSON value, joined by line ends."""
+        return bool(self._quick) and not may_occur(self._quick, value)
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order.

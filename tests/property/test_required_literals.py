@@ -10,9 +10,11 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
+from stream_guard.engine.texts import strings_of
 from stream_guard.language import literal_scan, patterns
 from stream_guard.language.patterns import Regex, TextSet, literal
 from stream_guard.language.required_literals import required_literals, whole_literals
+from stream_guard.model import Json
 from tests.c_modules import open_c_module
 
 PLAIN = ["a", "b", "abc", "A", "aB1", "\\-", " ", "\\x61", "\\n", "é", "K"]
@@ -166,6 +168,38 @@ def test_a_text_that_is_read_otherwise_than_it_is_written_is_not_ruled_out(text:
     assert not in_c.may_occur(prepared, "line\n\tand line\r\n")
 
 
+VALUES = st.recursive(
+    st.none() | st.integers() | st.booleans() | st.text("abcdABCD -\n\u00e9\x00", max_size=20),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text("abC -", max_size=5), inside, max_size=4),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(literals=LITERALS, value=VALUES)
+def test_a_value_is_ruled_out_only_where_its_joined_strings_have_no_literal(
+    literals: list[str], value: Json, in_c: ModuleType
+) -> None:
+    text = strings_of(value)
+    if not in_c.may_occur(in_c.prepare([one.encode() for one in literals]), value):
+        assert text.isascii()
+        assert not any(one in text.lower() for one in literals)
+    elif text.isascii() and "\x00" not in text:
+        assert any(one[:16] in text.lower() for one in literals)
+
+
+def test_what_is_nested_deeply_is_not_ruled_out(in_c: ModuleType) -> None:
+    value: Json = "harmless"
+    prepared = in_c.prepare([b"password"])
+    for level in range(100):
+        assert in_c.may_occur(prepared, value) is (level > 32)
+        value = [value] if level % 2 else {"inner": value}
+
+
+@pytest.mark.parametrize("value", [{5: "x"}, ["password"], {"a": {"password": 1}}, {"a": [[], "PASSWORD"]}])
+def test_names_and_entries_are_looked_into(value: Json, in_c: ModuleType) -> None:
+    assert in_c.may_occur(in_c.prepare([b"password"]), value)
+
+
 @pytest.mark.parametrize("literals", [[], [b"ab"], [b"abc"] * 256, ["abc"]])
 def test_what_cannot_be_prepared_is_refused(literals: list[bytes], in_c: ModuleType) -> None:
     with pytest.raises(ValueError, match="1 to 255 literals"):
@@ -198,3 +232,7 @@ def test_a_set_finds_the_same_with_and_without_looking_for_literals(
         for text in texts:
             wanted = {number for number, pattern in enumerate(usable) if Regex(pattern).occurs_in(text)}
             assert set(found.search(text)) == wanted
+            assert not wanted or not found.is_absent(text)
+        if any(found.is_absent(text) for text in texts):
+            apart = [text for text in texts if found.is_absent(text)]
+            assert not found.search("\n".join(apart))

@@ -96,7 +96,7 @@ def test_attempts_that_ran_are_kept_once() -> None:
     for attempt in range(50):
         rule.on_tool_call(call({}, "confirm", attempt=attempt), state)
         rule.on_tool_result(ToolResult(session_id="s", tool="confirm", attempt=attempt), state)
-    assert (state.firsts, state.unlocked) == ([], True)
+    assert (state.firsts, state.unlocked) == ((), True)
 
 
 def test_pending_follow_ups_are_bounded() -> None:
