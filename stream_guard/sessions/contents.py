@@ -1,4 +1,4 @@
-"""What an event tells, as bytes and as a number: by it a redelivery is known from another event under the same id."""
+"""What an event tells, as a number and as bytes: by it a redelivery is known from another event under the same id."""
 
 from __future__ import annotations
 
@@ -9,43 +9,21 @@ import xxhash
 
 from stream_guard.language.arguments import read_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.sessions.plain_content import encode_plain
+from stream_guard.sessions.plain_content import digest_plain
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_IS_QUICK: Final = encode_plain("Turn", 0.0) is not None  # not in the plain build
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
 def content_digest(event: Event) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
-    return digest_of(content_of(event))
-
-
-def digest_of(content: bytes) -> int:
-    """Return the number of what an event tells; never 0."""
-    digest: int = _hash(content)
-    return digest or 1
+    digest = digest_plain(event)
+    return digest if digest is not None else _hash(content_of(event)) or 1
 
 
 def content_of(event: Event) -> bytes:
     """Return what an event tells."""
-    return (_quickly_encoded(event) if _IS_QUICK else None) or _encoded(_told_by(event))
-
-
-def _quickly_encoded(event: Event) -> bytes | None:
-    """Return what most events tell, as ``_told_by`` has it; None where something is rare."""
-    time = event.time
-    if time is None or (type(event) is ToolCall and (type(event.args) is str or event.contested)):
-        return None
-    if type(event) is ToolCall:
-        return encode_plain("ToolCall", time, event.tool, event.call_id, event.args)
-    if type(event) is Turn:
-        return encode_plain("Turn", time, event.response.get("content"))
-    if type(event) is ToolResult:
-        return encode_plain("ToolResult", time, event.call_id, event.status, event.output)
-    if type(event) is UserMessage:
-        return encode_plain("UserMessage", time, event.text)
-    return None
+    return _encoded(_told_by(event))
 
 
 def _told_by(event: Event) -> tuple[Json, ...]:
@@ -89,5 +67,5 @@ def _told_as_text(call: ToolCall) -> tuple[Json, ...]:
 def _encoded(told: tuple[Json, ...]) -> bytes:
     try:
         return _encode(told)
-    except (TypeError, ValueError, RecursionError):  # an in-process caller may pass anything
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
         return repr(told).encode("utf-8", "surrogatepass")

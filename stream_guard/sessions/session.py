@@ -20,9 +20,10 @@ from stream_guard.model import Event, Json
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
-CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
+_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
+_NO_IDS: Final[dict[str | int, int]] = {}  # nothing is put into an older generation
 
 
 class Session(KeyState):
@@ -54,19 +55,19 @@ class Session(KeyState):
         super().__init__(session_id)
         self.seq = 0  # number of events applied; makes derived ids unique
         # Attempts are numbered from an offset of the session's own: a key may span sessions.
-        self.attempts = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
+        self.attempts = crc32(_id_bytes(session_id)) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
         # The last event ids with digests of their contents, in two generations. A restored session has digests of the
         # ids too.
         self.recent: dict[str | int, int] = {}
-        self.older: dict[str | int, int] = {}
+        self.older = _NO_IDS
         self.restored = 0  # how many of the generations may hold digests
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part
         self.lag = 0.0  # how far this session's clock runs behind the stream's
-        self.scheduled: float | None = None  # its earliest entry in the table's heap of deadlines
+        self.scheduled = inf  # its earliest entry among the table's deadlines
         self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
         self.buffer_sizes: dict[int, int] = {}  # bytes of each of them, by arrival, in that order
         self.buffered = 0  # bytes of all of them
@@ -125,6 +126,9 @@ class Session(KeyState):
         if call_id:
             known = self.open.get(call_id)
             return known[-1] if known else None
+        return self._find_open_of(tool)
+
+    def _find_open_of(self, tool: str) -> OpenCall | None:
         of_tool = [call for calls in self.open.values() for call in calls if call.tool == tool]
         return max(of_tool, key=lambda call: call.attempt, default=None)
 
@@ -165,8 +169,12 @@ def size_of(event: Event) -> int:
 
 def id_digest(event_id: str) -> int:
     """Return the digest that a stored session keeps of an event id."""
+    return _hash(_id_bytes(event_id))
+
+
+def _id_bytes(given_id: str) -> bytes:
     # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
-    return _hash(event_id.encode() if event_id.isascii() else event_id.encode("utf-8", "surrogatepass"))
+    return given_id.encode() if given_id.isascii() else given_id.encode("utf-8", "surrogatepass")
 
 
 _hash: Final = xxhash.xxh3_64_intdigest
@@ -246,7 +254,7 @@ def is_large(value: Json) -> bool:
     if type(value) is dict and _is_flat_and_small(value):
         return False
     try:
-        if len(_encode(value)) < CERTAINLY_SMALL:
+        if len(_encode(value)) < _CERTAINLY_SMALL:
             return False
     except (OverflowError, ValueError, TypeError, RecursionError):
         pass  # what no store can hold is measured as it is

@@ -40,7 +40,9 @@ def match_block(
 
     Two blocks are two attempts, even under one id.
     """
-    for call in reversed(_candidates(session, call_id)):
+    candidates = _candidates(session, call_id)
+    for number in range(len(candidates) - 1, -1, -1):  # compiled, reversed() is an object and calls
+        call = candidates[number]
         if not call.in_event or call.in_block:
             continue
         lenient = call_id != "" and call.call_id == call_id and not contested
@@ -59,7 +61,9 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
     reported. Without ids, two events are two attempts.
     """
     call_id, contested = event.call_id, event.contested != ""
-    for call in reversed(_candidates(session, call_id)):
+    candidates = _candidates(session, call_id)
+    for number in range(len(candidates) - 1, -1, -1):  # compiled, reversed() is an object and calls
+        call = candidates[number]
         same_id = call_id != "" and call.call_id == call_id
         if not (same_id if call.in_event else call.in_block):
             continue
@@ -86,10 +90,12 @@ def _complete(call: OpenCall, args: Json) -> None:
         call.digest, call.args, call.exact = 0, args, b""
 
 
-def _candidates(session: Session, call_id: str) -> Sequence[OpenCall]:
+def _candidates(session: Session, call_id: str) -> list[OpenCall]:
     """Return the open attempts that may be meant; those of the same id are last, and so are tried first."""
-    same = session.open.get(call_id, ())
-    if len(session.open) == (1 if same else 0):
+    same = session.open.get(call_id)
+    if same is None:
+        same = []
+    elif len(session.open) == 1:
         return same
     # Only those of the last turn, and of the moment before it: an old attempt that never ran stays its own.
     recent = session.turns - 2

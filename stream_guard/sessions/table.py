@@ -8,7 +8,6 @@ events in order, both give the same findings (docs/adr/0005).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Set
 from math import inf, nextafter
 
@@ -18,15 +17,16 @@ from stream_guard.engine import Engine
 from stream_guard.engine.cross_session import MARK, CrossSessionRules
 from stream_guard.engine.fold import Findings
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, SessionEnd, ToolCall
+from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.contents import content_digest, content_of, digest_of
+from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.deadlines import Deadlines
 from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import DecoderMemory, is_memory_row
-from stream_guard.sessions.session import CERTAINLY_SMALL, Session, pack, unpack
+from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Tracker
 from stream_guard.settings import SessionLimits
@@ -62,8 +62,11 @@ class SessionTable:
         self._touched: dict[str, Session] = {}  # changed since the last commit
         self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
-        self._all_may_end = "*" in self.limits.end_from
-        self._heap: list[tuple[float, str]] = []
+        # Kept here: settings are slow to ask.
+        self._max_live = self.limits.max_live
+        self._end_from = frozenset(self.limits.end_from)
+        self._all_may_end = "*" in self._end_from
+        self._deadlines = Deadlines()
         self._restore()
 
     @property
@@ -87,13 +90,13 @@ class SessionTable:
 
         Sessions are packed under the old policy, and unpacked under the new one when they are next needed.
         """
-        for session_id, session in self._touched.items():
-            self.store.put(session_id, self._packed(session), self._deadline(session))
+        for session in self._touched.values():
+            self._put(session)
         self._touched.clear()
         self._clean.clear()
         sooner = max(0.0, self._idle - engine.policy.idle)
         if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
-            self._heap = [(deadline - sooner, session_id) for deadline, session_id in self._heap]
+            self._deadlines.bring_forward(sooner)
             self._next_due -= sooner
         self._set_engine(engine)
 
@@ -103,8 +106,8 @@ class SessionTable:
                 continue
             self.counts.sessions += 1
             if deadline is not None:
-                heapq.heappush(self._heap, (deadline, session_id))
-        self._next_due = self._heap[0][0] if self._heap else inf
+                self._deadlines.push(deadline, session_id)
+        self._next_due = self._deadlines.first()
 
     def feed(self, event: Event, out: Findings) -> None:  # noqa: C901, PLR0912  # calls cost more than branches here
         """Fold one event into its session, and append the findings to ``out``."""
@@ -124,10 +127,7 @@ class SessionTable:
                     return
                 event_id = event.event_id
             # A digest, not the event: what is kept leaves the cache, and is slow to free.
-            content = content_of(event)
-            recent[event_id] = digest_of(content)
-            if len(content) < CERTAINLY_SMALL:
-                self._tracker.small = event
+            recent[event_id] = content_digest(event)
             if len(recent) >= self._half_window:
                 session.age_ids()
         time = event.time
@@ -147,7 +147,7 @@ class SessionTable:
                         clock.see(event.session_id, time)
                 watermark = clock.now
                 session.lag = watermark - session.now if watermark > session.now else 0.0
-                if session.scheduled is None or session.timers or self._next_due <= watermark:
+                if session.scheduled == inf or session.timers or self._next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
     def _is_redelivered(self, event: Event, session: Session) -> bool:
@@ -217,7 +217,7 @@ class SessionTable:
         """Load or create the session of an event, and evict another one beyond the limit."""
         check_session_id(event.session_id)
         session = self._load(event.session_id)
-        if self.counts.sessions + len(self._resting) > self.limits.max_live:
+        if self.counts.sessions + len(self._resting) > self._max_live:
             self._evict(session, out)
         return session
 
@@ -240,11 +240,25 @@ class SessionTable:
                 if now == -inf:  # it must end some time
                     session.now = max(clock.now, 0.0) or clock.horizon
                 time = None
-        self.counts.events[type(event)] += 1
         if type(event) is SessionEnd:
+            self.counts.session_ends += 1
             self._end(session, "closed", out, time=time)
         else:
+            self._count(event)
             self._judge(event, session, out)
+
+    def _count(self, event: Event) -> None:
+        counts = self.counts
+        if type(event) is Turn:
+            counts.turns += 1
+        elif type(event) is ToolCall:
+            counts.tool_calls += 1
+        elif type(event) is ToolResult:
+            counts.tool_results += 1
+        elif type(event) is UserMessage:
+            counts.user_messages += 1
+        elif type(event) is GateDecision:
+            counts.decisions += 1
 
     def _move(self, session: Session, event: Event, time: float, out: Findings) -> Session:
         """Move the session's own clock to an event; return the session that the event belongs to."""
@@ -270,7 +284,7 @@ class SessionTable:
         if before is None:
             return session
         self.counts.disbelieved_times += 1
-        before.lag, before.scheduled = session.lag, None
+        before.lag, before.scheduled = session.lag, inf
         before.take_buffer(session)
         before.take_ids(session)
         self._touched[session.id] = before
@@ -307,11 +321,11 @@ class SessionTable:
 
     def _may_end(self, end: SessionEnd) -> bool:
         """Whether limits begin anew after this end of a session."""
-        return self._all_may_end or end.agent.partition("@")[0] in self.limits.end_from
+        return self._all_may_end or end.agent.partition("@")[0] in self._end_from
 
     def _end_for_now(self, end: SessionEnd, session: Session, out: Findings) -> None:
         """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
-        self.counts.events[SessionEnd] += 1
+        self.counts.session_ends += 1
         time = end.time
         if time is not None and not self.clock.is_credible(time):
             self.counts.disbelieved_times += 1
@@ -328,7 +342,7 @@ class SessionTable:
             return True
         if type(event) is not SessionEnd:
             return False
-        self.counts.events[SessionEnd] += 1
+        self.counts.session_ends += 1
         if self._may_end(event):
             self._drop(session)
         return True
@@ -341,7 +355,7 @@ class SessionTable:
         self._resting.pop(session.id, None)
         self.counts.sessions += 1
         ended = session.ended
-        session.resting, session.ended, session.scheduled = False, False, None
+        session.resting, session.ended, session.scheduled = False, False, inf
         if not self._was_idle(session, event.time, ended=ended):
             self.counts.disbelieved_ends += ended
             return session
@@ -389,7 +403,7 @@ class SessionTable:
         """Move the clock of a key value to an event; return the state that the event belongs to."""
         before, jump = key_state.before, key_state.jump
         if time < key_state.now and before is not None and time - before.now < self._idle:
-            before.lag, before.scheduled = key_state.lag, None
+            before.lag, before.scheduled = key_state.lag, inf
             self._touched[before.id] = key_state = before
             if jump is not None:
                 self._judge_key(group, key_state, jump, key_state.turns, frozenset(), out)
@@ -459,8 +473,10 @@ class SessionTable:
     def _evict(self, newest: Session, out: Findings) -> None:
         """Close the session that has been idle longest: the limit is exceeded."""
         oldest: Session | None = None
-        while self._heap and (oldest is None or oldest is newest):
-            oldest = self._find(heapq.heappop(self._heap)[1])
+        while (oldest is None or oldest is newest) and (session_id := self._deadlines.pop()) is not None:
+            oldest = self._find(session_id)
+            if oldest is not None:
+                oldest.scheduled = inf
             if oldest is not None and oldest.resting and oldest is not newest:
                 self._forget(oldest)
                 return
@@ -504,21 +520,21 @@ class SessionTable:
 
     def _schedule(self, session: Session) -> None:
         deadline = self._deadline(session)
-        if deadline is not None and (session.scheduled is None or deadline < session.scheduled):
+        if deadline < session.scheduled:
             session.scheduled = deadline
-            heapq.heappush(self._heap, (deadline, session.id))
-            self._next_due = self._heap[0][0]
+            self._deadlines.push(deadline, session.id)
+            self._next_due = min(self._next_due, deadline)
 
-    def _deadline(self, session: Session) -> float | None:
-        """Return the next deadline of the session, on the stream's clock."""
+    def _deadline(self, session: Session) -> float:
+        """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
         deadline = inf if session.now == -inf else session.now + self._idle
         if session.resting:
-            return None if deadline == inf else deadline + self._idle + session.lag
+            return deadline + self._idle + session.lag
         if session.timers:
             deadline = min(deadline, *session.timers.values())
         if session.buffer:
             deadline = min(deadline, session.buffer[0][0])
-        return None if deadline == inf else deadline + session.lag
+        return deadline + session.lag
 
     def follow(self, event: Event, out: Findings) -> None:
         """Let the shared clock follow an event that its session contains already."""
@@ -533,14 +549,12 @@ class SessionTable:
         The caller promises that no event before ``watermark`` is still expected.
         """
         self.watermark = watermark
-        while self._heap and self._heap[0][0] <= watermark:
-            _, session_id = heapq.heappop(self._heap)
+        while (session_id := self._deadlines.pop(watermark)) is not None:
             session = self._find(session_id)
             if session is None:
                 continue  # it has ended since
-            session.scheduled = None
-            due = self._deadline(session)
-            if due is not None and due <= watermark:
+            session.scheduled = inf
+            if self._deadline(session) <= watermark:
                 self._clean.pop(session_id, None)
                 self._touched[session_id] = session
                 if session.resting:
@@ -551,10 +565,10 @@ class SessionTable:
             if session is not None:
                 # Everything up to the watermark is done, whatever a rounded deadline says.
                 deadline = self._deadline(session)
-                if deadline is not None:
-                    session.scheduled = max(deadline, nextafter(watermark, inf))
-                    heapq.heappush(self._heap, (session.scheduled, session_id))
-        self._next_due = self._heap[0][0] if self._heap else inf
+                if deadline < inf:
+                    session.scheduled = deadline if deadline > watermark else nextafter(watermark, inf)
+                    self._deadlines.push(session.scheduled, session_id)
+        self._next_due = self._deadlines.first()
 
     def _find(self, session_id: str) -> Session | None:
         """Return a live session from memory or from the store, or None when there is none of that id."""
@@ -582,7 +596,7 @@ class SessionTable:
 
     def _rest(self, session: Session) -> None:
         """Keep a closed session for as long as it may still go on."""
-        session.resting, session.scheduled = True, None
+        session.resting = True  # its deadline is later now than the one it has, and is looked at then
         self._resting[session.id] = None
         self.counts.sessions -= 1
 
@@ -610,15 +624,23 @@ class SessionTable:
         if time is not None:
             self.engine.fire(session, time, out)
         end = session.make_end("idle" if reason == "evicted" else reason, time)
-        group = next((rules for rules in self.engine.cross_session if rules.owns(session.id)), None)
+        group: CrossSessionRules | None = None
+        for rules in self.engine.cross_session:
+            if rules.owns(session.id):
+                group = rules
+                break
         if group is not None or session.id[0] != MARK:  # the state of a key without rules is only dropped
             self.engine.end(session, end, out, index=group.index if group else None)
         self.counts.closed[reason] += 1
 
     def _drop(self, session: Session) -> None:
-        self._touched.pop(session.id, None)
-        self._clean.pop(session.id, None)
-        self.store.drop(session.id)
+        session_id = session.id
+        # Asked and deleted: compiled, pop() with a default is a call by name.
+        if session_id in self._touched:
+            del self._touched[session_id]
+        if session_id in self._clean:
+            del self._clean[session_id]
+        self.store.drop(session_id)
         if session.resting:
             self._resting.pop(session.id, None)
         else:
@@ -673,10 +695,14 @@ class SessionTable:
             self.counts.evictions["session_bytes"] += 1  # nothing that rules count is given up: that would reset limits
         return blob
 
+    def _put(self, session: Session) -> None:
+        deadline = self._deadline(session)
+        self.store.put(session.id, self._packed(session), deadline if deadline < inf else None)
+
     def commit(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
-        for session_id, session in self._touched.items():
-            self.store.put(session_id, self._packed(session), self._deadline(session))
+        for session in self._touched.values():
+            self._put(session)
         self.memory.flush()
         self._clean.update(self._touched)
         self._touched.clear()

@@ -17,7 +17,7 @@ from stream_guard.engine import Engine
 from stream_guard.engine.findings import contested_finding, lookalike_finding
 from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
-from stream_guard.engine.names import SeenName, ToolNames
+from stream_guard.engine.names import SeenName
 from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
 from stream_guard.language.arguments import Arguments, read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
@@ -28,6 +28,7 @@ from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
+_UNSEEN: Final = SeenName("", is_lookalike=False)
 
 
 ShowAcross: TypeAlias = Callable[[Event, Session, Findings], None]
@@ -48,13 +49,13 @@ class Tracker:
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
-        self._names = engine.names
+        # As dicts: compiled, get() of one is half of what [] of a class derived from it takes.
+        self._names: dict[str, SeenName | None] = engine.names
         self._derived = engine.derived or None
-        self._tools = counts.tools
+        self._tools: dict[str, int] = counts.tools
         # Made once: every call that may be known is asked with one of them.
         self._lenient = Leniency(later=not engine.is_inline, earlier=True)
         self._strict = Leniency(later=not engine.is_inline, earlier=False)
-        self.small: Event | None = None  # an event that is known to be small: it need not be measured
         self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
         self.opened: OpenCall | None = None  # that attempt
 
@@ -123,7 +124,7 @@ class Tracker:
     def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
         """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
         written, args, call_id = _name(block), block.get("input"), block.get("id")
-        name = self._names[written]
+        name = _judged_name(self._names, written)
         tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
         reading = read_arguments(args) if type(args) is str else None  # JSON in JSON, as some sources write it
@@ -143,7 +144,7 @@ class Tracker:
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> None:
         if type(call.args) is str:
             read_call(call)
-        name = self._names[call.tool]
+        name = _judged_name(self._names, call.tool)
         if name is None:
             self._count_call(call, session, out)
             return
@@ -172,8 +173,7 @@ class Tracker:
             self._merge(known, call.args)
             return
         session.part_active = True
-        is_small = call is self.small
-        opened = self._open_attempt(session, call_id, tool, call.args, call.event_id, is_small=is_small)
+        opened = self._open_attempt(session, call_id, tool, call.args, call.event_id)
         self.counted, self.opened = call, opened
         self._show_call(plan, call, opened, session, out)
 
@@ -189,14 +189,7 @@ class Tracker:
         return self._strict if reads_args else self._lenient
 
     def _open_attempt(
-        self,
-        session: Session,
-        call_id: str,
-        tool: str,
-        args: Json,
-        event_id: str | None = None,
-        *,
-        is_small: bool = False,
+        self, session: Session, call_id: str, tool: str, args: Json, event_id: str | None = None
     ) -> OpenCall:
         """Open an attempt that the event of this id reported, or else a block."""
         if session.open_count >= self._max_open_calls:
@@ -217,11 +210,11 @@ class Tracker:
             False,  # by position: names take longer
             (),
         )
-        if not is_small:
-            self._bound(opened)
+        self._bound(opened)
         session.add_open(opened)
         session.attempts += 1
-        self._tools[tool] += 1
+        known = self._tools.get(tool)
+        self._tools[tool] = (self._tools[tool] if known is None else known) + 1  # the tally forgets when it is asked
         return opened
 
     def _bound(self, opened: OpenCall) -> None:
@@ -250,7 +243,7 @@ class Tracker:
             opened.objections = tuple(objections)
 
     def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
-        name = self._names[decision.tool]
+        name = _judged_name(self._names, decision.tool)
         if name is not None:
             decision = replace(decision, tool=name.tool)
         call = session.find_open(decision.call_id, decision.tool)
@@ -262,7 +255,7 @@ class Tracker:
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
-        name = self._names[result.tool]
+        name = _judged_name(self._names, result.tool)
         if name is not None:
             result = replace(result, tool=name.tool)
         call = session.find_open(result.call_id, result.tool)
@@ -290,7 +283,7 @@ class Tracker:
             self._show_across(event, session, out)
 
 
-def _stamp_text(turn: Turn, content: Json, names: ToolNames) -> list[dict[str, Json]]:
+def _stamp_text(turn: Turn, content: Json, names: dict[str, SeenName | None]) -> list[dict[str, Json]]:
     """Join the turn's text and name its tools; return the tool-use blocks."""
     text = ""
     blocks: list[dict[str, Json]] = []
@@ -313,13 +306,18 @@ def _stamp_text(turn: Turn, content: Json, names: ToolNames) -> list[dict[str, J
     return blocks
 
 
-def _tools(blocks: list[dict[str, Json]], names: ToolNames) -> tuple[str, ...]:
+def _tools(blocks: list[dict[str, Json]], names: dict[str, SeenName | None]) -> tuple[str, ...]:
     tools = []
     for block in blocks:
         written = _name(block)
-        name = names[written]
+        name = _judged_name(names, written)
         tools.append(written if name is None else name.tool)
     return tuple(tools)
+
+
+def _judged_name(names: dict[str, SeenName | None], written: str) -> SeenName | None:
+    name = names.get(written, _UNSEEN)
+    return names[written] if name is _UNSEEN else name
 
 
 def _name(block: dict[str, Json]) -> str:

@@ -1,4 +1,4 @@
-"""The quick encoding of the compiled build: the encoder's bytes, or none."""
+"""The quick digest of the compiled build: the digest of the encoder's bytes, or none."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
+import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_guard.model import Event
+from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.sessions import contents, plain_content
 from tests.bench.workload import event_lines
 from tests.c_modules import open_c_module
 
-Encode = Callable[..., bytes | None]
+Digest = Callable[[Event], int | None]
 
 
 class Level(IntEnum):
@@ -35,10 +36,18 @@ OTHERS = [Level.HIGH, Word("w"), [Level.HIGH], {Word("w"): 1}]
 
 
 @pytest.fixture(scope="module")
-def encode_plain(tmp_path_factory: pytest.TempPathFactory) -> Encode:
-    """The quick encoding, in C."""
-    encode: Encode = open_c_module(plain_content, tmp_path_factory.mktemp("c")).encode_plain
-    return encode
+def digest_plain(tmp_path_factory: pytest.TempPathFactory) -> Digest:
+    """The quick digest, in C."""
+    digest: Digest = open_c_module(plain_content, tmp_path_factory.mktemp("c")).digest_plain
+    return digest
+
+
+def slow_digest(event: Event) -> int:
+    return xxhash.xxh3_64_intdigest(contents.content_of(event)) or 1
+
+
+def telling(told: Any, time: float | None = 1.5) -> Turn:
+    return Turn(session_id="s", time=time, response={"content": told})
 
 
 EDGES = [0, 127, 128, 255, 256, 65_535, 65_536, 2**31, 2**32 - 1, 2**32, 2**53, 2**63 - 1]
@@ -59,17 +68,24 @@ def nested(depth: int) -> Any:
     return value
 
 
-@given(st.sampled_from(["Turn", "ToolCall"]), st.floats(allow_nan=False), st.lists(JSON, max_size=3))
-@example("Turn", 0.0, [[0] * 9_000])
-@example("Turn", 0.0, [{str(number): number for number in range(300)}])
-@example("Turn", 0.0, ["x" * 8_150, "y" * 20, "z" * 40])
-@example("Turn", 0.0, [{"k" * 8_150: "y" * 30}])
-@example("Turn", 0.0, [nested(200)])
-def test_it_writes_what_the_encoder_writes_or_nothing(
-    encode_plain: Encode, kind: str, time: float, told: list[Any]
-) -> None:
-    found = encode_plain(kind, time, *told)
-    assert found is None or found == msgspec.msgpack.encode((kind, time, tuple(told)))
+@given(st.floats(allow_nan=False), JSON)
+@example(0.0, [0] * 9_000)
+@example(0.0, {str(number): number for number in range(300)})
+@example(0.0, ["x" * 8_150, "y" * 20, "z" * 40])
+@example(0.0, {"k" * 8_150: "y" * 30})
+@example(0.0, nested(200))
+def test_it_has_the_digest_of_what_the_encoder_writes_or_none(digest_plain: Digest, time: float, told: Any) -> None:
+    call = ToolCall(session_id="s", time=time, tool="t", call_id="c", args=told)
+    result = ToolResult(session_id="s", time=time, call_id="c", output=told)
+    for event in (telling(told, time), call, result):
+        assert digest_plain(event) in (None, slow_digest(event))
+
+
+def test_it_has_the_digest_at_every_length(digest_plain: Digest) -> None:
+    """XXH3 takes other ways for other lengths; some two thousand are two of its blocks."""
+    for size in [*range(2_100), *range(2_100, 8_100, 97)]:
+        event = UserMessage(session_id="s", time=0.5 + size, text=f"{size}~" * (size // 5 + 1))
+        assert digest_plain(event) == slow_digest(event)
 
 
 @pytest.mark.parametrize(
@@ -77,28 +93,38 @@ def test_it_writes_what_the_encoder_writes_or_nothing(
     [b"bytes", ("a", "tuple"), {1: "a number for a key"}, {"a set"}, 1j, "\ud800", {"\udfff": 1}, 2**64, *OTHERS],
     ids=repr,
 )
-def test_it_leaves_other_values_to_the_encoder(encode_plain: Encode, told: object) -> None:
-    assert encode_plain("ToolCall", 1.5, told) is None
+def test_it_leaves_other_values_to_the_encoder(digest_plain: Digest, told: object) -> None:
+    assert digest_plain(telling(told)) is None
 
 
-def test_it_writes_what_events_tell(encode_plain: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[bytes | None] = []
+@pytest.mark.parametrize(
+    "event",
+    [
+        telling([], None),
+        telling([], 3),
+        ToolCall(session_id="s", time=1.5, tool="t", args="{}"),
+        ToolCall(session_id="s", time=1.5, tool="t", args={}, contested="a key twice"),
+        GateDecision(session_id="s", time=1.5, action="block"),
+        SessionEnd(session_id="s", time=1.5),
+    ],
+    ids=repr,
+)
+def test_it_leaves_rare_events_to_the_encoder(digest_plain: Digest, event: Event) -> None:
+    assert digest_plain(event) is None
 
-    def encode(*values: Any) -> bytes | None:
-        written.append(encode_plain(*values))
-        return written[-1]
 
+def test_it_knows_a_turn_without_content(digest_plain: Digest) -> None:
+    event = Turn(session_id="s", time=1.5)
+    assert digest_plain(event) == slow_digest(event)
+
+
+def test_it_has_the_digests_of_events(digest_plain: Digest) -> None:
     decode = msgspec.json.Decoder(Event).decode
-    events = [decode(line) for line in event_lines(20)]
-    slowly = list(map(contents.content_of, events))
-    monkeypatch.setattr(contents, "encode_plain", encode)
-    monkeypatch.setattr(contents, "_IS_QUICK", True)
-    assert list(map(contents.content_of, events)) == slowly
-    if written:  # the compiled build has the quick one, and may not see another
-        assert len(written) > 250
-        assert None not in written
+    events = [event for event in map(decode, event_lines(20)) if type(event) is not SessionEnd]
+    assert len(events) > 250
+    assert list(map(digest_plain, events)) == list(map(slow_digest, events))
 
 
-def test_it_says_what_it_needs(encode_plain: Encode) -> None:
-    with pytest.raises(TypeError, match="needs a kind and a time"):
-        encode_plain("Turn")
+def test_it_leaves_what_is_no_event(digest_plain: Digest) -> None:
+    for other in (None, 1, "Turn", Turn):
+        assert digest_plain(other) is None  # type: ignore[arg-type]

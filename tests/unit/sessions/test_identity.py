@@ -125,3 +125,11 @@ def test_an_agent_that_becomes_known_later_makes_no_other_event() -> None:
     assert len({content_digest(call) for call in known}) == 1
     without_a_clock = [ToolCall(session_id="s", tool="pay", agent=agent) for agent in ("a", "b")]
     assert len({content_digest(call) for call in without_a_clock}) == 2
+
+
+@pytest.mark.parametrize("amount", [2**64, -(2**63) - 1, 10**40])
+def test_an_event_with_a_number_of_any_size_is_judged_and_known_again(amount: int) -> None:
+    stream = Stream()
+    assert stream.call("a", "pay", amount=amount) == ["a"]
+    assert stream.call("a", "pay", amount=amount) == []
+    assert stream.call("a", "pay", amount=amount + 1) != []
