@@ -19,11 +19,12 @@ from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
 from stream_guard.engine.names import SeenName
 from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.language.arguments import Arguments, read_arguments, read_call
+from stream_guard.language.arguments import read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session, condense, is_large
 from stream_guard.sessions.sightings import Leniency, match_block, match_event
+from stream_guard.sessions.stamps import call_in, stamp_call, stamp_result, stamp_turn
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -110,14 +111,13 @@ class Tracker:
         session.part_active = True
         response = turn.response
         session.answered = response.get("stop_reason") not in _CONTINUES
-        blocks = _stamp_text(turn, response.get("content"), self._names)
-        force_setattr(turn, "index", session.turns)
+        blocks = stamp_turn(turn, response.get("content"), session.turns, self._names)
         session.turns += 1
         engine = self._engine
         if engine.remembers:
             engine.remember(turn, session.memory)
         self._show(engine.local.turns, turn, session, out)
-        if blocks:
+        if blocks is not None:
             for number, block in enumerate(blocks):
                 self._block(turn, number, block, session, out)
 
@@ -136,7 +136,8 @@ class Tracker:
             return
         opened = self._open_attempt(session, call_id, tool, args)
         if plan is not None or self._show_across is not None or name is not None or contested:
-            call = _call_of(turn, number, tool, call_id, args, reading)
+            unreadable = reading is not None and reading.unreadable
+            call = call_in(turn, number, tool, call_id, args, unreadable, contested)
             self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)
@@ -225,8 +226,7 @@ class Tracker:
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
-        force_setattr(call, "index", session.turns - 1)
-        force_setattr(call, "attempt", opened.attempt)
+        stamp_call(call, opened)
         objections = self._engine.objections
         if objections:
             objections.clear()
@@ -261,18 +261,20 @@ class Tracker:
         call = session.find_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
-            index, attempt, args = session.turns - 1, -1, None
         else:
             session.drop_open(call)
-            index, attempt, args = call.index, call.attempt, call.args
             if not result.tool:
                 force_setattr(result, "tool", call.tool)
         plan = self._engine.local.results[result.tool]
-        if plan is not None or self._show_across is not None:
-            force_setattr(result, "index", index)
-            force_setattr(result, "attempt", attempt)
-            force_setattr(result, "args", args)
-            self._show(plan, result, session, out)
+        if plan is None and self._show_across is None:
+            return
+        if call is not None:
+            stamp_result(result, call)
+        else:
+            force_setattr(result, "index", session.turns - 1)
+            force_setattr(result, "attempt", -1)
+            force_setattr(result, "args", None)
+        self._show(plan, result, session, out)
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
         if self._derived is not None:
@@ -283,38 +285,6 @@ class Tracker:
             self._show_across(event, session, out)
 
 
-def _stamp_text(turn: Turn, content: Json, names: dict[str, SeenName | None]) -> list[dict[str, Json]]:
-    """Join the turn's text and name its tools; return the tool-use blocks."""
-    text = ""
-    blocks: list[dict[str, Json]] = []
-    if type(content) is list:
-        for block in content:
-            if type(block) is dict:
-                kind = block.get("type")
-                if kind == "text":
-                    piece = block.get("text")
-                    if type(piece) is str:
-                        text = f"{text}\n{piece}" if text else piece
-                elif kind == "tool_use":
-                    blocks.append(block)
-    elif type(content) is str:
-        text = content
-    if text or turn.text:
-        force_setattr(turn, "text", text)
-    if blocks or turn.tools:
-        force_setattr(turn, "tools", _tools(blocks, names))
-    return blocks
-
-
-def _tools(blocks: list[dict[str, Json]], names: dict[str, SeenName | None]) -> tuple[str, ...]:
-    tools = []
-    for block in blocks:
-        written = _name(block)
-        name = _judged_name(names, written)
-        tools.append(written if name is None else name.tool)
-    return tuple(tools)
-
-
 def _judged_name(names: dict[str, SeenName | None], written: str) -> SeenName | None:
     name = names.get(written, _UNSEEN)
     return names[written] if name is _UNSEEN else name
@@ -323,27 +293,6 @@ def _judged_name(names: dict[str, SeenName | None], written: str) -> SeenName | 
 def _name(block: dict[str, Json]) -> str:
     name = block.get("name")
     return name if type(name) is str else ""
-
-
-def _call_of(turn: Turn, number: int, tool: str, call_id: str, args: Json, reading: Arguments | None) -> ToolCall:
-    """Return the call that a block of a turn announces; its arguments may have been read from a text."""
-    return ToolCall(
-        session_id=turn.session_id,
-        event_id=f"{turn.event_id}/{number}",
-        time=turn.time,
-        trace_id=turn.trace_id,
-        run_id=turn.run_id,
-        agent=turn.agent,
-        agent_path=turn.agent_path,
-        labels=turn.labels,
-        part=turn.part,
-        captured=turn.captured,
-        tool=tool,
-        call_id=call_id,
-        args=args,
-        parse_error=reading is not None and reading.unreadable,
-        contested="" if reading is None else reading.contested,
-    )
 
 
 def opens_part(turn: Turn, *, after_answer: bool) -> bool:
