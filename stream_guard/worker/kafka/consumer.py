@@ -24,9 +24,11 @@ from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.fetching import FetchingThread
 from stream_guard.worker.kafka.ownership import OwningConsumer
+from stream_guard.worker.kafka.receiving import receive_frames
 
 POLL: Final = 0.5  # seconds that one fetch waits for records
 TICK: Final = 1.0  # seconds between two ticks of idle partitions
+RESPONSE_BYTES: Final = 16 << 20  # of all partitions in one response; it is in memory three times for a moment
 _NO_ROW: Final = b""  # the key of no row
 
 _logger = logging.getLogger(__name__)
@@ -45,9 +47,11 @@ class ConsumerThread(FetchingThread):
     Worker: Any = staticmethod(_make_thread)
 
     def _create_worker_consumer(self, transport: Transport) -> Any:
+        receive_frames()
         consumer = super()._create_worker_consumer(transport)
         # Faust reads uncommitted records unless it uses transactions itself; an aborted event must not be read.
         consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to set it
+        consumer._fetch_max_bytes = RESPONSE_BYTES  # noqa: SLF001  # as above
         return consumer
 
     async def on_thread_stop(self) -> None:
