@@ -24,7 +24,12 @@ Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 ORIGIN, LIMIT, HEAD = "events/3", 300, 40
 CHECKSUM, ATTRIBUTES = 17, 21  # places in the head of a batch; the checksum is over all that follows it
 
-CONTENTS = st.one_of(st.none(), st.binary(max_size=30), st.integers(0, 700).map(lambda size: b"x" * size))
+CONTENTS = st.one_of(
+    st.none(),
+    st.binary(max_size=30),
+    st.integers(0, 700).map(lambda size: b"x" * size),
+    st.integers(3_000, 7_000).map(lambda size: bytes(number * number % 251 for number in range(size))),
+)
 HEADERS = st.lists(st.tuples(st.text(max_size=9), CONTENTS), max_size=3)
 ROWS = st.lists(st.tuples(st.integers(0, 300), CONTENTS, CONTENTS, HEADERS), max_size=6)
 
