@@ -8,9 +8,9 @@ ours. Positions are the client's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from operator import length_hint
+from collections.abc import Mapping
 from typing import Any
+from weakref import ref
 
 from aiokafka.consumer import fetcher as client
 from aiokafka.errors import ConsumerStoppedError
@@ -57,44 +57,60 @@ class FetchingThread(AIOKafkaConsumerThread):
             return fetched
 
     def _create_our_records(self, tp: Any, result: Any) -> None:
-        """Have a result of the fetcher create our records. An error result has no records, and stays as it is."""
+        """Have a result of the fetcher hand out our records. An error result has no records, and stays as it is."""
         fetched: Any = getattr(result, "_partition_records", None)
         consumer: Any = self.consumer
-        if type(fetched) is not client.PartitionRecords or consumer._is_changelog_tp(TP(*tp)):  # noqa: SLF001  # our own consumer
+        if fetched is None or consumer._is_changelog_tp(TP(*tp)):  # noqa: SLF001  # our own consumer
             return
-        origin, limit = f"{tp.topic}/{tp.partition}", consumer.limit
-        head, start = min(HEAD, limit), fetched.next_fetch_offset
-        kept: KeptRecords = fetched._records  # noqa: SLF001  # as Faust does
-        unpacked = unpack_plain(kept.data, start, origin, limit, head) if kept.data else None
-        if unpacked is not None:
-            result._partition_records = UnpackedRecords(*unpacked, start=start)  # noqa: SLF001  # as above
-            fetched._records_iterator = None  # noqa: SLF001  # it would hold the bytes in a circle
-            return
-        kept.data = b""  # once is enough
-        # The client's loop calls this for each record.
-        fetched._consumer_record = lambda _tp, record: make_record(record, origin, limit, head)  # noqa: SLF001  # as above
+        if type(fetched) is client.PartitionRecords and fetched._records.data:  # noqa: SLF001  # as Faust does
+            result.getall = FetchedRecords(result, f"{tp.topic}/{tp.partition}", consumer.limit).hand_out
 
 
-class UnpackedRecords:
-    """Records of a partition that the client hands out. It asks how far it is."""
+class FetchedRecords:
+    """Our records of a fetched partition. They are made when the client first asks its result for records."""
 
-    def __init__(self, records: list[Record], end: int, *, start: int) -> None:
-        self._records = records
-        self._left = iter(records)
-        self._start, self._end = start, end
-        self._asked = False
+    def __init__(self, result: Any, origin: str, limit: int) -> None:
+        self._result = ref(result)  # which holds this
+        self._origin, self._limit, self._head = origin, limit, min(HEAD, limit)
+        self._records: list[Record] = []
+        self._at = 0  # the number of those that are handed out
+        self._end = 0  # the offset behind the last batch
+        self.next_fetch_offset = 0  # asked for by the client
 
-    def __iter__(self) -> Iterator[Record]:
-        self._asked = True
-        return self._left
+    def hand_out(self, max_records: int | None = None) -> list[Any]:
+        """Return the next records, and move the client's position behind them."""
+        result: Any = self._result()
+        if not result.check_assignment(result._topic_partition):  # noqa: SLF001  # as the result itself does
+            return []
+        if result._partition_records is not self and not self._unpack(result):  # noqa: SLF001  # as above
+            del result.getall  # which was this
+            theirs: list[Any] = result.getall(max_records)
+            return theirs
+        most = len(self._records) if max_records is None else max_records
+        taken = self._records[self._at : self._at + most]
+        self._at += len(taken)
+        is_last = self._at == len(self._records)
+        self.next_fetch_offset = self._end if is_last else taken[-1].position + 1
+        result._update_position()  # noqa: SLF001  # as above
+        if is_last:
+            result._partition_records = None  # noqa: SLF001  # as above
+        return taken
 
-    @property
-    def next_fetch_offset(self) -> int:
-        """The offset behind the last record that was handed out; behind the last batch when none is left."""
-        left = length_hint(self._left)
-        if not left and self._asked:  # compaction may have left no record at all
-            return self._end
-        return self._start if left == len(self._records) else self._records[-left - 1].position + 1
+    def _unpack(self, result: Any) -> bool:
+        """Make all records, in place of the client's; False when the client has to read them."""
+        fetched = result._partition_records  # noqa: SLF001  # as above
+        kept: KeptRecords = fetched._records  # noqa: SLF001  # as above
+        origin, limit, head = self._origin, self._limit, self._head
+        unpacked = unpack_plain(kept.data, fetched.next_fetch_offset, origin, limit, head)
+        if unpacked is None:
+            kept.data = b""  # once is enough
+            # The client's loop calls this for each record.
+            fetched._consumer_record = lambda _tp, record: make_record(record, origin, limit, head)  # noqa: SLF001  # as above
+            return False
+        self._records, self._end = unpacked
+        fetched._records_iterator = None  # noqa: SLF001  # it would hold the bytes in a circle
+        result._partition_records = self  # noqa: SLF001  # as above
+        return True
 
 
 class KeptRecords(MemoryRecords):  # type: ignore[misc]  # the client is untyped
