@@ -314,7 +314,7 @@ class WorkerSettings(Section):
     session_timeout: Duration = Field(
         default=30.0, gt=0, description="a worker not heard of for this long has lost its partitions"
     )
-    poll_records: int = Field(default=5_000, gt=0, description="records judged before states are written")
+    poll_records: int = Field(default=10_000, gt=0, description="records judged before states are written")
     idle_grace: Duration = Field(
         default=10.0,
         description="a partition on which nothing comes for this long goes by the wall clock; one whose stamps lag "

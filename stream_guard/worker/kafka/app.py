@@ -19,6 +19,9 @@ from stream_guard.worker.stages import TopicRouter
 
 TABLE: Final = "sessions"
 COMMIT_SECONDS: Final = 1.0
+# Of one partition. A poll takes one partition after the other: the more there is of each, the fewer of its sessions are
+# open where a batch ends, and only those are written. Four times the client's default, and a third of the rows.
+FETCH_BYTES: Final = 4 << 20
 
 
 class WorkerApp(faust.App):
@@ -68,6 +71,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         broker_heartbeat_interval=min(3.0, worker.session_timeout / 4),
         broker_rebalance_timeout=max(30.0, worker.session_timeout),
         broker_max_poll_records=worker.poll_records,
+        consumer_max_fetch_size=FETCH_BYTES,
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=worker.instance or None,
         processing_guarantee="at_least_once",
