@@ -21,6 +21,7 @@ typedef struct {
     Quick quick; /* the handler, if it is compiled */
     PyObject *self; /* what it belongs to; the handler holds it */
     PyObject *number;
+    Py_hash_t hash;      /* of the number */
     PyObject *new_state; /* NULL: it keeps none */
     PyObject *first;     /* a new state to copy; NULL: it has to be made */
     PyObject *handle;
@@ -190,7 +191,12 @@ static int add_steps(RuleLoop *loop, PyObject *given)
                 PyErr_SetString(PyExc_TypeError, "a step is a tuple of four");
             return -1;
         }
-        Step step = {NULL, NULL, Py_NewRef(number), NULL, NULL, Py_NewRef(handle), Py_NewRef(rule)};
+        Py_hash_t hash = PyObject_Hash(number);
+        if (hash == -1) {
+            Py_DECREF(steps);
+            return -1;
+        }
+        Step step = {NULL, NULL, Py_NewRef(number), hash, NULL, NULL, Py_NewRef(handle), Py_NewRef(rule)};
         if (new_state != Py_None) {
             step.new_state = Py_NewRef(new_state);
             step.first = find_first(new_state);
@@ -372,18 +378,26 @@ static int ask_gates(Run *run, char *open)
     return 0;
 }
 
+#if PY_VERSION_HEX < 0x030D0000 /* later ones do not offer it */
+#define GET_STATE _PyDict_GetItem_KnownHash
+#define SET_STATE _PyDict_SetItem_KnownHash
+#else
+#define GET_STATE(states, number, hash) PyDict_GetItemWithError((states), (number))
+#define SET_STATE(states, number, state, hash) PyDict_SetItem((states), (number), (state))
+#endif
+
 /* Return the state of a step, a new one if there is none: a reference of the caller's own. */
 static PyObject *state_of(const Step *step, Run *run)
 {
     if (step->new_state == NULL)
         return Py_NewRef(run->loop->no_state);
-    PyObject *state = PyDict_GetItemWithError(run->states, step->number);
+    PyObject *state = GET_STATE(run->states, step->number, step->hash);
     if (state != NULL && state != Py_None)
         return Py_NewRef(state);
     if (state == NULL && PyErr_Occurred())
         return NULL;
     state = step->first != NULL ? copy_of(step->first) : PyObject_CallNoArgs(step->new_state);
-    if (state != NULL && PyDict_SetItem(run->states, step->number, state) < 0)
+    if (state != NULL && SET_STATE(run->states, step->number, state, step->hash) < 0)
         Py_CLEAR(state);
     return state;
 }
