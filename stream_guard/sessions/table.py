@@ -1,4 +1,4 @@
-"""All live sessions: which are in memory, which are stored, and which have a deadline that has passed.
+"""All live sessions: each gets its events, time passes for it, and it ends.
 
 There are two clocks. On a stream, the shared clock moves the clock of every session, so that deadlines fire in silent
 sessions; a session that lags behind keeps its distance, and one that was closed too early goes on (docs/adr/0020). In
@@ -8,7 +8,7 @@ events in order, both give the same findings (docs/adr/0005).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from math import inf, nextafter
 
 from msgspec.structs import force_setattr
@@ -23,9 +23,8 @@ from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.contents import content_digest
-from stream_guard.sessions.deadlines import Deadlines
-from stream_guard.sessions.ended import is_ended_row
-from stream_guard.sessions.memory import DecoderMemory, is_memory_row
+from stream_guard.sessions.kept import KeptSessions
+from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Tracker
@@ -59,15 +58,12 @@ class SessionTable:
         self.clock = clock or SharedClock()
         self._set_engine(engine)
         self._half_window = max(1, self.limits.duplicate_window // 2)
-        self._touched: dict[str, Session] = {}  # changed since the last commit
-        self._clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
-        self._resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
+        self._kept = KeptSessions(engine, store, counts, self.limits)
+        self._touched = self._kept.touched  # nearly every event's session is there
         # Kept here: settings are slow to ask.
         self._max_live = self.limits.max_live
         self._end_from = frozenset(self.limits.end_from)
         self._all_may_end = "*" in self._end_from
-        self._deadlines = Deadlines()
-        self._restore()
 
     @property
     def watermark(self) -> float:
@@ -86,28 +82,9 @@ class SessionTable:
         self._lateness = engine.policy.max_out_of_orderness
 
     def use(self, engine: Engine) -> None:
-        """Switch to another policy. Unchanged rules keep their states; dropped states are counted.
-
-        Sessions are packed under the old policy, and unpacked under the new one when they are next needed.
-        """
-        for session in self._touched.values():
-            self._put(session)
-        self._touched.clear()
-        self._clean.clear()
-        sooner = max(0.0, self._idle - engine.policy.idle)
-        if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
-            self._deadlines.bring_forward(sooner)
-            self._next_due -= sooner
+        """Switch to another policy. Unchanged rules keep their states; dropped states are counted."""
+        self._kept.use(engine)
         self._set_engine(engine)
-
-    def _restore(self) -> None:
-        for session_id, deadline in self.store.deadlines():
-            if is_ended_row(session_id) or is_memory_row(session_id):
-                continue
-            self.counts.sessions += 1
-            if deadline is not None:
-                self._deadlines.push(deadline, session_id)
-        self._next_due = self._deadlines.first()
 
     def feed(self, event: Event, out: Findings) -> None:  # noqa: C901, PLR0912  # calls cost more than branches here
         """Fold one event into its session, and append the findings to ``out``."""
@@ -147,7 +124,7 @@ class SessionTable:
                         clock.see(event.session_id, time)
                 watermark = clock.now
                 session.lag = watermark - session.now if watermark > session.now else 0.0
-                if session.scheduled == inf or session.timers or self._next_due <= watermark:
+                if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
     def _is_redelivered(self, event: Event, session: Session) -> bool:
@@ -216,8 +193,8 @@ class SessionTable:
     def _admit(self, event: Event, out: Findings) -> Session:
         """Load or create the session of an event, and evict another one beyond the limit."""
         check_session_id(event.session_id)
-        session = self._load(event.session_id)
-        if self.counts.sessions + len(self._resting) > self._max_live:
+        session = self._kept.load(event.session_id)
+        if self.counts.sessions + len(self._kept.resting) > self._max_live:
             self._evict(session, out)
         return session
 
@@ -344,7 +321,7 @@ class SessionTable:
             return False
         self.counts.session_ends += 1
         if self._may_end(event):
-            self._drop(session)
+            self._kept.drop(session)
         return True
 
     def _wake(self, session: Session, event: Event) -> Session:
@@ -352,7 +329,7 @@ class SessionTable:
 
         The shared clock closed it, or somebody who may not end it. When it was not idle by its own times, it goes on.
         """
-        self._resting.pop(session.id, None)
+        self._kept.resting.pop(session.id, None)
         self.counts.sessions += 1
         ended = session.ended
         session.resting, session.ended, session.scheduled = False, False, inf
@@ -386,7 +363,7 @@ class SessionTable:
         self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Findings
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
-        key_state = self._touched.get(key_id) or self._load(key_id)
+        key_state = self._touched.get(key_id) or self._kept.load(key_id)
         if key_state.resting:
             key_state = self._wake(key_state, event)
         if event.time is not None and self.clock.is_credible(event.time):
@@ -395,7 +372,7 @@ class SessionTable:
         if self.shared_clock:
             now = key_state.now
             key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
-            self._schedule(key_state)
+            self._kept.schedule(key_state)
 
     def _move_key(
         self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings
@@ -455,37 +432,22 @@ class SessionTable:
             self._apply(current.let_go(), current, out)
             current = self._touched.get(session.id)
 
-    def _load(self, session_id: str) -> Session:
-        session = self._clean.pop(session_id, None)
-        if session is None:
-            blob = self.store.get(session_id)
-            session = unpack(session_id, blob, self.engine, self.counts) if blob is not None else None
-            if session is not None and session.resting and session_id not in self._resting:
-                self._resting[session_id] = None  # an earlier run closed it
-                self.counts.sessions -= 1
-            if session is None:
-                session = Session(session_id)
-                if blob is None:
-                    self.counts.sessions += 1
-        self._touched[session_id] = session
-        return session
-
     def _evict(self, newest: Session, out: Findings) -> None:
         """Close the session that has been idle longest: the limit is exceeded."""
         oldest: Session | None = None
-        while (oldest is None or oldest is newest) and (session_id := self._deadlines.pop()) is not None:
-            oldest = self._find(session_id)
+        while (oldest is None or oldest is newest) and (session_id := self._kept.deadlines.pop()) is not None:
+            oldest = self._kept.find(session_id)
             if oldest is not None:
                 oldest.scheduled = inf
             if oldest is not None and oldest.resting and oldest is not newest:
                 self._forget(oldest)
                 return
         if oldest is None or oldest is newest:  # no deadlines: take one that is closed, or was loaded first
-            for session_id in self._resting:
-                if session_id != newest.id and (resting := self._find(session_id)) is not None:
+            for session_id in self._kept.resting:
+                if session_id != newest.id and (resting := self._kept.find(session_id)) is not None:
                     self._forget(resting)
                     return
-            oldest = self._first_loaded(newest)
+            oldest = self._kept.find_first_loaded(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
@@ -493,16 +455,7 @@ class SessionTable:
     def _forget(self, session: Session) -> None:
         """Drop a closed session for want of room. One that was ended could go on, and is counted."""
         self.counts.evictions["ended_sessions"] += session.ended
-        self._drop(session)
-
-    def _first_loaded(self, newest: Session) -> Session | None:
-        """Return the session that was loaded first, other than ``newest``."""
-        # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
-        for held in (self._clean, self._touched):
-            for session in held.values():
-                if session is not newest and not session.resting:
-                    return session
-        return None
+        self._kept.drop(session)
 
     def _follow_clock(self, time: float, session_id: str, out: Findings) -> None:
         """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""
@@ -514,33 +467,15 @@ class SessionTable:
         if session is not None:
             newest = session.buffer[-1][0] if session.buffer else session.now
             session.lag = max(0.0, watermark - newest + self._lateness)
-            self._schedule(session)
-        if self._next_due <= watermark:
+            self._kept.schedule(session)
+        if self._kept.next_due <= watermark:
             self.advance(watermark, out)
-
-    def _schedule(self, session: Session) -> None:
-        deadline = self._deadline(session)
-        if deadline < session.scheduled:
-            session.scheduled = deadline
-            self._deadlines.push(deadline, session.id)
-            self._next_due = min(self._next_due, deadline)
-
-    def _deadline(self, session: Session) -> float:
-        """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
-        deadline = inf if session.now == -inf else session.now + self._idle
-        if session.resting:
-            return deadline + self._idle + session.lag
-        if session.timers:
-            deadline = min(deadline, *session.timers.values())
-        if session.buffer:
-            deadline = min(deadline, session.buffer[0][0])
-        return deadline + session.lag
 
     def follow(self, event: Event, out: Findings) -> None:
         """Let the shared clock follow an event that its session contains already."""
         if event.time is not None and self.clock.is_credible(event.time):
             self.clock.see(event.session_id, event.time - self._lateness)
-            if self._next_due <= self.clock.now:
+            if self._kept.next_due <= self.clock.now:
                 self.advance(self.clock.now, out)
 
     def advance(self, watermark: float, out: Findings) -> None:
@@ -549,33 +484,26 @@ class SessionTable:
         The caller promises that no event before ``watermark`` is still expected.
         """
         self.watermark = watermark
-        while (session_id := self._deadlines.pop(watermark)) is not None:
-            session = self._find(session_id)
+        while (session_id := self._kept.deadlines.pop(watermark)) is not None:
+            session = self._kept.find(session_id)
             if session is None:
                 continue  # it has ended since
             session.scheduled = inf
-            if self._deadline(session) <= watermark:
-                self._clean.pop(session_id, None)
+            if self._kept.deadline(session) <= watermark:
+                self._kept.clean.pop(session_id, None)
                 self._touched[session_id] = session
                 if session.resting:
-                    self._drop(session)
+                    self._kept.drop(session)
                 else:
                     self._advance_session(session, watermark - session.lag, out)
                 session = self._touched.get(session_id)
             if session is not None:
                 # Everything up to the watermark is done, whatever a rounded deadline says.
-                deadline = self._deadline(session)
+                deadline = self._kept.deadline(session)
                 if deadline < inf:
                     session.scheduled = deadline if deadline > watermark else nextafter(watermark, inf)
-                    self._deadlines.push(session.scheduled, session_id)
-        self._next_due = self._deadlines.first()
-
-    def _find(self, session_id: str) -> Session | None:
-        """Return a live session from memory or from the store, or None when there is none of that id."""
-        session = self._touched.get(session_id) or self._clean.get(session_id)
-        if session is None and self.store.get(session_id) is not None:
-            session = self._load(session_id)
-        return session
+                    self._kept.deadlines.push(session.scheduled, session_id)
+        self._kept.next_due = self._kept.deadlines.first()
 
     def _advance_session(self, session: Session, now: float, out: Findings) -> None:
         """Advance the clock of one session to ``now``."""
@@ -592,13 +520,7 @@ class SessionTable:
                 self._close(current, "idle", out, time=current.now + self._idle)
                 # However far the clock has jumped: it is kept for as long again from now.
                 current.lag = max(current.lag, self.clock.now - self._idle - current.now)
-                self._rest(current)
-
-    def _rest(self, session: Session) -> None:
-        """Keep a closed session for as long as it may still go on."""
-        session.resting = True  # its deadline is later now than the one it has, and is looked at then
-        self._resting[session.id] = None
-        self.counts.sessions -= 1
+                self._kept.rest(current)
 
     def _end(
         self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, keep: bool = False
@@ -614,9 +536,9 @@ class SessionTable:
         self._close(session, reason, out, time=time)
         if keep:
             session.ended = True
-            self._rest(session)
+            self._kept.rest(session)
         else:
-            self._drop(session)
+            self._kept.drop(session)
 
     def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
         """Judge the end of a session."""
@@ -633,46 +555,27 @@ class SessionTable:
             self.engine.end(session, end, out, index=group.index if group else None)
         self.counts.closed[reason] += 1
 
-    def _drop(self, session: Session) -> None:
-        session_id = session.id
-        # Asked and deleted: compiled, pop() with a default is a call by name.
-        if session_id in self._touched:
-            del self._touched[session_id]
-        if session_id in self._clean:
-            del self._clean[session_id]
-        self.store.drop(session_id)
-        if session.resting:
-            self._resting.pop(session.id, None)
-        else:
-            self.counts.sessions -= 1
-
     def end_all(self, out: Findings) -> None:
         """End of input: end every open session, sorted by id."""
-        for session_id in sorted(self._ids()):
-            self._release(self._touched.get(session_id) or self._load(session_id), inf, out)
+        for session_id in sorted(self._kept.ids()):
+            self._release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
             session = self._touched.get(session_id)
             if session is None:
                 continue
             if session.resting:
-                self._drop(session)
+                self._kept.drop(session)
                 continue
             # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
             self._end(session, "end_of_input", out, time=None if session.time is None else session.now + self._idle)
 
-    def _ids(self) -> Iterator[str]:
-        known = {*self._touched, *self._clean}
-        yield from known
-        stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
-        yield from (row for row in stored if not is_ended_row(row) and not is_memory_row(row))
-
     def states_of(self, session_id: str) -> list[State]:
         """Return the rules' states of a session, for tests and for explanations."""
-        session = self._find(session_id)
+        session = self._kept.find(session_id)
         return list(session.states.values()) if session is not None else []
 
     def copy_of(self, session_id: str) -> Session | None:
         """Return a copy of a live session as it would come back from the store, or None when there is none."""
-        session = self._find(session_id)
+        session = self._kept.find(session_id)
         return None if session is None else unpack(session_id, pack(session, self.engine), self.engine, Counts())
 
     @property
@@ -685,27 +588,7 @@ class SessionTable:
         if len(self._touched) > self.limits.in_memory:
             self.commit()
 
-    def _packed(self, session: Session) -> bytes:
-        """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
-        blob, most = pack(session, self.engine), self.limits.max_session_bytes
-        while len(blob) > most and session.open_count:
-            self.counts.evictions["open_calls"] += session.drop_older_half()
-            blob = pack(session, self.engine)
-        if len(blob) > most:
-            self.counts.evictions["session_bytes"] += 1  # nothing that rules count is given up: that would reset limits
-        return blob
-
-    def _put(self, session: Session) -> None:
-        deadline = self._deadline(session)
-        self.store.put(session.id, self._packed(session), deadline if deadline < inf else None)
-
     def commit(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
-        for session in self._touched.values():
-            self._put(session)
+        self._kept.put_all()
         self.memory.flush()
-        self._clean.update(self._touched)
-        self._touched.clear()
-        surplus = len(self._clean) - self.limits.in_memory
-        for session_id in list(self._clean)[: max(0, surplus)]:
-            del self._clean[session_id]

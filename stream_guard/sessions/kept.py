@@ -1,0 +1,166 @@
+"""The sessions that are kept: which are in memory, which are stored, which rest, and when each is to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from stream_guard.engine import Engine
+from stream_guard.observability.counts import Counts
+from stream_guard.ports import Store
+from stream_guard.sessions.deadlines import Deadlines
+from stream_guard.sessions.ended import is_ended_row
+from stream_guard.sessions.memory import is_memory_row
+from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.settings import SessionLimits
+
+
+class KeptSessions:
+    """Loads, stores and forgets sessions, and knows their deadlines. It judges nothing."""
+
+    __slots__ = (
+        "_counts",
+        "_engine",
+        "_idle",
+        "_limits",
+        "clean",
+        "deadlines",
+        "next_due",
+        "resting",
+        "store",
+        "touched",
+    )
+
+    def __init__(self, engine: Engine, store: Store, counts: Counts, limits: SessionLimits) -> None:
+        self.store = store
+        self._counts = counts
+        self._limits = limits
+        self._engine = engine
+        self._idle = engine.policy.idle
+        self.touched: dict[str, Session] = {}  # changed since the last commit
+        self.clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
+        self.resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
+        self.deadlines = Deadlines()
+        for session_id, deadline in store.deadlines():
+            if is_ended_row(session_id) or is_memory_row(session_id):
+                continue
+            counts.sessions += 1
+            if deadline is not None:
+                self.deadlines.push(deadline, session_id)
+        self.next_due = self.deadlines.first()
+
+    def use(self, engine: Engine) -> None:
+        """Switch to another policy. Sessions are packed under the old one, and unpacked later under the new."""
+        for session in self.touched.values():
+            self._put(session)
+        self.touched.clear()
+        self.clean.clear()
+        sooner = max(0.0, self._idle - engine.policy.idle)
+        if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
+            self.deadlines.bring_forward(sooner)
+            self.next_due -= sooner
+        self._engine = engine
+        self._idle = engine.policy.idle
+
+    def load(self, session_id: str) -> Session:
+        """Return the session of an id, from memory or the store, or else a new one; it counts as changed."""
+        session = self.clean.pop(session_id, None)
+        if session is None:
+            blob = self.store.get(session_id)
+            session = unpack(session_id, blob, self._engine, self._counts) if blob is not None else None
+            if session is not None and session.resting and session_id not in self.resting:
+                self.resting[session_id] = None  # an earlier run closed it
+                self._counts.sessions -= 1
+            if session is None:
+                session = Session(session_id)
+                if blob is None:
+                    self._counts.sessions += 1
+        self.touched[session_id] = session
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        """Return a live session from memory or from the store, or None when there is none of that id."""
+        session = self.touched.get(session_id) or self.clean.get(session_id)
+        if session is None and self.store.get(session_id) is not None:
+            session = self.load(session_id)
+        return session
+
+    def find_first_loaded(self, newest: Session) -> Session | None:
+        """Return the session that was loaded first, other than ``newest``."""
+        # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
+        for held in (self.clean, self.touched):
+            for session in held.values():
+                if session is not newest and not session.resting:
+                    return session
+        return None
+
+    def rest(self, session: Session) -> None:
+        """Keep a closed session for as long as it may still go on."""
+        session.resting = True  # its deadline is later now than the one it has, and is looked at then
+        self.resting[session.id] = None
+        self._counts.sessions -= 1
+
+    def drop(self, session: Session) -> None:
+        """Forget a session."""
+        session_id = session.id
+        # Asked and deleted: compiled, pop() with a default is a call by name.
+        if session_id in self.touched:
+            del self.touched[session_id]
+        if session_id in self.clean:
+            del self.clean[session_id]
+        self.store.drop(session_id)
+        if session.resting:
+            self.resting.pop(session_id, None)
+        else:
+            self._counts.sessions -= 1
+
+    def schedule(self, session: Session) -> None:
+        """See to it that the session is looked at when its next deadline has passed."""
+        deadline = self.deadline(session)
+        if deadline < session.scheduled:
+            session.scheduled = deadline
+            self.deadlines.push(deadline, session.id)
+            self.next_due = min(self.next_due, deadline)
+
+    def deadline(self, session: Session) -> float:
+        """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
+        deadline = inf if session.now == -inf else session.now + self._idle
+        if session.resting:
+            return deadline + self._idle + session.lag
+        if session.timers:
+            deadline = min(deadline, *session.timers.values())
+        if session.buffer:
+            deadline = min(deadline, session.buffer[0][0])
+        return deadline + session.lag
+
+    def ids(self) -> Iterator[str]:
+        """Yield the ids of all sessions, in memory and stored."""
+        known = {*self.touched, *self.clean}
+        yield from known
+        stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
+        yield from (row for row in stored if not is_ended_row(row) and not is_memory_row(row))
+
+    def _packed(self, session: Session) -> bytes:
+        """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
+        blob, most = pack(session, self._engine), self._limits.max_session_bytes
+        while len(blob) > most and session.open_count:
+            self._counts.evictions["open_calls"] += session.drop_older_half()
+            blob = pack(session, self._engine)
+        if len(blob) > most:
+            # Nothing that rules count is given up: that would reset limits.
+            self._counts.evictions["session_bytes"] += 1
+        return blob
+
+    def _put(self, session: Session) -> None:
+        deadline = self.deadline(session)
+        self.store.put(session.id, self._packed(session), deadline if deadline < inf else None)
+
+    def put_all(self) -> None:
+        """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
+        for session in self.touched.values():
+            self._put(session)
+        self.clean.update(self.touched)
+        self.touched.clear()
+        surplus = len(self.clean) - self._limits.in_memory
+        for session_id in list(self.clean)[: max(0, surplus)]:
+            del self.clean[session_id]
