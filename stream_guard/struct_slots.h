@@ -15,14 +15,15 @@ static inline PyObject **slot_at(PyObject *value, Py_ssize_t offset)
 }
 
 /* Return where a field of a struct stands; -1 with an error where it is not kept in a slot. */
-static Py_ssize_t offset_in(PyTypeObject *type, const char *name)
+static inline Py_ssize_t offset_in(PyTypeObject *type, const char *name)
 {
     PyObject *member = PyObject_GetAttrString((PyObject *)type, name);
     if (member == NULL)
         return -1;
     Py_ssize_t offset = -1;
-    if (PyObject_TypeCheck(member, &PyMemberDescr_Type))
-        offset = ((PyMemberDescrObject *)member)->d_member->offset;
+    PyMemberDef *kept = Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
+    if (kept != NULL && kept->type == T_OBJECT_EX)
+        offset = kept->offset;
     else
         PyErr_Format(PyExc_ImportError, "%s.%s is not kept in a slot", type->tp_name, name);
     Py_DECREF(member);
@@ -47,7 +48,7 @@ static inline int went_well(int failed)
 }
 
 /* Return a type of a module, which is kept for good; NULL with an error where it is not as `new_struct` needs it. */
-static PyTypeObject *struct_type(const char *module_name, const char *name)
+static inline PyTypeObject *struct_type(const char *module_name, const char *name)
 {
     PyObject *module = PyImport_ImportModule(module_name);
     PyObject *type = module != NULL ? PyObject_GetAttrString(module, name) : NULL;

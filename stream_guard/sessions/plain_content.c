@@ -5,9 +5,7 @@
    encoder. The digest is XXH3 with 64 bits, as xxhash has it. tests/property/test_plain_content.py holds all of it against
    the two packages. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "../struct_slots.h"
 #include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -298,20 +296,15 @@ typedef struct {
 static Kind kinds[KINDS];
 static PyObject *content_name;
 
-static inline PyObject *field_of(PyObject *event, Py_ssize_t offset)
-{
-    return *(PyObject **)((char *)event + offset); /* borrowed; NULL: it is not set */
-}
-
 /* Put what an event tells into the array; return 0 where something is rare. */
 static int tell(const Kind *kind, PyObject *event, PyObject *told[MOST_FIELDS])
 {
     const Described *what = described + (kind - kinds);
     for (int field = 0; field < what->told; field++)
-        if ((told[field] = field_of(event, kind->fields[field])) == NULL)
+        if ((told[field] = *slot_at(event, kind->fields[field])) == NULL)
             return 0;
     if (kind == kinds + CALL) { /* arguments that came as text are read first */
-        PyObject *contested = field_of(event, kind->fields[3]);
+        PyObject *contested = *slot_at(event, kind->fields[3]);
         return !PyUnicode_Check(told[2]) && contested != NULL && PyUnicode_CheckExact(contested) &&
                PyUnicode_GET_LENGTH(contested) == 0;
     }
@@ -335,7 +328,7 @@ static PyObject *digest_plain(PyObject *module, PyObject *event)
         kind++;
     if (kind == kinds + KINDS || !tell(kind, event, told))
         Py_RETURN_NONE;
-    PyObject *time = field_of(event, kind->time);
+    PyObject *time = *slot_at(event, kind->time);
     if (time == NULL || !PyFloat_CheckExact(time))
         Py_RETURN_NONE;
     memcpy(content, kind->head, sizeof kind->head);
@@ -346,21 +339,6 @@ static PyObject *digest_plain(PyObject *module, PyObject *event)
     size_t size = (size_t)(at - content); /* 16 at least: kind and time */
     uint64_t digest = size <= 240 ? digest_of_few(content, size) : digest_of_many(content, size);
     return PyLong_FromUnsignedLongLong(digest ? digest : 1);
-}
-
-static int find_field(PyTypeObject *type, const char *name, Py_ssize_t *offset)
-{
-    PyObject *found = PyObject_GetAttrString((PyObject *)type, name);
-    if (found == NULL)
-        return -1;
-    int is_member = Py_IS_TYPE(found, &PyMemberDescr_Type);
-    PyMemberDef *member = is_member ? ((PyMemberDescrObject *)found)->d_member : NULL;
-    if (is_member && member->type == T_OBJECT_EX)
-        *offset = member->offset;
-    else
-        PyErr_Format(PyExc_ImportError, "%s of %s is not where structs have their fields", name, type->tp_name);
-    Py_DECREF(found);
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int learn(Kind *kind, const Described *what, PyObject *model)
@@ -375,14 +353,14 @@ static int learn(Kind *kind, const Described *what, PyObject *model)
     }
     kind->type = (PyTypeObject *)type; /* kept, as the module is */
     for (int field = 0; field < MOST_FIELDS && what->fields[field] != NULL; field++)
-        if (find_field(kind->type, what->fields[field], kind->fields + field) < 0)
+        if ((kind->fields[field] = offset_in(kind->type, what->fields[field])) < 0)
             return -1;
     size_t size = strlen(what->name);
     kind->head[0] = 0x93; /* an array of three: the name, the time, what is told */
     kind->head[1] = (unsigned char)(0xA0 | size);
     memcpy(kind->head + 2, what->name, size);
     kind->head_size = (Py_ssize_t)size + 2;
-    return find_field(kind->type, "time", &kind->time);
+    return (kind->time = offset_in(kind->type, "time")) < 0 ? -1 : 0;
 }
 
 static int fill(PyObject *module)
@@ -398,7 +376,9 @@ static int fill(PyObject *module)
     for (int number = 0; number < KINDS && !failed; number++)
         failed = learn(kinds + number, described + number, model) < 0;
     Py_XDECREF(model);
-    return failed ? -1 : 0;
+    if (!went_well(failed))
+        memset(kinds, 0, sizeof kinds); /* no event is of these: all are left to the encoder */
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static PyMethodDef functions[] = {

@@ -3,9 +3,7 @@
    A call of force_setattr looks one field up by its name. tests/property/test_stamps.py holds the two forms against each
    other. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "../struct_slots.h"
 #include <string.h>
 
 #define MOST_FIELDS 16
@@ -40,14 +38,9 @@ static Py_ssize_t attempt_of_call;
 static PyObject *blank_call, *copy_call; /* a call without anything in it, and what makes another of it */
 static PyObject *word_type, *word_text, *word_tool_use, *word_name, *line_end, *empty;
 
-static inline PyObject **place_of(PyObject *object, Py_ssize_t offset)
-{
-    return (PyObject **)((char *)object + offset);
-}
-
 static inline void write_at(PyObject *object, Py_ssize_t offset, PyObject *value) /* takes the value */
 {
-    PyObject **place = place_of(object, offset), *before = *place;
+    PyObject **place = slot_at(object, offset), *before = *place;
     *place = value;
     Py_XDECREF(before);
 }
@@ -195,13 +188,13 @@ static int is_empty_text(PyObject *value)
 static int write_turn(PyObject *turn, const Reading *reading, PyObject *names)
 {
     const Py_ssize_t *fields = known[TURN].fields;
-    PyObject *text = reading->first, *tools = *place_of(turn, fields[TOOLS]);
+    PyObject *text = reading->first, *tools = *slot_at(turn, fields[TOOLS]);
     if (reading->all != NULL) {
         if ((text = PyUnicode_Join(line_end, reading->all)) == NULL)
             return -1;
     } else
         Py_XINCREF(text = text == NULL ? empty : text);
-    if (PyUnicode_GET_LENGTH(text) > 0 || !is_empty_text(*place_of(turn, fields[TEXT])))
+    if (PyUnicode_GET_LENGTH(text) > 0 || !is_empty_text(*slot_at(turn, fields[TEXT])))
         write_at(turn, fields[TEXT], text);
     else
         Py_DECREF(text);
@@ -257,7 +250,7 @@ static PyObject *call_in(PyObject *module, PyObject *const *values, Py_ssize_t c
     (void)module;
     if (!has_count(count, 7) || !is_of(values[0], TURN))
         return NULL;
-    PyObject *event_id = *place_of(values[0], from[EVENT_ID]);
+    PyObject *event_id = *slot_at(values[0], from[EVENT_ID]);
     if (event_id == NULL || !PyUnicode_Check(event_id)) {
         PyErr_SetString(PyExc_TypeError, "the turn has no event id");
         return NULL;
@@ -266,7 +259,7 @@ static PyObject *call_in(PyObject *module, PyObject *const *values, Py_ssize_t c
     if (call == NULL)
         return NULL;
     for (int field = 0; field < SHARED; field++) {
-        PyObject *value = *place_of(values[0], from[field]);
+        PyObject *value = *slot_at(values[0], from[field]);
         if (value != NULL)
             write_kept(call, to[field], value);
     }
@@ -287,8 +280,8 @@ static PyObject *stamp_call(PyObject *module, PyObject *const *values, Py_ssize_
     (void)module;
     if (!has_count(count, 2) || !is_of(values[0], CALL) || !is_of(values[1], OPEN))
         return NULL;
-    write_kept(values[0], known[CALL].fields[INDEX], *place_of(values[1], from[STAMPED_INDEX]));
-    write_kept(values[0], attempt_of_call, *place_of(values[1], from[STAMPED_ATTEMPT]));
+    write_kept(values[0], known[CALL].fields[INDEX], *slot_at(values[1], from[STAMPED_INDEX]));
+    write_kept(values[0], attempt_of_call, *slot_at(values[1], from[STAMPED_ATTEMPT]));
     Py_RETURN_NONE;
 }
 
@@ -298,23 +291,8 @@ static PyObject *stamp_result(PyObject *module, PyObject *const *values, Py_ssiz
     if (!has_count(count, 2) || !is_of(values[0], RESULT) || !is_of(values[1], OPEN))
         return NULL;
     for (int field = STAMPED_INDEX; field <= STAMPED_ARGS; field++)
-        write_kept(values[0], known[RESULT].fields[field], *place_of(values[1], known[OPEN].fields[field]));
+        write_kept(values[0], known[RESULT].fields[field], *slot_at(values[1], known[OPEN].fields[field]));
     Py_RETURN_NONE;
-}
-
-static int find_field(PyTypeObject *type, const char *name, Py_ssize_t *offset)
-{
-    PyObject *found = PyObject_GetAttrString((PyObject *)type, name);
-    if (found == NULL)
-        return -1;
-    int is_member = Py_IS_TYPE(found, &PyMemberDescr_Type);
-    PyMemberDef *member = is_member ? ((PyMemberDescrObject *)found)->d_member : NULL;
-    if (is_member && member->type == T_OBJECT_EX)
-        *offset = member->offset;
-    else
-        PyErr_Format(PyExc_ImportError, "%s of %s is not where structs have their fields", name, type->tp_name);
-    Py_DECREF(found);
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int learn(Known *one, const Described *what)
@@ -326,7 +304,7 @@ static int learn(Known *one, const Described *what)
         return -1;
     one->type = (PyTypeObject *)type; /* kept, as the module is */
     for (int field = 0; field < MOST_FIELDS && what->fields[field] != NULL; field++)
-        if (find_field(one->type, what->fields[field], one->fields + field) < 0)
+        if ((one->fields[field] = offset_in(one->type, what->fields[field])) < 0)
             return -1;
     return 0;
 }
@@ -357,7 +335,8 @@ static int fill(PyObject *module)
     for (int number = 0; number < TYPES; number++)
         if (learn(known + number, described + number) < 0)
             return -1;
-    return find_field(known[CALL].type, "attempt", &attempt_of_call) < 0 ? -1 : make_blank_call();
+    attempt_of_call = offset_in(known[CALL].type, "attempt");
+    return attempt_of_call < 0 ? -1 : make_blank_call();
 }
 
 static PyMethodDef functions[] = {
