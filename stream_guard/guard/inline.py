@@ -228,7 +228,7 @@ class Guard:
         """Every so many events, commit the sessions and move those that are too many out of memory."""
         self._unsaved += 1
         if self._unsaved >= _SAVE_EVERY:
-            self._table.commit_if_full()
+            self._table.make_room()
             self._unsaved = 0
             if self._is_kept:
                 self._save()

@@ -141,7 +141,7 @@ class EmbeddedRunner:
             self._table.commit()
             self._checkpoint.commit(meta)
         else:
-            self._table.commit_if_full()
+            self._table.make_room()
 
 
 def _nothing(policy: Policy) -> None:

@@ -154,7 +154,7 @@ class ShareReader:
     def commit(self) -> None:
         """Commit states and progress; without a checkpoint, only keep the memory small."""
         if self._progress is None:
-            self._table.commit_if_full()
+            self._table.make_room()
             return
         self._table.commit()
         positions = msgspec.json.encode(dict(self._source.positions()))

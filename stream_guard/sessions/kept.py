@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from math import inf
+from typing import Final
 
 from stream_guard.engine import Engine
 from stream_guard.observability.counts import Counts
@@ -13,6 +15,8 @@ from stream_guard.sessions.ended import is_ended_row
 from stream_guard.sessions.memory import is_memory_row
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.settings import SessionLimits
+
+_SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
 
 
 class KeptSessions:
@@ -161,6 +165,21 @@ class KeptSessions:
             self._put(session)
         self.clean.update(self.touched)
         self.touched.clear()
-        surplus = len(self.clean) - self._limits.in_memory
-        for session_id in list(self.clean)[: max(0, surplus)]:
+        self._leave_clean(len(self.clean) - self._limits.in_memory)
+
+    def make_room(self) -> None:
+        """Put the sessions that were loaded first into the store when more are in memory than the limit allows."""
+        most = self._limits.in_memory
+        surplus = len(self.clean) + len(self.touched) - most
+        if surplus > 0:
+            surplus += most // _SPARE  # or each new session would be one too many
+            surplus -= self._leave_clean(surplus)
+            for session_id in list(islice(self.touched, surplus)):
+                self._put(self.touched.pop(session_id))
+
+    def _leave_clean(self, surplus: int) -> int:
+        """Drop so many unpacked sessions that are stored as they are, and return how many that were."""
+        leaving = list(islice(self.clean, max(0, surplus)))
+        for session_id in leaving:
             del self.clean[session_id]
+        return len(leaving)

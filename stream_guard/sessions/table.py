@@ -583,10 +583,9 @@ class SessionTable:
         """Whether there is something to commit."""
         return bool(self._touched) or self.memory.changed
 
-    def commit_if_full(self) -> None:
-        """Commit when more sessions changed than the in-memory limit allows."""
-        if len(self._touched) > self.limits.in_memory:
-            self.commit()
+    def make_room(self) -> None:
+        """Put sessions into the store when more are in memory than the limit allows."""
+        self._kept.make_room()
 
     def commit(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""

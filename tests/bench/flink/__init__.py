@@ -32,7 +32,7 @@ from tests.bench.builds import SAFE_PATH, SITE, environment_of
 from tests.bench.workload import event_lines
 
 EVENTS = 1_000_000
-ROUNDS = 1
+ROUNDS = 2
 FIRST, THEN = "lookup_order", "ledger_query"  # every session has the first, about one in 28 the other
 WAYS = ("cep", "by hand")
 _HERE = Path(__file__).parent

@@ -220,6 +220,31 @@ def test_sessions_beyond_what_memory_may_hold_are_packed_and_come_back() -> None
     assert "s0: end end_of_input at 1811.0, asked 2" in table.end_all()
 
 
+def test_room_is_made_for_new_sessions_and_changes_no_verdict() -> None:
+    limits = SessionLimits(in_memory=32)
+    table, free = Table(limits=limits, shared_clock=False), Table(shared_clock=False)
+    said, said_freely, stored = list[str](), list[str](), list[int]()
+    for at in range(300):
+        name = f"s{at % 80 if at % 3 else at % 7}"  # some are there always, the others come back after they have left
+        item = {"call": "answer" if at % 5 == 0 else "ask", "at": at * 7, "session": name}
+        said += table.feed([item])
+        said_freely += free.feed([item])
+        table.table.make_room()
+        stored.append(sum(1 for _ in table.store.deadlines()))
+        assert table.counts.sessions - stored[-1] <= limits.in_memory
+    assert (said, table.end_all()) == (said_freely, free.end_all())
+    assert any("no answer" in line for line in said)
+    assert stored[-1] > limits.in_memory  # or nothing was tried
+
+
+def test_no_more_leave_than_make_room_for_some_new_ones() -> None:
+    table = Table(limits=SessionLimits(in_memory=32), shared_clock=False)
+    for number in range(33):
+        table.feed([{"call": "ask", "at": 10, "session": f"s{number:02d}"}])
+        table.table.make_room()
+    assert [name for name, _ in table.store.deadlines()] == ["s00", "s01", "s02"]
+
+
 @pytest.mark.parametrize("session_id", ["", "\x00agent\x00x"])
 def test_an_event_that_can_belong_to_no_session_is_refused(session_id: str) -> None:
     with pytest.raises(DecodeError, match="session_id"):
