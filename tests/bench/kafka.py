@@ -105,7 +105,7 @@ async def poll(address: str, topics: list[str], watch: Stopwatch) -> None:
 
 async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with one worker, in a process as the command makes it."""
-    from stream_guard.cli import YOUNG_OBJECTS
+    from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
@@ -137,12 +137,13 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
         health=Health(counts, patience=600.0),
         observe=observe,
     )
+    pass_over_loaded()
     await run_worker(parse_address(f"kafka://{address}/{events}"), parts)
 
 
 async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with the embedded runner, with a checkpoint, in a process as the command makes it."""
-    from stream_guard.cli import YOUNG_OBJECTS
+    from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run
@@ -163,6 +164,7 @@ async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
         with Assembly(load_settings(), registry) as assembly:
             opened = open_run(options, assembly, threading.Event())
             watch.count(0)
+            pass_over_loaded()
             opened.runner.run()
             watch.count(opened.counts.records)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.cli import YOUNG_OBJECTS
+from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
 from stream_guard.model import Event
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import Assembly
@@ -117,4 +117,6 @@ def _read(registry: Registry, file: Path) -> None:
 
 if __name__ == "__main__":
     gc.set_threshold(YOUNG_OBJECTS)  # as the command does
-    answer(_works(build_registry(), Path(sys.argv[1])))
+    works = _works(build_registry(), Path(sys.argv[1]))
+    pass_over_loaded()  # as well
+    answer(works)
