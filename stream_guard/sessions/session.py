@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
 from collections.abc import Iterable
 from math import inf
@@ -11,19 +10,18 @@ from typing import Any, Final
 from zlib import crc32
 
 import msgspec
-import xxhash
 
 from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.engine.bound import BoundRule
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.model import Event, Json
 from stream_guard.observability.counts import Counts
+from stream_guard.sessions.seen_ids import SeenIds
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
 _CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
-_NO_IDS: Final[dict[str | int, int]] = {}  # nothing is put into an older generation
 
 
 class Session(KeyState):
@@ -39,14 +37,12 @@ class Session(KeyState):
         "ended",
         "explicit_part",
         "fresh_part",
+        "ids",
         "jump",
         "lag",
-        "older",
         "open",
         "open_count",
-        "recent",
         "resting",
-        "restored",
         "scheduled",
         "seq",
     )
@@ -58,11 +54,7 @@ class Session(KeyState):
         self.attempts = crc32(_id_bytes(session_id)) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
-        # The last event ids with digests of their contents, in two generations. A restored session has digests of the
-        # ids too.
-        self.recent: dict[str | int, int] = {}
-        self.older = _NO_IDS
-        self.restored = 0  # how many of the generations may hold digests
+        self.ids = SeenIds()  # of the last events
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part
@@ -137,27 +129,6 @@ class Session(KeyState):
         if self.jump is not None and (self.jump.time is None or self.jump.time <= time):
             self.before = self.jump = None
 
-    def seen_content(self, event_id: str) -> int | None:
-        """Return the digest of what the id stood for; 0 where an earlier version did not keep it, None for a new id."""
-        keys: tuple[str | int, ...] = (event_id, id_digest(event_id)) if self.restored else (event_id,)
-        for key in keys:
-            known = self.recent.get(key)
-            if known is None:
-                known = self.older.get(key)
-            if known is not None:
-                return known
-        return None
-
-    def take_ids(self, other: Session) -> None:
-        """Remember the events of another session of the same id."""
-        self.recent, self.older = other.recent, other.older
-        self.restored = other.restored
-
-    def age_ids(self) -> None:
-        """Begin a new generation of event ids and forget the older of the two."""
-        self.older, self.recent = self.recent, {}
-        self.restored = max(0, self.restored - 1)
-
 
 def size_of(event: Event) -> int:
     """Return the bytes that an event takes in a row, about."""
@@ -167,17 +138,11 @@ def size_of(event: Event) -> int:
         return len(repr(event))
 
 
-def id_digest(event_id: str) -> int:
-    """Return the digest that a stored session keeps of an event id."""
-    return _hash(_id_bytes(event_id))
-
-
 def _id_bytes(given_id: str) -> bytes:
     # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
     return given_id.encode() if given_id.isascii() else given_id.encode("utf-8", "surrogatepass")
 
 
-_hash: Final = xxhash.xxh3_64_intdigest
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(StoredSession)
 
@@ -198,7 +163,7 @@ def pack(session: Session, engine: Engine) -> bytes:
         calls = sorted((call for calls in session.open.values() for call in calls), key=attrgetter("attempt"))
         for call in calls:
             condense(call, engine.arg_paths)
-    ids, contents = _id_digests(session)
+    recent, older, contents = session.ids.stored()
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
     return _encode(
         (
@@ -216,8 +181,8 @@ def pack(session: Session, engine: Engine) -> bytes:
             session.attempts,
             session.lag,
             session.explicit_part,
-            ids[0],
-            ids[1],
+            recent,
+            older,
             sorted(session.memory),
             calls,
             states,
@@ -309,25 +274,6 @@ def _can_be_kept(value: Json) -> bool:
         return False
 
 
-def _id_digests(session: Session) -> tuple[list[bytes], bytes]:
-    """Return the digests of the ids of both generations, and those of the contents in the same order."""
-    ids: list[bytes] = []
-    contents = array("Q")
-    for generation in (session.recent, session.older):
-        ids.append(array("Q", [key if isinstance(key, int) else id_digest(key) for key in generation]).tobytes())
-        contents.extend(generation.values())
-    return ids, contents.tobytes()
-
-
-def _restore_ids(session: Session, row: StoredSession) -> None:
-    recent, older, contents = array("Q", row.recent), array("Q", row.older), array("Q", row.contents)
-    if len(contents) != len(recent) + len(older):
-        contents = array("Q", bytes(8 * (len(recent) + len(older))))  # an earlier version kept none
-    session.recent = dict(zip(recent, contents, strict=False))
-    session.older = dict(zip(older, contents[len(recent) :], strict=True))
-    session.restored = 2
-
-
 def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
     """Return the session, or None when it was written in another format.
 
@@ -356,7 +302,7 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.part_active, session.fresh_part, session.answered, session.ended = (
         bool(row.flags >> bit & 1) for bit in range(4)
     )
-    _restore_ids(session, row)
+    session.ids.restore(row.recent, row.older, row.contents)
     session.memory = set(row.memory)
     session.resting, session.jump = row.resting, row.jump
     session.before = unpack(session_id, row.before, engine, counts) if row.before else None

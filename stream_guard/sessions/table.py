@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from math import inf, nextafter
+from typing import Any
 
 from msgspec.structs import force_setattr
 
@@ -57,7 +58,8 @@ class SessionTable:
         self.shared_clock = shared_clock
         self.clock = clock or SharedClock()
         self._set_engine(engine)
-        self._half_window = max(1, self.limits.duplicate_window // 2)
+        # Any: compiled, an int would be made an object for each event.
+        self._half_window: Any = max(1, self.limits.duplicate_window // 2)
         self._kept = KeptSessions(engine, store, counts, self.limits)
         self._touched = self._kept.touched  # nearly every event's session is there
         # Kept here: settings are slow to ask.
@@ -97,16 +99,12 @@ class SessionTable:
             session = self._wake(session, event)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            recent = session.recent
-            if event_id in recent or session.restored or event_id in session.older:
-                if self._is_redelivered(event, session):
+            content = content_digest(event)
+            if not session.ids.add(event_id, content, self._half_window):
+                if self._is_redelivered(event, session, content):
                     self.counts.duplicate_events += 1
                     return
-                event_id = event.event_id
-            # A digest, not the event: what is kept leaves the cache, and is slow to free.
-            recent[event_id] = content_digest(event)
-            if len(recent) >= self._half_window:
-                session.age_ids()
+                session.ids.add(event.event_id, content, self._half_window)
         time = event.time
         clock = self.clock
         if time is None or (time > clock.horizon and not clock.is_credible(time)):
@@ -127,17 +125,16 @@ class SessionTable:
                 if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
                     self._follow_clock(time, event.session_id, out)
 
-    def _is_redelivered(self, event: Event, session: Session) -> bool:
+    def _is_redelivered(self, event: Event, session: Session, content: int) -> bool:
         """Whether the session has seen this event. Another content under a known id gets an id of its own."""
-        known = session.seen_content(event.event_id)
+        known = session.ids.content(event.event_id)
         if known is None:
             return False
-        content = content_digest(event)
         if known in (0, content):
             return True
         # Made from the content, so that a redelivery of this event has the same.
         own_id = f"{event.event_id}~{content:016x}"
-        if session.seen_content(own_id) is not None:
+        if session.ids.content(own_id) is not None:
             return True
         self.counts.changed_events += 1
         force_setattr(event, "event_id", own_id)
@@ -263,7 +260,7 @@ class SessionTable:
         self.counts.disbelieved_times += 1
         before.lag, before.scheduled = session.lag, inf
         before.take_buffer(session)
-        before.take_ids(session)
+        before.ids = session.ids
         self._touched[session.id] = before
         if jump is not None and type(jump) is not SessionEnd:
             with self._tracker.one_session_only():  # the rules of other keys have seen it
@@ -293,7 +290,7 @@ class SessionTable:
     def _open_again(self, session: Session) -> Session:
         """Begin a new session of the same id; redelivered events of the earlier one are still known."""
         renewed = self._touched[session.id] = Session(session.id)
-        renewed.take_ids(session)
+        renewed.ids = session.ids
         return renewed
 
     def _may_end(self, end: SessionEnd) -> bool:
@@ -314,7 +311,7 @@ class SessionTable:
     def _is_told_again(self, event: Event, session: Session) -> bool:
         """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
         event_id = event.event_id
-        if event_id and event_id[0] != "~" and self._is_redelivered(event, session):
+        if event_id and event_id[0] != "~" and self._is_redelivered(event, session, content_digest(event)):
             self.counts.duplicate_events += 1
             return True
         if type(event) is not SessionEnd:

@@ -166,7 +166,7 @@ def test_ended_sessions_keep_digests_and_know_their_events() -> None:
         events += [call, SessionEnd(session_id=name, event_id="end", time=START + 1, agent="bot")]
     for event in events:
         run.table.feed(event, run.found)
-    assert {type(run.table._touched[f"s{number}"].recent["e"]) for number in range(50)} == {int}
+    assert {type(run.table._touched[f"s{number}"].ids.content("e")) for number in range(50)} == {int}
     for event in events:
         run.table.feed(event, run.found)
     assert run.counts.duplicate_events == 100

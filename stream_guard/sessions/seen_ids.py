@@ -1,0 +1,58 @@
+"""The ids of a session's last events, with digests of what they stood for. The compiled build's are in C (seen_ids.c).
+
+Ids are digests too, in memory as in a stored session: what is kept of an event leaves the cache, and is slow to free.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+import xxhash
+
+_hash: Final = xxhash.xxh3_64_intdigest
+
+
+class SeenIds:
+    """The last event ids in two generations: the older one is forgotten when the other is full."""
+
+    __slots__ = ("_older", "_recent")
+
+    def __init__(self) -> None:
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+
+    def add(self, event_id: str, content: int, most: int, /) -> bool:
+        """Remember what an id stands for; False: it is known, and nothing changes. ``most`` fill a generation."""
+        key = _digest(event_id)
+        if key in self._recent or key in self._older:
+            return False
+        self._recent[key] = content
+        if len(self._recent) >= most:
+            self._older, self._recent = self._recent, {}
+        return True
+
+    def content(self, event_id: str, /) -> int | None:
+        """Return the digest of what an id stands for; 0 where an earlier version kept none, None for a new id."""
+        key = _digest(event_id)
+        known = self._recent.get(key)
+        return known if known is not None else self._older.get(key)
+
+    def stored(self) -> tuple[bytes, bytes, bytes]:
+        """Return the ids of both generations, and the contents in the same order: each as digests of 64 bits."""
+        recent, older = self._recent, self._older
+        contents = array("Q", [*recent.values(), *older.values()])
+        return array("Q", recent).tobytes(), array("Q", older).tobytes(), contents.tobytes()
+
+    def restore(self, recent: bytes, older: bytes, contents: bytes, /) -> None:
+        """Know what was stored, and nothing else; without contents, an earlier version kept none."""
+        keys, older_keys, values = array("Q", recent), array("Q", older), array("Q", contents)
+        if len(values) != len(keys) + len(older_keys):
+            values = array("Q", bytes(len(recent) + len(older)))
+        self._recent = dict(zip(keys, values, strict=False))
+        self._older = dict(zip(older_keys, values[len(keys) :], strict=True))
+
+
+def _digest(event_id: str) -> int:
+    # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
+    return _hash(event_id.encode() if event_id.isascii() else event_id.encode("utf-8", "surrogatepass"))
