@@ -25,7 +25,9 @@ static PyObject *quick_note(PyObject *module, PyObject *const *values, Py_ssize_
     if (!Py_IS_TYPE(record, record_type) || !is_event(event))
         Py_RETURN_FALSE;
     PyObject *line = *slot_at(record, line_offset), *event_id = *slot_at(event, id_offset);
-    if (line == no_line || PyUnicode_GET_LENGTH(event_id) == 0 || PyUnicode_READ_CHAR(event_id, 0) == '~')
+    /* A struct takes any value for a field: an id that a decoder gave may be a number. */
+    if (line == no_line || !PyUnicode_Check(event_id) || PyUnicode_GET_LENGTH(event_id) == 0 ||
+        PyUnicode_READ_CHAR(event_id, 0) == '~')
         Py_RETURN_FALSE;
     PyObject *noted = PyDict_GetItemWithError(values[0], *slot_at(event, session_offset));
     if (noted == NULL || !PyList_CheckExact(noted) || PyList_GET_SIZE(noted) >= PyLong_AsSsize_t(values[1])) {

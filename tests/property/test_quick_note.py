@@ -51,6 +51,14 @@ def test_usual_events_get_three_entries_and_others_none(
     assert recent == expected
 
 
+@pytest.mark.parametrize("event_id", [0, 5, 2**70, -1.5, True, None, b"id", [], ("a",), object, {"a": 1}], ids=repr)
+def test_an_id_that_is_no_text_is_left_to_the_longer_way(quick_note: QuickNote, event_id: Any) -> None:
+    recent: dict[str, list[Any]] = {"a": []}
+    event = ToolCall(session_id="a", event_id=event_id, tool="t")
+    assert quick_note(recent, MOST, Record(b"", "file", line=1), event) is False
+    assert recent == {"a": []}
+
+
 @given(noted=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=400))
 def test_places_are_the_same(quick_note: QuickNote, noted: list[tuple[str, int]]) -> None:
     patch = pytest.MonkeyPatch()
