@@ -45,8 +45,11 @@ static PyObject *line_records(PyObject *module, PyObject *const *values, Py_ssiz
     PyObject *records = PyErr_Occurred() ? NULL : PyList_New(0);
     if (records == NULL)
         return NULL;
-    const char *at = PyBytes_AS_STRING(values[0]), *end = at + PyBytes_GET_SIZE(values[0]), *newline;
-    at += start;
+    Py_ssize_t whole = PyBytes_GET_SIZE(values[0]);
+    if (start < 0 && (start += whole) < 0) /* as in a slice */
+        start = 0;
+    const char *at = PyBytes_AS_STRING(values[0]), *end = at + whole, *newline;
+    at += start < whole ? start : whole;
     while (at < end && (newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
         Py_ssize_t size = newline + 1 - at;
         line += step;
