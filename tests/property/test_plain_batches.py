@@ -74,6 +74,14 @@ def joined(parts: Sequence[Sequence[Row]]) -> bytes:
     return b"".join(made)
 
 
+@pytest.mark.parametrize("head", [0, 1, 49, 50, 51, 2**40])
+def test_a_head_that_is_longer_than_its_record_is_the_record(unpack: Unpack, head: int) -> None:
+    data = batch(100, [(0, b"key", b"v" * 50, [])])
+    unpacked = unpack(data, 0, ORIGIN, 10, head)
+    assert unpacked is not None
+    assert [(record.value, record.truncated) for record in unpacked[0]] == [(b"v" * min(head, 50), 50)]
+
+
 @given(parts=st.lists(ROWS.filter(bool), max_size=3), start=st.integers(0, 1_000), cut=st.integers(0, 80))
 def test_both_builds_make_the_records_that_the_client_makes(
     unpack: Unpack, parts: list[list[Row]], start: int, cut: int

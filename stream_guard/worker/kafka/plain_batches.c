@@ -205,7 +205,7 @@ static At read_record(At at, At end, int64_t base, Wanted *wanted, PyObject *fou
     wanted->start = base + delta + 1;
     int whole = size <= wanted->limit;
     PyObject *arguments[] = {
-        bytes_of(value, whole ? size : wanted->head),
+        bytes_of(value, whole || size < wanted->head ? size : wanted->head),
         wanted->origin,
         PyLong_FromLongLong(base + delta),
         zero,
