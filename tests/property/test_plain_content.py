@@ -32,6 +32,16 @@ class Word(str):
     __slots__ = ()
 
 
+class Stubborn:
+    """A key that has the place of another in a dict, and cannot be compared with it."""
+
+    def __hash__(self) -> int:
+        return hash("content")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no")
+
+
 OTHERS = [Level.HIGH, Word("w"), [Level.HIGH], {Word("w"): 1}]
 
 
@@ -111,6 +121,11 @@ def test_it_leaves_other_values_to_the_encoder(digest_plain: Digest, told: objec
 )
 def test_it_leaves_rare_events_to_the_encoder(digest_plain: Digest, event: Event) -> None:
     assert digest_plain(event) is None
+
+
+def test_it_leaves_a_key_that_cannot_be_compared_to_the_encoder(digest_plain: Digest) -> None:
+    response: dict[Any, Any] = {Stubborn(): 1}
+    assert digest_plain(Turn(session_id="s", time=1.5, response=response)) is None
 
 
 def test_it_knows_a_turn_without_content(digest_plain: Digest) -> None:
