@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request as Outgoing
 from urllib.request import urlopen
@@ -93,20 +94,27 @@ class MarketServer:
 def call_tool(url: str, **args: str) -> Any:
     """Return a tool's answer, parsed; OSError or ValueError when it fails."""
     query = "&".join(f"{name}={quote(value)}" for name, value in args.items())
-    with urlopen(f"{url}?{query}", timeout=PATIENCE) as answer:  # noqa: S310  # an address from the environment
-        return json.loads(answer.read())
+    return _fetch(f"{url}?{query}")
 
 
 def ask_model(url: str, messages: Messages) -> str:
     """Return the model's text; empty where the model fails or its answer cannot be read."""
     body = json.dumps({"model": "script", "messages": messages}).encode()
-    request = Outgoing(f"{url}/chat/completions", body, {"content-type": "application/json"})  # noqa: S310  # as above
+    request = Outgoing(f"{url}/chat/completions", body, {"content-type": "application/json"})  # noqa: S310  # as below
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # as above
-            text = json.loads(answer.read())["choices"][0]["message"]["content"]
+        text = _fetch(request)["choices"][0]["message"]["content"]
     except (OSError, ValueError, LookupError, TypeError):
         return ""
     return str(text)
+
+
+def _fetch(request: str | Outgoing) -> Any:
+    try:
+        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # an address from the environment
+            return json.loads(answer.read())
+    except HTTPError as error:
+        error.close()  # it holds the connection
+        raise
 
 
 def serve(port: int = 0, *, tools_url: str = "", model_url: str = "", ready: Callable[[str], None] = print) -> None:

@@ -36,7 +36,8 @@ def _probe_server(url: str, token: str) -> str:
         with build_opener(ProxyHandler({})).open(request, timeout=_PATIENCE) as answer:
             ruling = json.load(answer)
     except HTTPError as error:
-        return f"the server answered {error.code}: {error.read(300).decode('utf-8', 'replace')}"
+        with error:
+            return f"the server answered {error.code}: {error.read(300).decode('utf-8', 'replace')}"
     except (URLError, OSError, ValueError) as error:
         return f"the server did not answer: {error}"
     action = ruling.get("action") if isinstance(ruling, dict) else None

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.error import HTTPError
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from stream_guard_contract.driver import AgentDriver
+from stream_guard_contract.market_server import call_tool
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
 
 from stream_guard.model import ToolCall
@@ -40,6 +42,13 @@ def test_without_faults_every_tool_is_reached_and_nothing_is_met(sample: Market)
     assert log == ["market_data_api", "news_search"]
     assert answer_of(events).startswith("According to the exchange feed, ACME stands at $123.45.")
     assert met(events) == set()
+
+
+def test_a_tool_that_refuses_keeps_no_connection_of_the_sample_agent(sample: Market) -> None:
+    with pytest.raises(HTTPError) as refused:
+        call_tool(f"{sample.driver.url}/tools/market_data_api", ticker="NONE")
+    assert refused.value.code == 404
+    assert refused.value.closed
 
 
 @pytest.mark.parametrize("mode", ["error", "timeout", "malicious_response"])
