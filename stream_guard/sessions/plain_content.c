@@ -158,8 +158,8 @@ static const Described described[KINDS] = {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t time, fields[MOST_FIELDS];
-    unsigned char head[16];
+    Py_ssize_t time, agent, run_id, fields[MOST_FIELDS];
+    unsigned char head[16]; /* an array of three: the name, the time, what is told */
     Py_ssize_t head_size;
 } Kind;
 
@@ -193,6 +193,23 @@ static int tell(const Kind *kind, PyObject *event, PyObject *told[MOST_FIELDS])
     return 1;
 }
 
+/* Write the time of an event behind the head; where there is none, nothing, and the agent and the run. */
+static At put_time(At head, At end, const Kind *kind, PyObject *event)
+{
+    PyObject *time = *slot_at(event, kind->time);
+    if (time == NULL)
+        return NULL;
+    At at = head + kind->head_size;
+    if (PyFloat_CheckExact(time))
+        return put_float(at, time);
+    PyObject *agent = *slot_at(event, kind->agent), *run_id = *slot_at(event, kind->run_id);
+    if (time != Py_None || agent == NULL || run_id == NULL)
+        return NULL;
+    head[0] = 0x95; /* of five */
+    at = put(put_number(at, 0xC0, 0, 0), end, agent, 0);
+    return at == NULL ? NULL : put(at, end, run_id, 0);
+}
+
 static PyObject *digest_plain(PyObject *module, PyObject *event)
 {
     unsigned char content[MOST_BYTES];
@@ -203,12 +220,12 @@ static PyObject *digest_plain(PyObject *module, PyObject *event)
         kind++;
     if (kind == kinds + KINDS || !tell(kind, event, told))
         Py_RETURN_NONE;
-    PyObject *time = *slot_at(event, kind->time);
-    if (time == NULL || !PyFloat_CheckExact(time))
-        Py_RETURN_NONE;
     memcpy(content, kind->head, sizeof kind->head);
-    At at = put_float(content + kind->head_size, time);
-    at = put_list(at, content + MOST_BYTES, told, described[kind - kinds].told, MOST_LEVELS);
+    At at = put_time(content, content + MOST_BYTES, kind, event);
+    if (at != NULL && content + MOST_BYTES - at >= 16)
+        at = put_list(at, content + MOST_BYTES, told, described[kind - kinds].told, MOST_LEVELS);
+    else
+        at = NULL;
     if (at == NULL)
         Py_RETURN_NONE;
     uint64_t digest = digest_of(content, (size_t)(at - content));
@@ -230,11 +247,14 @@ static int learn(Kind *kind, const Described *what, PyObject *model)
         if ((kind->fields[field] = offset_in(kind->type, what->fields[field])) < 0)
             return -1;
     size_t size = strlen(what->name);
-    kind->head[0] = 0x93; /* an array of three: the name, the time, what is told */
+    kind->head[0] = 0x93;
     kind->head[1] = (unsigned char)(0xA0 | size);
     memcpy(kind->head + 2, what->name, size);
     kind->head_size = (Py_ssize_t)size + 2;
-    return (kind->time = offset_in(kind->type, "time")) < 0 ? -1 : 0;
+    kind->time = offset_in(kind->type, "time");
+    kind->agent = kind->time < 0 ? -1 : offset_in(kind->type, "agent");
+    kind->run_id = kind->agent < 0 ? -1 : offset_in(kind->type, "run_id");
+    return kind->run_id < 0 ? -1 : 0;
 }
 
 static int fill(PyObject *module)

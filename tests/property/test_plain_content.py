@@ -87,8 +87,26 @@ def nested(depth: int) -> Any:
 def test_it_has_the_digest_of_what_the_encoder_writes_or_none(digest_plain: Digest, time: float, told: Any) -> None:
     call = ToolCall(session_id="s", time=time, tool="t", call_id="c", args=told)
     result = ToolResult(session_id="s", time=time, call_id="c", output=told)
-    for event in (telling(told, time), call, result):
+    untimed = Turn(session_id="s", response={"content": told}, agent="a", run_id="r")
+    for event in (telling(told, time), call, result, untimed):
         assert digest_plain(event) in (None, slow_digest(event))
+
+
+@given(TEXTS, TEXTS, TEXTS)
+@example("a" * 8_160, "", "t")
+@example("a", "r" * 8_160, "t")
+@example("a" * 4_090, "r" * 4_068, "")
+def test_without_a_time_it_has_the_agent_and_the_run(digest_plain: Digest, agent: str, run_id: str, text: str) -> None:
+    event = UserMessage(session_id="s", agent=agent, run_id=run_id, text=text)
+    digest = digest_plain(event)
+    assert digest in (None, slow_digest(event))
+    assert digest is not None or len((agent + run_id + text).encode()) > 8_000
+
+
+@pytest.mark.parametrize("odd", [3, None, b"a", Word("w")], ids=repr)
+def test_it_leaves_an_agent_that_is_no_text_to_the_encoder_or_agrees(digest_plain: Digest, odd: Any) -> None:
+    event = UserMessage(session_id="s", text="t", agent=odd, run_id=odd)
+    assert digest_plain(event) in (None, slow_digest(event))
 
 
 def test_it_has_the_digest_at_every_length(digest_plain: Digest) -> None:
@@ -110,7 +128,6 @@ def test_it_leaves_other_values_to_the_encoder(digest_plain: Digest, told: objec
 @pytest.mark.parametrize(
     "event",
     [
-        telling([], None),
         telling([], 3),
         ToolCall(session_id="s", time=1.5, tool="t", args="{}"),
         ToolCall(session_id="s", time=1.5, tool="t", args={}, contested="a key twice"),
