@@ -103,10 +103,8 @@ def test_without_a_time_it_has_the_agent_and_the_run(digest_plain: Digest, agent
     assert digest is not None or len((agent + run_id + text).encode()) > 8_000
 
 
-@pytest.mark.parametrize("odd", [3, None, b"a", Word("w")], ids=repr)
-def test_it_leaves_an_agent_that_is_no_text_to_the_encoder_or_agrees(digest_plain: Digest, odd: Any) -> None:
-    event = UserMessage(session_id="s", text="t", agent=odd, run_id=odd)
-    assert digest_plain(event) in (None, slow_digest(event))
+def test_it_leaves_an_agent_of_another_type_to_the_encoder(digest_plain: Digest) -> None:
+    assert digest_plain(UserMessage(session_id="s", text="t", agent=Word("w"))) is None
 
 
 def test_it_has_the_digest_at_every_length(digest_plain: Digest) -> None:
