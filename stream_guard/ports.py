@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -57,6 +57,22 @@ class BatchedSource(Protocol):
         """Yield the records in lists of at most so many; an empty one says that nothing is there right now.
 
         ``positions`` is then behind the whole list.
+        """
+
+
+Sieve: TypeAlias = Callable[[bytes, int, str], bytes]
+"""Tells which lines of a chunk, from a place on and with their origin, are needed: a byte for each, up to the first one
+of which it cannot tell; 0 where nobody needs it. It tells of fewer lines than one list may have."""
+
+
+@runtime_checkable
+class SiftingSource(BatchedSource, Protocol):
+    """A source of lines that makes no records of those that nobody needs."""
+
+    def sift(self, sieve: Sieve) -> None:
+        """Ask the sieve about each chunk, when all records before it were taken.
+
+        A line that is not needed keeps its place in the list, where a record stands that tells nothing.
         """
 
 
@@ -148,6 +164,17 @@ class GlancingDecoder(Protocol):
 
         ``ours`` has a byte for each bucket of sessions: a session belongs to the bucket whose number is the CRC-32 of
         its id in UTF-8, modulo their number, and it is ours where the byte is not 0. At least one record is asked for.
+        """
+
+
+@runtime_checkable
+class LineGlancingDecoder(GlancingDecoder, Protocol):
+    """A decoder that can tell the same of lines that are no records yet."""
+
+    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
+        """Return a byte for each line from ``start`` on, up to the first uncertain one, and to the last newline.
+
+        It is 1 for a line that is certainly ours, and 0 for one that is certainly of others.
         """
 
 

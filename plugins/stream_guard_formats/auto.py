@@ -84,6 +84,7 @@ class AutoDecoder(JsonDecoder):
         self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
         self._native = self._decoders[_NATIVE].decode
         self._glance = self._decoders[_NATIVE].glance
+        self._glance_lines = self._decoders[_NATIVE].glance_lines
         self._inputs: dict[str, _Input] = {}
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
@@ -171,6 +172,13 @@ class AutoDecoder(JsonDecoder):
         if origin not in self._is_known or origin not in self._is_native:
             return (), start
         told: tuple[Sequence[int], int] = self._glance(records, start, stop, ours)
+        return told
+
+    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
+        """Return the same of the lines of such an input."""
+        if origin not in self._is_known or origin not in self._is_native:
+            return b""
+        told: bytes = self._glance_lines(chunk, start, origin, ours)
         return told
 
     def reads_list(self, items: Sequence[Json]) -> bool:

@@ -22,7 +22,7 @@ from stream_guard import (
     parts_of,
     read_json,
 )
-from stream_guard_formats.native_glance import glance
+from stream_guard_formats.native_glance import glance, glance_lines
 from stream_guard_formats.native_reading import READS, read_events
 from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
@@ -88,6 +88,11 @@ class NativeDecoder:
         Where keys may come twice, another one could count.
         """
         return glance(records, start, stop, ours) if self._strict else ((), start)
+
+    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
+        """Return the same of lines that are no records yet."""
+        del origin
+        return glance_lines(chunk, start, ours) if self._strict else b""
 
     def _look_closer(self, record: Record) -> list[Event]:
         """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""

@@ -22,6 +22,8 @@ static Py_ssize_t value_offset, headers_offset, origin_offset;
 
 #define WORD(text) text, sizeof(text) - 1
 
+#define LEAST_LINE 32 /* {"kind":"turn","session_id":"a"} and its newline */
+
 static const struct {
     const char *text;
     size_t size;
@@ -48,7 +50,7 @@ static inline At skip_space(At at)
 
 static inline At skip_word(At at, At end, const char *word, size_t size)
 {
-    return (size_t)(end - at) >= size && memcmp(at, word, size) == 0 ? at + size : NULL;
+    return end - at >= (Py_ssize_t)size && memcmp(at, word, size) == 0 ? at + size : NULL;
 }
 
 /* Return what follows a byte and the space around it, NULL where it is another. */
@@ -164,7 +166,8 @@ static int whose(At at, At end, At ours, size_t buckets)
         return -1;
     while (*behind >= ' ' && *behind <= '~' && *behind != '"' && *behind != '\\')
         behind++;
-    if (behind == id || *behind != '"' || may_name_another(behind + 1, end))
+    /* Behind a line there may be another, whose bytes are not of this one: it was left if the end was passed. */
+    if (behind == id || behind >= end || *behind != '"' || may_name_another(behind + 1, end))
         return -1;
     return ours[checksum(id, behind) % buckets] != 0;
 }
@@ -236,6 +239,33 @@ static PyObject *glance(PyObject *module, PyObject *arguments)
     return Py_BuildValue("(Nn)", own, at);
 }
 
+static PyObject *glance_lines(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    PyObject *chunk, *ours;
+    Py_ssize_t start, found = 0;
+    if (!PyArg_ParseTuple(arguments, "SnS:glance_lines", &chunk, &start, &ours))
+        return NULL;
+    if (start < 0 || start > PyBytes_GET_SIZE(chunk) || PyBytes_GET_SIZE(ours) == 0) {
+        PyErr_SetString(PyExc_ValueError, "a glance at lines needs a place in the chunk and one bucket");
+        return NULL;
+    }
+    At at = (At)PyBytes_AS_STRING(chunk) + start, end = at - start + PyBytes_GET_SIZE(chunk), newline;
+    PyObject *told = PyBytes_FromStringAndSize(NULL, (end - at) / LEAST_LINE + 1);
+    if (told == NULL)
+        return NULL;
+    char *answers = PyBytes_AS_STRING(told);
+    while (at < end && (newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        int answer = whose(at, newline + 1, (At)PyBytes_AS_STRING(ours), (size_t)PyBytes_GET_SIZE(ours));
+        if (answer < 0)
+            break;
+        answers[found++] = (char)answer;
+        at = newline + 1;
+    }
+    _PyBytes_Resize(&told, found);
+    return told;
+}
+
 static int prepare(PyObject *module)
 {
     (void)module;
@@ -261,6 +291,8 @@ static int prepare(PyObject *module)
 static PyMethodDef functions[] = {
     {"glance", glance, METH_VARARGS,
      PyDoc_STR("Return which records are certainly of our sessions, and where the first stands that is not certain.")},
+    {"glance_lines", glance_lines, METH_VARARGS,
+     PyDoc_STR("Return a byte for each line up to the first that is not certain: 1 for those of our sessions.")},
     {NULL, NULL, 0, NULL},
 };
 

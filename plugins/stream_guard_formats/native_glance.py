@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import Final
 from zlib import crc32
 
@@ -29,18 +30,38 @@ def glance(records: list[Record], start: int, stop: int, ours: bytes) -> tuple[l
     sessions, by the checksum of their ids; 0 for those of others. A record of another origin than the first one, or
     with headers, is not certain, and there must be a first one.
     """
-    origin, buckets, own = records[start].origin, len(ours), list[int]()
-    match = _HEAD.match
+    origin, own = records[start].origin, list[int]()
     for at in range(start, stop):
         record = records[at]
-        value = record.value
-        head = match(value)
-        if head is None or record.headers or record.origin != origin:
+        is_ours = _is_ours(record.value, ours) if not record.headers and record.origin == origin else None
+        if is_ours is None:
             return own, at
-        # A call in a record that cannot be decoded belongs to the session that is named last, wherever that is.
-        find, end = value.find, head.end()
-        if find(b'"session', end) >= 0 or find(b'"thread_id"', end) >= 0 or find(b'"conversation_id"', end) >= 0:
-            return own, at
-        if ours[crc32(head[1]) % buckets]:
+        if is_ours:
             own.append(at)
     return own, stop
+
+
+def glance_lines(chunk: bytes, start: int, ours: bytes) -> bytes:
+    """Return a byte for each line of a chunk from ``start`` on, up to the first one that is not certain.
+
+    It is 1 for a line of our sessions, and 0 for one of others. What follows the last newline is no line.
+    """
+    told = bytearray()
+    for value in BytesIO(chunk[start : chunk.rfind(b"\n") + 1]).readlines():
+        is_ours = _is_ours(value, ours)
+        if is_ours is None:
+            break
+        told.append(is_ours)
+    return bytes(told)
+
+
+def _is_ours(value: bytes, ours: bytes) -> bool | None:
+    """Return whether a record is of our sessions; None where a glance does not tell."""
+    head = _HEAD.match(value)
+    if head is None:
+        return None
+    # A call in a record that cannot be decoded belongs to the session that is named last, wherever that is.
+    find, end = value.find, head.end()
+    if find(b'"session', end) >= 0 or find(b'"thread_id"', end) >= 0 or find(b'"conversation_id"', end) >= 0:
+        return None
+    return ours[crc32(head[1]) % len(ours)] != 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stream_guard.model import Event, Json, Turn
-from stream_guard.ports import Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import Decoder, GlancingDecoder, HoldingDecoder, LineGlancingDecoder, Memory, Record
 from stream_guard.settings import ModelPrice
 
 _COST: Final = "cost_usd"
@@ -31,6 +31,12 @@ class PricedDecoder:
         if not isinstance(self._decoder, GlancingDecoder):
             return (), start
         return self._decoder.glance(records, start, stop, ours)
+
+    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
+        """Return what the decoder says of the lines."""
+        if not isinstance(self._decoder, LineGlancingDecoder):
+            return b""
+        return self._decoder.glance_lines(chunk, start, origin, ours)
 
     def _price(self, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:

@@ -12,7 +12,15 @@ from zlib import crc32
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event
-from stream_guard.ports import BlockDecoder, Decoder, GlancingDecoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import (
+    BlockDecoder,
+    Decoder,
+    GlancingDecoder,
+    HoldingDecoder,
+    LineGlancingDecoder,
+    Memory,
+    Record,
+)
 from stream_guard.sessions.table import check_session_id
 
 BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are
@@ -105,7 +113,13 @@ class EventSelection:
         self._decoder = decoder
         self._decode = decoder.decode
         self._glance = decoder.glance if isinstance(decoder, GlancingDecoder) else _nothing_certain
+        self._glance_lines = decoder.glance_lines if isinstance(decoder, LineGlancingDecoder) else _no_line_certain
         self._block = decoder.decode_block if isinstance(decoder, BlockDecoder) else None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other shares judge some of the sessions."""
+        return self._share.of > 1
 
     def simplest(self) -> Decoder:
         """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
@@ -119,6 +133,10 @@ class EventSelection:
         if self._share.of == 1:
             return range(start, stop), stop
         return self._glance(records, start, stop, self._ours)
+
+    def glance_lines(self, chunk: bytes, start: int, origin: str) -> bytes:
+        """Return the same of the lines of a chunk: a byte for each up to the first one that is not certain."""
+        return self._glance_lines(chunk, start, origin, self._ours)
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""
@@ -174,3 +192,8 @@ class EventSelection:
 def _nothing_certain(_records: list[Record], start: int, _stop: int, _ours: bytes) -> tuple[Sequence[int], int]:
     """Tell nothing: only decoding does."""
     return (), start
+
+
+def _no_line_certain(_chunk: bytes, _start: int, _origin: str, _ours: bytes) -> bytes:
+    """Tell nothing of lines either."""
+    return b""

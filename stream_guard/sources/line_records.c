@@ -4,7 +4,7 @@
 
 #define MOST_FIELDS 16
 
-static PyObject *record_class;
+static PyObject *record_class, *left_out; /* stands for a line that nobody needs */
 static PyTypeObject *record_type; /* the same */
 static int has_slots;
 static Py_ssize_t value_offset, origin_offset, position_offset, line_offset;
@@ -35,8 +35,8 @@ static PyObject *make_record(const char *start, Py_ssize_t size, PyObject *origi
 static PyObject *line_records(PyObject *module, PyObject *const *values, Py_ssize_t count)
 {
     (void)module;
-    if (count != 6 || !PyBytes_CheckExact(values[0])) {
-        PyErr_SetString(PyExc_TypeError, "line_records needs bytes and five more");
+    if (count != 7 || !PyBytes_CheckExact(values[0]) || !PyBytes_CheckExact(values[6])) {
+        PyErr_SetString(PyExc_TypeError, "line_records needs bytes, five more, and bytes");
         return NULL;
     }
     Py_ssize_t start = PyLong_AsSsize_t(values[1]);
@@ -46,6 +46,7 @@ static PyObject *line_records(PyObject *module, PyObject *const *values, Py_ssiz
     if (records == NULL)
         return NULL;
     Py_ssize_t whole = PyBytes_GET_SIZE(values[0]);
+    const char *needed = PyBytes_AS_STRING(values[6]), *told = needed + PyBytes_GET_SIZE(values[6]);
     if (start < 0 && (start += whole) < 0) /* as in a slice */
         start = 0;
     const char *at = PyBytes_AS_STRING(values[0]), *end = at + whole, *newline;
@@ -53,7 +54,8 @@ static PyObject *line_records(PyObject *module, PyObject *const *values, Py_ssiz
     while (at < end && (newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
         Py_ssize_t size = newline + 1 - at;
         line += step;
-        PyObject *record = make_record(at, size, values[2], position, line);
+        int is_needed = needed == told || *needed++ != 0;
+        PyObject *record = is_needed ? make_record(at, size, values[2], position, line) : Py_NewRef(left_out);
         if (record == NULL || PyList_Append(records, record) < 0) {
             Py_XDECREF(record);
             Py_DECREF(records);
@@ -108,7 +110,8 @@ static int execute(PyObject *module)
     PyObject *ports = PyImport_ImportModule("stream_guard.ports");
     record_class = ports != NULL ? PyObject_GetAttrString(ports, "Record") : NULL;
     Py_XDECREF(ports);
-    if (record_class == NULL)
+    left_out = record_class != NULL ? PyObject_CallFunction(record_class, "y", "") : NULL;
+    if (left_out == NULL)
         return -1;
     record_type = struct_type("stream_guard.ports", "Record");
     has_slots = went_well(prepare());

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard.ports import Record
+from stream_guard.ports import Record, Sieve
 from stream_guard.sources.line_records import line_records
 
 HEAD: Final = 64 * 1024  # what is kept of a line over the limit: enough for a dead letter
@@ -47,7 +47,7 @@ class LineSplitter:
         for batch in self.batches(chunk, 1):
             yield from batch
 
-    def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
+    def batches(self, chunk: bytes, most: int, sieve: Sieve | None = None) -> Iterator[list[Record]]:
         """Yield the same records in lists of at most so many; ``position`` is then behind the whole list."""
         start = 0
         if self._held:
@@ -56,13 +56,20 @@ class LineSplitter:
                 self._hold(chunk)
                 return
             yield [self._finish(chunk[:start])]
-        records = line_records(chunk, start, self.origin, self.position, self.line, self._step)
+        needed = sieve(chunk, start, self.origin) if sieve is not None else b""
+        records = line_records(chunk, start, self.origin, self.position, self.line, self._step, needed)
         end = max(start, chunk.rfind(b"\n") + 1)
         if end < len(chunk):
             self._hold(chunk[end:])
+        # Before they are yielded: a checkpoint taken then must not repeat them.
+        if len(records) <= most:
+            if records:
+                self.position += end - start
+                self.line += self._step * len(records)
+                yield records
+            return
         for at in range(0, len(records), most):
-            batch = records if len(records) <= most else records[at : at + most]
-            # Before they are yielded: a checkpoint taken then must not repeat them.
+            batch = records[at : at + most]
             last = batch[-1]
             self.position, self.line = last.position + len(last.value), last.line
             yield batch

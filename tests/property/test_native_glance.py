@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import example, given
@@ -27,20 +27,30 @@ PLAIN = Path(__file__).parents[2] / "plugins" / "stream_guard_formats" / "native
 
 
 @pytest.fixture(scope="module")
-def in_c(tmp_path_factory: pytest.TempPathFactory) -> Glance:
-    glance: Glance = open_c_module(native_glance, tmp_path_factory.mktemp("c")).glance
-    return glance
+def c_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return open_c_module(native_glance, tmp_path_factory.mktemp("c"))
 
 
 @pytest.fixture(scope="module")
-def in_python() -> Glance:
+def python_module() -> Any:
     """The plain build's, whichever build this is."""
     found = importlib.util.spec_from_file_location("plain_native_glance", PLAIN)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    glance: Glance = module.glance
+    return module
+
+
+@pytest.fixture(scope="module")
+def in_c(c_module: Any) -> Glance:
+    glance: Glance = c_module.glance
+    return glance
+
+
+@pytest.fixture(scope="module")
+def in_python(python_module: Any) -> Glance:
+    glance: Glance = python_module.glance
     return glance
 
 
@@ -125,6 +135,30 @@ def test_they_do_wherever_a_second_name_stands(in_c: Glance, in_python: Glance, 
     for value in (head, head + tail, head + tail + b'"', head + tail + b"}" * 17):
         record = Record(value, "file")
         assert in_c([record], 0, 1, SHARES[0].buckets()) == in_python([record], 0, 1, SHARES[0].buckets())
+
+
+@given(values=st.lists(_values(), max_size=8), joint=st.sampled_from((b"\n", b"\n", b" \n", b"")), data=st.data())
+@example([b'{"kind":', b'"turn", "session_id": "a"}', b""], b"\n", None)
+@example([b'{"kind": "turn", "session_id":', b'"a"}', b""], b"\n", None)
+@example([b'{"kind":"turn","session_id":"a"}'] * 9 + [b""], b"\n", None)
+def test_lines_tell_what_their_records_tell(
+    c_module: Any, python_module: Any, values: list[bytes], joint: bytes, data: st.DataObject | None
+) -> None:
+    """A line ends where it ends, whatever the next one begins with."""
+    chunk = joint.join(values)
+    start = data.draw(st.integers(0, len(chunk))) if data is not None else 0
+    records = [Record(line + b"\n", "file") for line in chunk[start:].split(b"\n")[:-1]]
+    for share in SHARES:
+        ours = share.buckets()
+        own, end = c_module.glance(records, 0, len(records), ours) if records else ([], 0)
+        told = bytes(at in own for at in range(end))
+        assert c_module.glance_lines(chunk, start, ours) == python_module.glance_lines(chunk, start, ours) == told
+
+
+@pytest.mark.parametrize(("chunk", "start", "ours"), [(b"", -1, b"1"), (b"ab", 3, b"1"), (b"ab", 0, b"")])
+def test_a_glance_at_lines_says_what_it_needs(c_module: Any, chunk: bytes, start: int, ours: bytes) -> None:
+    with pytest.raises(ValueError, match="needs a place in the chunk and one bucket"):
+        c_module.glance_lines(chunk, start, ours)
 
 
 @given(value=_values(), strict=st.booleans())

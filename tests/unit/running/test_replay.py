@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from stream_guard.running.replay import (
     without_eviction,
 )
 from stream_guard.settings import SessionLimits
+from stream_guard.sources import open_source
+from stream_guard.sources.chaining import ChainedSource
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import rule_spec
 
@@ -128,6 +131,35 @@ def test_a_replay_that_is_stopped_anywhere_goes_on_where_it_was(batch: int, shar
         parts.run(batch, rounds=rounds)
     parts.run(batch)
     assert list(dict.fromkeys(ids(parts.given))) == WANTED
+
+
+@pytest.mark.parametrize(("form", "most"), [("native", 1.1), ("auto", 1.7)])
+def test_a_share_makes_no_records_of_lines_that_are_certainly_of_others(tmp_path: Path, form: str, most: float) -> None:
+    """A format that is found out is not certain in the first chunk, which is more than half of this file."""
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for file, lines in zip(files, (LINES[:-5], LINES[-5:]), strict=True):
+        file.write_bytes(b"".join(line + b"\n" for line in lines))
+    made, judged = list[int](), list[Finding]()
+    for number in range(2):
+        source = CountingChain([partial(open_source, str(file)) for file in files])
+        selection = EventSelection(REGISTRY.decoders[form](), Share(number, 2))
+        reader = ShareReader(source, selection, open_table(POLICY, Counts(), without_eviction(SessionLimits())))
+        batches = [reader.advance(10**6), reader.finish()]
+        made.append(source.made)
+        judged += [finding for batch in batches for _, finding in batch.found]
+    assert sorted(ids(judged)) == sorted(WANTED)
+    assert len(LINES) <= sum(made) <= len(LINES) * most
+
+
+class CountingChain(ChainedSource):
+    """Counts the records that were made of lines."""
+
+    made = 0
+
+    def batches(self, most: int) -> Iterator[list[Record]]:
+        for batch in super().batches(most):
+            self.made += sum(record.value != b"" for record in batch)
+            yield batch
 
 
 def test_sessions_that_are_packed_away_between_batches_are_judged_alike() -> None:
