@@ -154,12 +154,7 @@ class AutoDecoder(JsonDecoder):
         origin = records[0].origin
         if origin not in self._is_known or origin not in self._is_native:
             return None
-        events: list[Event | None] | None = self._decoders[_NATIVE].decode_block(records)
-        if events is None:
-            return None
-        for number, record in enumerate(records):
-            if events[number] is None or record.origin != origin:
-                return events[:number] + [None] * (len(records) - number)
+        events: list[Event | None] | None = self._decoders[_NATIVE].decode_run(records, origin)
         return events
 
     def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:

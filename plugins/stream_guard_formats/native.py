@@ -82,6 +82,10 @@ class NativeDecoder:
         """Return the event of each record that is plain; None for a record, or for all, leaves them to ``decode``."""
         return read_events(records) if self._reads else None
 
+    def decode_run(self, records: list[Record], origin: str) -> list[Event | None] | None:
+        """Return the same, and None for all behind the first that is not plain, or of another origin."""
+        return read_events(records, origin) if self._reads else None
+
     def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
         """Return which records are certainly ours, and where the first uncertain one stands.
 

@@ -682,23 +682,34 @@ static PyObject *read_plainly(PyObject *value)
 }
 
 static PyTypeObject *record_type;
-static Py_ssize_t value_offset, truncated_offset;
+static Py_ssize_t value_offset, truncated_offset, origin_offset;
 static PyObject *no_bytes; /* 0, of a record that is whole */
 
-static PyObject *read_events(PyObject *module, PyObject *records)
+/* Whether a record is of an origin; NULL stands for any. */
+static inline int is_of(PyObject *record, PyObject *origin)
+{
+    PyObject *own = *slot_at(record, origin_offset);
+    return origin == NULL || own == origin ||
+           (PyUnicode_CheckExact(own) && PyUnicode_CheckExact(origin) && PyUnicode_Compare(own, origin) == 0);
+}
+
+static PyObject *read_events(PyObject *module, PyObject *const *values, Py_ssize_t given)
 {
     (void)module;
-    if (!PyList_CheckExact(records)) {
-        PyErr_SetString(PyExc_TypeError, "read_events needs a list of records");
+    if (given < 1 || given > 2 || !PyList_CheckExact(values[0])) {
+        PyErr_SetString(PyExc_TypeError, "read_events needs a list of records, and perhaps an origin");
         return NULL;
     }
+    PyObject *records = values[0], *origin = given == 2 ? values[1] : NULL;
     Py_ssize_t count = PyList_GET_SIZE(records);
     PyObject *events = PyList_New(count);
+    int goes_on = 1;
     for (Py_ssize_t number = 0; events != NULL && number < count; number++) {
         PyObject *record = PyList_GET_ITEM(records, number), *value, *event = NULL;
-        if (Py_IS_TYPE(record, record_type) && *slot_at(record, truncated_offset) == no_bytes &&
-            PyBytes_CheckExact(value = *slot_at(record, value_offset)))
+        if (goes_on && Py_IS_TYPE(record, record_type) && *slot_at(record, truncated_offset) == no_bytes &&
+            PyBytes_CheckExact(value = *slot_at(record, value_offset)) && is_of(record, origin))
             event = read_plainly(value);
+        goes_on = event != NULL || origin == NULL;
         if (event == NULL && PyErr_Occurred())
             Py_CLEAR(events);
         else
@@ -820,7 +831,8 @@ static int prepare_records(void)
     no_bytes = PyLong_FromLong(0); /* small numbers are one object each */
     record_type = struct_type("stream_guard.ports", "Record");
     return record_type == NULL || (value_offset = offset_in(record_type, "value")) < 0 ||
-                   (truncated_offset = offset_in(record_type, "truncated")) < 0
+                   (truncated_offset = offset_in(record_type, "truncated")) < 0 ||
+                   (origin_offset = offset_in(record_type, "origin")) < 0
                ? -1
                : 0;
 }
@@ -854,7 +866,7 @@ static int execute(PyObject *module)
 }
 
 static PyMethodDef functions[] = {
-    {"read_events", read_events, METH_O,
+    {"read_events", (PyCFunction)(void (*)(void))read_events, METH_FASTCALL,
      PyDoc_STR("Return the event of each record that is plain and whole; None where it is left to the parser.")},
     {NULL, NULL, 0, NULL},
 };

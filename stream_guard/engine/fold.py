@@ -166,6 +166,8 @@ class Engine:
             bound: BoundRule = whose
             if value is SETTLED:
                 key_state.asleep |= bound.bit
+            elif type(value) is Unsure:
+                self._count_unsure(bound, value, key_state, event)
             elif sort == ANSWERED:
                 self._report(bound, value, event, key_state, bound.number, out)
             elif sort == RAISED:

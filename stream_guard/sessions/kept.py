@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from math import inf
 from typing import Final
@@ -137,12 +136,11 @@ class KeptSessions:
             deadline = min(deadline, session.buffer[0][0])
         return deadline + session.lag
 
-    def ids(self) -> Iterator[str]:
-        """Yield the ids of all sessions, in memory and stored."""
+    def ids(self) -> list[str]:
+        """Return the ids of all sessions, in memory and stored."""
         known = {*self.touched, *self.clean}
-        yield from known
-        stored = (session_id for session_id, _ in self.store.deadlines() if session_id not in known)
-        yield from (row for row in stored if not is_ended_row(row) and not is_memory_row(row))
+        stored = [row for row, _ in self.store.deadlines() if row not in known]
+        return [*known, *[row for row in stored if not is_ended_row(row) and not is_memory_row(row)]]
 
     def _packed(self, session: Session) -> bytes:
         """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""

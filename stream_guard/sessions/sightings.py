@@ -100,7 +100,10 @@ def _candidates(session: Session, call_id: str) -> list[OpenCall]:
     # Only those of the last turn, and of the moment before it: an old attempt that never ran stays its own.
     recent = session.turns - 2
     if call_id:
-        others: Iterable[Sequence[OpenCall]] = (session.open.get("", ()),)
+        nameless = session.open.get("")
+        if nameless is None:
+            return same
+        others: Iterable[Sequence[OpenCall]] = (nameless,)
     else:
         others = (calls for known, calls in session.open.items() if known)
     near = [call for calls in others for call in calls if call.index >= recent]

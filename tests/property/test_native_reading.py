@@ -190,3 +190,22 @@ def test_strings_that_are_kept_do_not_mix(read_events: ReadEvents, parser: Nativ
 def test_every_field_of_every_event_is_known(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Where the model has a field that the C does not name, it would leave all records to the parser.
     assert open_c_module(native_reading, tmp_path_factory.mktemp("c")).READS
+
+
+@given(origins=st.lists(st.sampled_from(("a", "b")), min_size=1, max_size=8), broken=st.integers(0, 9))
+def test_with_an_origin_it_stops_where_another_or_a_stranger_begins(
+    read_events: Any, origins: list[str], broken: int
+) -> None:
+    line = event_lines(1)[0]
+    # Equal texts, not the same object: records of two runs may name one file.
+    records = [Record(b"{" if at == broken else line, bytes(name, "ascii").decode()) for at, name in enumerate(origins)]
+    whole, run = read_events(records), read_events(records, "a")
+    assert [event is None for event in whole] == [at == broken for at in range(len(records))]
+    stop = next((at for at, name in enumerate(origins) if name != "a" or at == broken), len(records))
+    assert run == whole[:stop] + [None] * (len(records) - stop)
+
+
+@pytest.mark.parametrize("values", [(), ("text",), ([], "a", "b")], ids=repr)
+def test_it_says_what_it_needs(read_events: Any, values: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="a list of records"):
+        read_events(*values)
