@@ -132,8 +132,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
 
     def __init__(self, params: MustCallBeforeParams) -> None:
         super().__init__(params)
-        self._is_first, self._is_second = params.first.matches, params.second.matches
-        self._is_reset = params.reset_on.matches if params.reset_on is not None else None
+        # The patterns, not their methods: compiled, a method is called directly.
+        self._first, self._second, self._reset = params.first, params.second, params.reset_on
         self._argument = sg.Path(f"tool.args.{params.same_arg}") if params.same_arg else None
         self._must_succeed, self._within = params.first_must_succeed, params.within_seconds
         self._enough = _RAN if params.first_must_succeed else _TRIED
@@ -156,7 +156,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         """Judge ``second`` by what came before it, then remember ``first``."""
         if state.unlocked:
             return sg.SETTLED
-        hit = self._judge(call, state) if self._is_second(call.tool) else None
+        hit = self._judge(call, state) if self._second.matches(call.tool) else None
         late = self._note(call, state)
         return late if hit is None else hit
 
@@ -213,7 +213,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
 
     def shortfall(self, event: sg.Event, state: MustCallBeforeState) -> sg.Shortfall | None:
         """At ``second``: that ``first`` came before it, in time."""
-        if not isinstance(event, sg.ToolCall) or not self._is_second(event.tool):
+        if not isinstance(event, sg.ToolCall) or not self._second.matches(event.tool):
             return None
         within, now = self.params.within_seconds, event.time
         good = [first for first in state.firsts if self._unlocks(first, self._value(event), now)]
@@ -273,9 +273,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
 
     def _note(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
-        if self._is_reset is not None and self._is_reset(call.tool):
+        if self._reset is not None and self._reset.matches(call.tool):
             state.firsts = ()
-        if not self._is_first(call.tool) or (value := self._value(call)) is None:
+        if not self._first.matches(call.tool) or (value := self._value(call)) is None:
             return None
         first = First(call.attempt, _TRIED, call.time, value)
         firsts = state.firsts
