@@ -28,6 +28,7 @@ _RETRY_AFTER: Final = 5  # seconds
 _MOST_CLIENTS: Final = 128
 _LONGEST_LINE: Final = 1 << 10
 _BODY_TIMEOUT: Final = 60.0  # seconds for a whole body
+_PARTING: Final = 2.0  # seconds in which a client that was refused may go on sending
 _PIECE: Final = 1 << 16
 _IN_FLIGHT: Final = 256 << 20  # bytes of requests that are being read, unpacked ones at their largest
 
@@ -131,6 +132,7 @@ class _OtlpHandler(BaseHTTPRequestHandler):
     memory: _Memory
     most: int
     token: str
+    _is_refused = False
 
     def do_POST(self) -> None:
         """Take an export."""
@@ -248,9 +250,22 @@ class _OtlpHandler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", str(_RETRY_AFTER))
         if close:
             self.send_header("Connection", "close")  # what is left of the body is not the next request
-            self.close_connection = True
+            self.close_connection = self._is_refused = True
         self.end_headers()
         self.wfile.write(body)
+
+    def finish(self) -> None:
+        """End the connection. What a refused client still sends is read: reset, it would not see the answer."""
+        super().finish()
+        if not self._is_refused:
+            return
+        deadline = time.monotonic() + _PARTING
+        with suppress(OSError):  # it may have gone
+            self.connection.shutdown(socket.SHUT_WR)
+            while (left := deadline - time.monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.connection.recv(_PIECE):
+                    return
 
     def log_message(self, *_args: Any) -> None:
         """Log nothing: a line for each export is no news."""

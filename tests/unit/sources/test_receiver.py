@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +94,19 @@ def test_what_can_never_be_taken_is_refused_for_good(
     assert reason in text.decode()
     assert "Retry-After" not in answer
     assert list(spool.read(0)) == []
+
+
+def test_a_client_that_goes_on_sending_sees_why_it_was_refused(receiver: OtlpReceiver) -> None:
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=30) as client:
+        client.sendall(head.encode() + f"{LIMIT + 1:x}\r\n".encode() + b" " * 1000)
+        select.select([client], [], [], 30)  # it has answered, and not read all
+        for _ in range(50):
+            client.sendall(b" " * 10_000)
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"more than" in answer
 
 
 def test_other_paths_and_methods_are_refused(receiver: OtlpReceiver) -> None:
