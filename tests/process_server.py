@@ -145,6 +145,6 @@ def _become(start: Start, files: list[int]) -> None:
 
 if __name__ == "__main__":
     if serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
-        from stream_guard.cli.app import main
+        from stream_guard.cli.process import main
 
         main()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stream_guard.cli import main
+from stream_guard.cli.process import main
 
 main()

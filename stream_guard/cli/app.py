@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import enumerate as enumerate_threads
 from typing import Any, Final
 
 import typer
@@ -165,23 +163,6 @@ def _root(
     ),
 ) -> None:
     """Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch."""
-
-
-def main() -> None:
-    """Run the command line and leave with its exit code.
-
-    A thread that still waits for a broker is not waited for. Python could crash while it tears down what that thread
-    uses, so the process then ends at once, after everything printed is out.
-    """
-    try:
-        run_command_line()
-    except SystemExit as ended:
-        if not any(thread.daemon for thread in enumerate_threads()):
-            raise
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
 
 
 def run_command_line() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
 import typer
 
-from stream_guard.cli import pass_over_loaded
+from stream_guard.cli.process import pass_over_loaded
 from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 
@@ -144,8 +144,10 @@ def set_up(settings_file: Path | None, log_format: LogFormat | None = None, port
     from stream_guard.settings import load_settings
 
     settings = load_settings(settings_file, log={"format": log_format}, serve={"port": port})
-    set_up_logs(settings.log)
-    return Assembly(settings)
+    put_back = set_up_logs(settings.log)
+    assembly = Assembly(settings)
+    assembly.opened.callback(put_back)  # first: it runs when everything else is closed and has said what it had to say
+    return assembly
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 import typer
 
-from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
+from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME

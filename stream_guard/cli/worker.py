@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stream_guard.cli import pass_over_loaded
+from stream_guard.cli.process import pass_over_loaded
 from stream_guard.cli.run import PageFlag, open_page, page_lines, say_counts, with_history
 from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError

@@ -105,7 +105,7 @@ async def poll(address: str, topics: list[str], watch: Stopwatch) -> None:
 
 async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with one worker, in a process as the command makes it."""
-    from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
+    from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.engine import Engine
     from stream_guard.kafka.address import parse_address
@@ -143,7 +143,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
 
 async def embed(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with the embedded runner, with a checkpoint, in a process as the command makes it."""
-    from stream_guard.cli import YOUNG_OBJECTS, pass_over_loaded
+    from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run

@@ -98,7 +98,7 @@ import atexit, sys
 {LOADED}
 atexit.register(lambda: print(loaded(), file=sys.stderr))
 sys.argv = ["stream-guard"]
-from stream_guard.cli import main
+from stream_guard.cli.process import main
 main()
 """
     environment = {**os.environ, "_STREAM_GUARD_COMPLETE": f"complete_{shell}", **WAYS[shell](line)}

@@ -26,7 +26,7 @@ PACKAGES = (
     "stream_guard_compliance",
 )
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/build.lock")
-WITH_PIP = (*LOCKS, "deploy/pip.lock")
+WITH_PIP = (*LOCKS, "deploy/installer.lock")
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +67,7 @@ def test_packs_and_command_are_found_through_metadata(wheel: Path, contents: lis
         entry_points.read_string(
             archive.read(next(name for name in contents if name.endswith("entry_points.txt"))).decode()
         )
-    assert dict(entry_points["console_scripts"]) == {"stream-guard": "stream_guard.cli:main"}
+    assert dict(entry_points["console_scripts"]) == {"stream-guard": "stream_guard.cli.process:main"}
     assert sorted(entry_points["stream_guard"].values()) == sorted(set(PACKAGES) - {"stream_guard"})
 
 

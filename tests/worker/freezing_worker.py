@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from stream_guard.cli.app import main
+from stream_guard.cli.process import main
 from stream_guard.worker.changelog import ChangelogTable
 
 _claim = ChangelogTable.claim

@@ -14,7 +14,7 @@ from pathlib import Path
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 
-from stream_guard.cli.app import main
+from stream_guard.cli.process import main
 
 _partitions = ClusterMetadata.partitions_for_topic
 

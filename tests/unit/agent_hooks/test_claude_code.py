@@ -292,7 +292,7 @@ def test_a_hook_imports_neither_the_engine_nor_anything_slow() -> None:
     program = (
         "import sys\n"
         "sys.argv = ['stream-guard', 'hook', 'claude-code', '--gate=http://127.0.0.1:1', '--on-error=open']\n"
-        "from stream_guard.cli import main\n"
+        "from stream_guard.cli.process import main\n"
         "try: main()\n"
         "except SystemExit as ended: print(ended.code)\n"
         "print([name for name in sys.modules if name.startswith('stream_guard')])\n"
@@ -310,5 +310,6 @@ def test_a_hook_imports_neither_the_engine_nor_anything_slow() -> None:
     message, code, ours, slow = done.stdout.splitlines()
     assert "allowed without being judged" in message
     assert (code, slow) == ("0", "[]")
-    rooms = ["agent_hooks", "agent_hooks.claude_code", "agent_hooks.client", "agent_hooks.command", "cli"]
+    rooms = ["agent_hooks", "agent_hooks.claude_code", "agent_hooks.client", "agent_hooks.command"]
+    rooms += ["cli", "cli.process"]
     assert sorted(json.loads(ours.replace("'", '"'))) == ["stream_guard", *(f"stream_guard.{room}" for room in rooms)]

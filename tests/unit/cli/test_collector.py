@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 
-import pytest
+from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
 
-from stream_guard.cli import YOUNG_OBJECTS, main, pass_over_loaded
+PROGRAM = """
+import atexit, gc, sys
+from stream_guard.cli.process import main
+atexit.register(lambda: print(gc.get_threshold()[0], gc.isenabled()))
+sys.argv = ["stream-guard", "--version"]
+main()
+"""
 
 
-def test_a_command_lets_the_collector_wait_for_more_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = gc.get_threshold()
-    monkeypatch.setattr(sys, "argv", ["stream-guard", "--help"])
-    try:
-        with pytest.raises(SystemExit):
-            main()
-        assert gc.get_threshold()[0] == YOUNG_OBJECTS
-        assert gc.isenabled()
-    finally:
-        gc.set_threshold(*before)
+def test_a_command_lets_the_collector_wait_for_more_objects() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{YOUNG_OBJECTS} True"
 
 
 def test_the_collector_passes_over_what_a_command_has_loaded() -> None:

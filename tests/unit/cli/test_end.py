@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import atexit, sys, threading, time
-from stream_guard.cli.app import main
+from stream_guard.cli.process import main
 atexit.register(print, "taken down")
 threading.Thread(target=time.sleep, args=(600,), daemon={waits}).start() if {waits} else None
 sys.argv = ["stream-guard", *{words}]

@@ -20,6 +20,6 @@ def _shifted() -> float:
 if __name__ == "__main__":
     time.time = _shifted  # before anything of the product takes a reference to it
     sys.argv = ["stream-guard", *sys.argv[2:]]
-    from stream_guard.cli.app import main
+    from stream_guard.cli.process import main
 
     main()

@@ -1,0 +1,56 @@
+"""A process of its own for the command line: how it starts, collects garbage and ends.
+
+Only the console script and ``python -m stream_guard.cli`` come here. Whoever runs a command inside another process
+calls ``stream_guard.cli.app.run_command_line``, which leaves that process as it was.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+__all__ = ["YOUNG_OBJECTS", "main", "pass_over_loaded"]
+
+# Every event makes dozens of objects, and sessions keep some of them: at Python's own 700 the collector looks for
+# circles between them at every few events. docs/performance.md has what was measured.
+YOUNG_OBJECTS = 10_000
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code. A hook of an agent starts without all the rest."""
+    if sys.argv[1:2] == ["hook"]:
+        from stream_guard.agent_hooks.command import main as run_hook
+
+        code = run_hook(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
+    gc.set_threshold(YOUNG_OBJECTS)
+    from stream_guard.cli.app import run_command_line
+
+    try:
+        run_command_line()
+    except SystemExit as ended:
+        _end(ended)
+
+
+def pass_over_loaded() -> None:
+    """Let the collector pass over what is loaded by now: it stays to the end, and is most of what there is to look at.
+
+    Only where the process is the command's own: elsewhere this would keep what others want to be rid of.
+    """
+    if gc.get_threshold()[0] == YOUNG_OBJECTS:
+        gc.freeze()
+
+
+def _end(ended: SystemExit) -> None:
+    """End at once where a thread still waits, for a broker say: Python could crash while it tears down what it uses."""
+    import logging
+    import os
+    import threading
+
+    if not any(thread.daemon for thread in threading.enumerate()):
+        raise ended
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
