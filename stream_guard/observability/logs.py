@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final, TextIO
@@ -77,12 +77,13 @@ class RepeatFilter(logging.Filter):
         return True
 
 
-def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Sequence[str] = ()) -> logging.Handler:
+def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Sequence[str] = ()) -> Callable[[], None]:
     """Log this package's messages to standard error, in the format and from the level of the settings.
 
-    The owner of the process calls it once; imported code never does. Another call replaces the first one. The packages
-    in ``others`` use the same format, from warnings on and without repetition.
+    A command calls it, imported code never does. Another call replaces the first one. The packages in ``others`` use
+    the same format, from warnings on and without repetition. Returns what puts the loggers back as they were.
     """
+    before = [(logger, logger.level, list(logger.handlers)) for logger in map(logging.getLogger, (*_ROOTS, *others))]
     handler = _handler(log, stream)
     for name in _ROOTS:
         _attach(handler, logging.getLogger(name), log.level.upper())
@@ -90,7 +91,13 @@ def set_up_logs(log: LogSettings, stream: TextIO | None = None, *, others: Seque
     other_handler.addFilter(RepeatFilter())
     for name in others:
         _attach(other_handler, logging.getLogger(name), "WARNING" if log.level != "error" else "ERROR")
-    return handler
+    return lambda: _put_back(before)
+
+
+def _put_back(before: Iterable[tuple[logging.Logger, int, list[logging.Handler]]]) -> None:
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 def _handler(log: LogSettings, stream: TextIO | None) -> logging.Handler:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Final, TypeAlias
 
+from stream_guard.errors import StreamGuardError
 from stream_guard.explaining.timeline import StateChange
 from stream_guard.explaining.waypoints import FoldedSession, NumberedEvent
 from stream_guard.history import alert_rows, kept_events
@@ -60,7 +61,7 @@ class StateReader:
         self._sleep = sleep
         self._known: OrderedDict[_Key, tuple[FoldedSession, Lock]] = OrderedDict()
         self._lock = Lock()
-        self._later = ThreadPoolExecutor(1, "stream_guard-states")
+        self._preparing = Lock()
 
     def is_near(self, session: KeptSession, policy: Policy, last: int) -> bool:
         """Whether the states up to an event can be told while somebody waits."""
@@ -87,9 +88,16 @@ class StateReader:
             return folded.changes(events, first, end)
 
     def prepare(self, session: KeptSession, policy: Policy) -> None:
-        """Fold a session to its end, soon, while nobody waits."""
-        if self._folded(session, policy)[0].reached < session.events:
-            self._later.submit(self._fold_to, session, policy, session.events, _AT_REST)
+        """Fold a session to its end while nobody waits; one at a time, as whoever still looks asks again."""
+        if self._folded(session, policy)[0].reached < session.events and self._preparing.acquire(blocking=False):
+            Thread(target=self._prepare, args=(session, policy), name="stream_guard-states", daemon=True).start()
+
+    def _prepare(self, session: KeptSession, policy: Policy) -> None:
+        try:
+            with suppress(StreamGuardError):  # whoever asks for the states is told
+                self._fold_to(session, policy, session.events, _AT_REST)
+        finally:
+            self._preparing.release()
 
     def _folded(self, session: KeptSession, policy: Policy) -> tuple[FoldedSession, Lock]:
         key = (session.id, policy.version)

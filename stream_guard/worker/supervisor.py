@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -15,6 +16,8 @@ FIRST_PAUSE: Final = 1.0  # seconds before a worker that died is started again; 
 LONGEST_PAUSE: Final = 30.0
 SETTLED: Final = 60.0  # a worker that lived for so long died by accident; else it counts as a failure to start
 MOST_FAILURES: Final = 5  # in a row, of one worker
+# A worker that is asked to leave while it still starts has nothing to put away, and ends by the signal itself.
+IN_GOOD_ORDER: Final = (0, -signal.SIGTERM)
 USAGE: Final = 2  # exit code of a worker whose policy or settings are wrong: starting it again changes nothing
 
 _logger = logging.getLogger(__name__)
@@ -79,9 +82,9 @@ class Supervisor:
         except BaseException:
             self._stop()
             raise
-        codes = self._stop()
-        if any(codes.values()):
-            told = ", ".join(f"worker {number} with {code}" for number, code in codes.items() if code)
+        codes = {number: code for number, code in self._stop().items() if code not in IN_GOOD_ORDER}
+        if codes:
+            told = ", ".join(f"worker {number} with {code}" for number, code in codes.items())
             raise StreamGuardError(f"not every worker left in good order: {told}")
 
     def _look_after(self, place: _Place) -> None:

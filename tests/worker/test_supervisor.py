@@ -136,6 +136,17 @@ def test_a_worker_that_does_not_leave_in_good_order_is_an_error() -> None:
         machine.run(script)
 
 
+def test_a_worker_that_is_asked_to_leave_while_it_starts_leaves_in_good_order() -> None:
+    machine = Machine()
+
+    def script() -> Iterator[None]:
+        yield
+        machine.workers[1].last = -signal.SIGTERM
+
+    machine.run(script)
+    assert machine.workers[1].asked
+
+
 def test_each_worker_has_a_name_an_outbox_and_a_port_of_its_own(tmp_path: Path) -> None:
     settings = Settings(
         worker=WorkerSettings(instance="node-a"),

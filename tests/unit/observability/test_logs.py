@@ -21,12 +21,9 @@ LOGGER = logging.getLogger("stream_guard.test_logs")
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("stream_guard", "stream_guard_sinks")]
-    before = [(logger.level, list(logger.handlers)) for logger in loggers]
+    put_back = set_up_logs(LogSettings())
     yield
-    for logger, (level, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers = handlers
+    put_back()
 
 
 def said(**settings: Any) -> io.StringIO:
