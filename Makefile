@@ -11,14 +11,10 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 	--custom-compile-command "make lock"
 
-# Wheels, so that nothing has to be compiled; only Faust, off x86_64, is published as source alone.
-COMPILED := $(if $(filter x86_64,$(shell uname -m)),,faust-streaming)
-FORMATS := --only-binary :all: $(if $(COMPILED),--no-binary $(COMPILED))
-
 # More processes than cores: tests of brokers and servers mostly wait.
 TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
-export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export VENV PYTHON
 # The tests start hundreds of processes; without bytecode on the disk each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,96 +26,55 @@ help: ## list what can be made
 
 setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: deploy/pip.lock deploy/run.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "stream_guard needs Python 3.11 to 3.14 and found none that starts;" \
-		"install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=..."; exit 1; }
-	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
-		"install what it lacks (Debian: apt-get install python3-venv), or name another: make PYTHON=..."; exit 1; }
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
-# The pip that comes with Python 3.11 takes a minute more for the locks: it looks at every file of every package.
-	@$(BIN)/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/pip.lock || \
-		echo "pip stays as it is: it does the same, only slower"
-	@echo "installing what deploy/run.lock names into $(VENV)"
-	$(BIN)/python -m pip install --quiet $(FORMATS) --require-hashes -r deploy/run.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml
+	@bash deploy/setup.sh run
 	@touch $@
 
 setup-dev: $(VENV)/.installed-dev ## add every extra, the frameworks and the tools that the tests need
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements.lock
-	@test -z "$(COMPILED)" || command -v cc >/dev/null || { echo "$(COMPILED) has no wheel for $$(uname -m) and is built" \
-		"from source: install a C compiler (Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"; exit 1; }
-	@echo "installing what requirements.lock names into $(VENV); the first time takes about two minutes"
-# Not compiled: most of it is never imported, and Python compiles the rest when it is.
-	$(BIN)/python -m pip install --quiet --no-compile $(FORMATS) --require-hashes -r requirements.lock
+	@bash deploy/setup.sh dev
 	@touch $@
 
-setup-tests: setup-dev .cache/debian/.looked .cache/promtool/.looked .cache/alertmanager/.looked $(if $(wildcard tests/kafka/pom.xml),.cache/kafka/.fetched) $(if $(wildcard $(EDITOR)/package-lock.json),$(EDITOR)/node_modules/.installed)
+# What the tests need beside packages; a part that this machine cannot have is named, and its tests skip.
+PARTS := debian promtool alertmanager editor kafka
+setup-tests: setup-dev $(PARTS:%=.cache/%/.ready)
 
-# A browser and a database, for the tests that need them. Only where everything is required, and by root, are they
-# installed; elsewhere the tests skip and say so.
-.cache/debian/.looked:
-	@mkdir -p $(@D); missing=""; \
-	command -v chromium >/dev/null || missing="$$missing chromium"; \
-	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
-	if [ -n "$$STREAM_GUARD_REQUIRE_ALL" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq >/dev/null 2>&1; \
-		test -z "$$missing" || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
-		touch $@; \
-	elif [ -n "$$missing" ]; then echo "missing (Debian: apt-get install$$missing): tests that need it will be skipped"; \
-	fi
-
-# Debian's package unpacked beside the code: nothing is installed. Without it the tests that need it skip and say so.
-.cache/promtool/.looked: | .cache/debian/.looked
+.cache/%/.ready: deploy/setup.sh
 	@mkdir -p $(@D)
-	@if command -v promtool >/dev/null; then touch $@; \
-	elif cd $(@D) && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .; then rm -f *.deb; touch .looked; \
-	else echo "promtool is missing (Debian: apt-get install prometheus): tests of metrics and alarms will be skipped"; fi
+	@bash deploy/setup.sh $* && touch $@ || true
 
-# Debian's Alertmanager reads its templates from /usr/share, so it is installed, on the same terms as the browser.
-.cache/alertmanager/.looked: | .cache/debian/.looked
-	@mkdir -p $(@D)
-	@if command -v prometheus-alertmanager >/dev/null; then touch $@; \
-	elif [ -n "$$STREAM_GUARD_REQUIRE_ALL" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus-alertmanager >/dev/null && touch $@; \
-	else echo "missing (Debian: apt-get install prometheus-alertmanager): tests that need it will be skipped"; fi
-
-# Without npm, or without a network, the editor's tests skip and say so; under STREAM_GUARD_REQUIRE_ALL they fail.
-$(EDITOR)/node_modules/.installed: $(EDITOR)/package-lock.json
-	@if ! command -v npm >/dev/null; then echo "npm is missing: the tests of the editor schema will be skipped"; \
-	elif npm ci --prefix $(EDITOR) --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm ci failed: the tests of the editor schema will be skipped"; fi
-
-# Apache Kafka, for the tests that need a broker; without Java or Maven they skip and say so.
-.cache/kafka/.fetched: tests/kafka/pom.xml | setup-dev
-	@mkdir -p $(@D)
-	@if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then \
-		echo "Java or Maven is missing: tests on a real Kafka broker will be skipped"; \
-	elif $(BIN)/python -m tests.kafka.broker fetch; then touch $@; \
-	else echo "Apache Kafka could not be fetched: tests on a real broker will try again, and fail"; fi
+.cache/promtool/.ready .cache/alertmanager/.ready: | .cache/debian/.ready
+.cache/editor/.ready: $(wildcard $(EDITOR)/package-lock.json)
+.cache/kafka/.ready: $(wildcard tests/kafka/pom.xml) | setup-dev
 
 run: setup ## show sample sessions of a refund agent and what is wrong with them; `make run STAY=1` keeps the page open
 	$(BIN)/stream-guard demo $(if $(STAY),--stay)
 
+# Beyond the limit the run is interrupted and says which tests were running (tests/crashes.py).
+LIMIT := timeout --signal=INT --kill-after=120 3600
+
 # Side by side: what is fetched comes from several places, checking types keeps one core busy, and many tests wait.
 test: ## check the code and run every test that is not marked slow
 	@$(MAKE) --no-print-directory -j2 setup-tests
-	@$(MAKE) --no-print-directory -j2 lint pytest
+	@$(LIMIT) $(MAKE) --no-print-directory -j2 lint pytest
 
 pytest: setup-dev
-	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov
+	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=1
 
 test-slow: setup-tests ## run the tests that take minutes, and search with forty times as many examples
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --timeout=7200
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup tests/property tests/laws/test_laws.py
 
 lint: setup-dev ## check style, types, import layers, spelling and declared dependencies
+	@date +"lint begins at %T"
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/deptry .
+	@date +"lint ends at %T"
 
 format: setup-dev ## rewrite the code in the house style
 	$(BIN)/ruff check --fix
@@ -176,7 +131,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
-	echo pip | $(COMPILE) --output-file deploy/pip.lock -
+	printf 'pip\nuv\n' | $(COMPILE) --output-file deploy/installer.lock -
 	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 
 clean: ## remove everything that was made
