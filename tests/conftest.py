@@ -21,7 +21,7 @@ settings.register_profile("commit", max_examples=40, deadline=None, suppress_hea
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
-pytest_plugins = ("tests.kafka.fixtures",)
+pytest_plugins = ("tests.run_folder", "tests.crashes", "tests.leftovers", "tests.kafka.fixtures")
 
 # Variables that steer the test run itself; every other STREAM_GUARD_ variable is a setting of the product.
 OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STREAM_GUARD_TEST_KAFKA"))
@@ -42,7 +42,7 @@ def pytest_configure() -> None:
     """Forget the caller's settings, here and in the processes the tests start."""
     gc.disable()  # until everything is imported and collected, of which nothing is garbage
     for name in list(os.environ):
-        if name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS:
+        if name == "PYTEST_ADDOPTS" or (name.startswith("STREAM_GUARD_") and name not in OF_THE_TESTS):
             del os.environ[name]
 
 
@@ -55,11 +55,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @contextmanager
 def _one_first(config: pytest.Config) -> Iterator[None]:
-    shared = getattr(config, "workerinput", {}).get("broker")
-    if shared is None:
+    from tests.run_folder import run_of  # a plugin, which pytest must be the first to import
+
+    run = run_of(config)
+    if run is None:
         yield
         return
-    with (Path(shared[0]) / "collecting").open("w") as lock:
+    with (run.folder / "collecting").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

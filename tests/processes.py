@@ -25,6 +25,7 @@ from typing import Any
 from tests.process_server import ANSWER, ROOT, Start, receive, send
 
 COMMAND = ("-m", "stream_guard.cli")
+RUNNING: set[Copy] = set()  # copies that were started and whose end nobody has seen yet
 
 
 def start(
@@ -68,6 +69,7 @@ class Copy(subprocess.Popen[Any]):
             send(server(), Start(args[3:], env, str(folder or Path.cwd())), [*streams, theirs.fileno()])
         self.pid, _ = ANSWER.unpack(receive(self._answers, ANSWER.size))
         self._child_created = True
+        RUNNING.add(self)
         self._close_pipe_fds(stdin, p2cwrite, c2pread, stdout, errread, stderr)  # type: ignore[attr-defined]  # Popen's
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
@@ -85,6 +87,7 @@ class Copy(subprocess.Popen[Any]):
             return 0, 0
         pid, status = ANSWER.unpack(receive(self._answers, ANSWER.size))
         self._answers.close()
+        RUNNING.discard(self)
         return pid, status
 
 

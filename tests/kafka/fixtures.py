@@ -5,11 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
@@ -17,6 +13,7 @@ from tests.kafka import certificates, jars, sharing
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
 from tests.parts import require
+from tests.run_folder import run_of
 
 
 def require_broker(*, secure: bool = False) -> None:
@@ -25,24 +22,11 @@ def require_broker(*, secure: bool = False) -> None:
     require(not lacking, lacking)
 
 
-_SHARED: Final = pytest.StashKey[Path]()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell each process of a run where its broker is, and which process began the run."""
-    stash = node.config.stash
-    if _SHARED not in stash:
-        stash[_SHARED] = Path(tempfile.mkdtemp(prefix="stream-guard-broker-"))
-    node.workerinput["broker"] = (str(stash[_SHARED]), os.getpid())
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Stop the broker that the processes of the run shared."""
-    folder = session.config.stash.get(_SHARED, None)
-    if folder is not None:
-        sharing.leave(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the broker that the processes of the run shared, after the last of them."""
+    run = run_of(config)
+    if run is not None and run.leader == os.getpid():
+        sharing.leave(run.folder)
 
 
 @pytest.fixture(scope="session")
@@ -50,8 +34,8 @@ def shared_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """The one broker of the run; with a listener for every way of being let in, where this machine can make them."""
     require_broker()
     secure = not certificates.missing_part()
-    if (shared := getattr(request.config, "workerinput", {}).get("broker")) is not None:
-        yield sharing.join(Path(shared[0]), shared[1], secure=secure)
+    if (run := run_of(request.config)) is not None:
+        yield sharing.join(run.folder, run.leader, secure=secure)
         return
     with Broker(tmp_path_factory.mktemp("kafka") / "broker", secure=secure) as broker:
         yield broker
