@@ -55,8 +55,8 @@ class Scope(StrEnum):
 class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind"):
     """What every event has.
 
-    ``index`` and the other fields marked "stamped" are written by the session tracker before a
-    rule sees the event; values from a producer are overwritten.
+    Rules see a copy, on which ``index`` and the other fields marked "stamped" have what the session knows. An event
+    that comes in never changes, and what it has there is not looked at.
     """
 
     session_id: str

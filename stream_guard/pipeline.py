@@ -14,6 +14,7 @@ runs one for each Kafka partition. ``evaluate`` and the inline guard have events
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader, blocks_of
@@ -46,6 +47,16 @@ def open_table(
     return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
 
 
+class EventAdmission(Protocol):
+    """What is looked at before an event is judged, where somebody may have judged it before."""
+
+    def begin(self, record: Record) -> None:
+        """Take note that the next events are those of a record."""
+
+    def admits(self, event: Event, record: Record, out: list[Finding]) -> bool:
+        """Whether an event is to be judged."""
+
+
 class Pipeline:
     """One partition's worth of work: records in, findings out, nothing lost silently."""
 
@@ -55,59 +66,52 @@ class Pipeline:
         table: SessionTable,
         dead_letters: DeadLetterSink,
         places: RecordPlaces | None = None,
+        admission: EventAdmission | None = None,
     ) -> None:
         if places is not None:
             table.memory.origins = places.tell
+            table.named = places.name
         self.reader = EventReader(decoder, dead_letters, table.memory)
         self._places = places
+        self._admission = admission
         self._table = table
         self._counts = table.counts
 
-    def run(self, records: list[Record], out: list[Finding], ends: list[int] | None = None) -> None:
+    def run(self, records: Sequence[Record], out: list[Finding], ends: list[int] | None = None) -> None:
         """Judge records; append the findings in the order in which they are made.
 
         ``ends`` gets, for each record, how many findings there are after it.
         """
         for block in blocks_of(records):
-            quick = self.reader.read_ahead(block)
+            ahead = self.reader.read_ahead(block)
             for number, record in enumerate(block):
-                event = None if quick is None else quick[number]
-                if event is None:
-                    self._judge(self.reader.read(record), record, out)
-                else:
-                    self._judge_one(event, record, out)
+                event = None if ahead is None else ahead[number]
+                self._judge(self.reader.read(record) if event is None else (event,), record, out)
                 if ends is not None:
                     ends.append(len(out))
         self._counts.records += len(records)
 
-    def _judge_one(self, event: Event, record: Record, out: list[Finding]) -> None:
-        places, before = self._places, len(out)
+    def _judge(self, events: Sequence[Event], record: Record, out: list[Finding]) -> None:
+        """Judge the events of a record that are admitted; their findings name the file and the line of it."""
+        table, places, admission = self._table, self._places, self._admission
+        if admission is not None:
+            admission.begin(record)
+        for event in events:
+            if admission is not None and not admission.admits(event, record, out):
+                continue
+            if places is None:
+                table.feed(event, out)
+            else:
+                self._judge_located(event, record, places, out)
         if places is not None:
-            places.note(record, event)
+            places.forget_told()
+
+    def _judge_located(self, event: Event, record: Record | None, places: RecordPlaces, out: list[Finding]) -> None:
+        before = len(out)
+        places.note(record, event)
         self._table.feed(event, out)
-        if places is not None and len(out) > before:
+        if len(out) > before:  # at once: a place is not remembered for ever
             out[before:] = [places.located(finding) for finding in out[before:]]
-
-    def _judge(self, events: list[Event], record: Record, out: list[Finding]) -> None:
-        if self._places is not None:
-            self._judge_located(events, record, self._places, out)
-            return
-        table = self._table  # not its method: compiled, a call by name is the quicker
-        for event in events:
-            table.feed(event, out)
-
-    def _judge_located(
-        self, events: list[Event], record: Record | None, places: RecordPlaces, out: list[Finding]
-    ) -> None:
-        """Judge events; their findings name the files and the lines of the records that brought them."""
-        table, before = self._table, len(out)
-        for event in events:
-            places.note(record, event)
-            table.feed(event, out)
-            if len(out) > before:  # at once: a place is not remembered for ever
-                out[before:] = [places.located(finding) for finding in out[before:]]
-                before = len(out)
-        places.forget_told()
 
     def locate(self, found: list[Finding]) -> None:
         """Give findings that came without a record, such as those of an end, the file and the line of their events."""
@@ -123,8 +127,8 @@ class Pipeline:
         self._judge_waited(self.reader.finish(), out)
 
     def _judge_waited(self, events: Sequence[Event], out: list[Finding]) -> None:
-        if self._places is not None:
-            self._judge_located(list(events), None, self._places, out)
-            return
         for event in events:
-            self._table.feed(event, out)
+            if self._places is None:
+                self._table.feed(event, out)
+            else:
+                self._judge_located(event, None, self._places, out)

@@ -114,7 +114,7 @@ def _replay(policy: Policy, rule_id: str, events: Iterable[Event]) -> dict[str, 
     last: Event | None = None
     for event in events:
         count = len(found)
-        table.feed(msgspec.structs.replace(event), found)
+        table.feed(event, found)
         told |= {one.alert_id: event for one in found[count:] if one.rule_id == rule_id}
         last = event
     count = len(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import typer
@@ -68,7 +68,7 @@ class RecordedSessions:
             self.events(places),
             self.policy or Policy(rules=(), version=""),
             session_id,
-            place_of=partial(places.of, session_id),
+            places=places,
             limits=self.limits,
         )
 

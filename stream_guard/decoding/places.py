@@ -23,7 +23,7 @@ _ENTRIES: Final = 3 * 32  # for the latest events of one session; up to twice as
 _OF_BUCKET: Final = 32  # sessions
 
 _Noted: TypeAlias = list[Any]
-"""Three entries for an event: itself or its id, the file, the line. One list, because a tuple for each costs more."""
+"""Three entries for an event: its id, or itself as long as it has none, the file, the line."""
 
 
 class RecordPlaces:
@@ -67,7 +67,7 @@ class RecordPlaces:
             self._forget_for(session_id)
         elif len(recent) >= 2 * _ENTRIES and self._whole is None:
             del recent[:_ENTRIES]
-        # Sources without ids get theirs when the event is judged; of other events the id is enough.
+        # An event without an id gets one when it is judged (``name``); of the others the id is enough.
         if event_id and event_id[0] != "~":
             recent.append(event_id)
         else:
@@ -77,6 +77,14 @@ class RecordPlaces:
         elif record is not None:
             recent.append(record.origin)
             recent.append(record.line)
+
+    def name(self, event: Event, event_id: str) -> None:
+        """Take the id that an event got which came without one."""
+        recent = self._recent.get(event.session_id, [])
+        for at in range(len(recent) - 3, -1, -3):
+            if recent[at] is event:
+                recent[at] = event_id
+                return
 
     def _forget_for(self, session_id: str) -> None:
         """Forget the session that was remembered first, when there is one too many with this one."""

@@ -26,10 +26,10 @@ class DeadLetterSink(Protocol):
         """Keep the record, or its head, with the reason and its place."""
 
 
-def blocks_of(records: list[Record]) -> Iterator[list[Record]]:
+def blocks_of(records: Sequence[Record]) -> Iterator[list[Record]]:
     """Yield the records in blocks of a size that is worth reading ahead."""
     for start in range(0, len(records), AHEAD):
-        yield records[start : start + AHEAD]
+        yield list(records[start : start + AHEAD])
 
 
 def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:

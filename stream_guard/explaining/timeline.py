@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.engine.bound import BoundRule
 from stream_guard.errors import Place
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
@@ -115,7 +117,7 @@ def follow_session(
     policy: Policy,
     session_id: str,
     *,
-    place_of: PlaceOf | None = None,
+    places: RecordPlaces | None = None,
     mode: Mode = "batch",
     limits: SessionLimits | None = None,
     most_entries: int = MOST_ENTRIES,
@@ -125,9 +127,11 @@ def follow_session(
 
     Events of other sessions only count for rules whose key spans sessions; elsewhere they may be left out.
     """
-    notes = _Notes(session_id, policy, place_of, most_entries)
+    notes = _Notes(session_id, policy, None if places is None else partial(places.of, session_id), most_entries)
     counts = Counts()
     table = open_table(watch(policy, notes), counts, limits, mode=mode)
+    if places is not None:
+        table.named = places.name
     notes.feed(table, events)
     if end:
         table.end_all(notes.found)

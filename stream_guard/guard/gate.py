@@ -104,7 +104,7 @@ class Gate:
         self._clock = clock
         # One attempt at a time: its stored ruling must not change while it is judged.
         self._lock = Lock()
-        self._unsettled: dict[str, tuple[Ruling, tuple[str, ...]]] = {}
+        self._unsettled: dict[str, tuple[Ruling, tuple[str, ...], str]] = {}
 
     def check(self, attempt: ToolCall) -> Ruling:
         """Decide on a tool call before it runs.
@@ -157,22 +157,22 @@ class Gate:
         return alerts
 
     def _rule(self, attempt: ToolCall) -> Ruling:
-        told, attempt = attempt, msgspec.structs.replace(attempt)
-        read_attempt(attempt)
+        told, attempt = attempt, read_attempt(attempt)
         key = self._key(attempt)
         ended = self._ended(attempt.session_id)
         known = self._remembered(key) if ended is None else None
         if known is not None:
             return self._repeat(attempt, key, known)
         # Judged before, when the history could not be written: its findings are not lost.
-        ruling, rules = self._unsettled.get(key) or self._judge(told, attempt)
+        ruling, rules, event_id = self._unsettled.get(key) or self._judge(told, attempt)
+        attempt = msgspec.structs.replace(attempt, event_id=event_id)
         if ended is not None:
             reason = f"the session was ended: {ended.reason}"
             ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
         # Every answer but the plain one, an allow that all rules agree to, is in the audit.
         if ruling.action is not Action.ALLOW or rules or not ruling.judged:
             if key:
-                self._unsettled[key] = (ruling, rules)
+                self._unsettled[key] = (ruling, rules, event_id)
                 while len(self._unsettled) > _UNSETTLED:
                     del self._unsettled[next(iter(self._unsettled))]
             ruling = self._carry_out(attempt, key, ruling, rules)
@@ -182,10 +182,10 @@ class Gate:
         self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
-    def _judge(self, told: ToolCall, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...]]:
-        """Return the ruling on an attempt, and the ids of the rules that have something against it, shadow ones too."""
+    def _judge(self, told: ToolCall, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...], str]:
+        """Return the ruling on an attempt, the rules that have something against it, and the id it was judged under."""
         self._emit(told)  # as it came: whoever reads it reads the arguments again
-        decision = self.guard.check(attempt)
+        decision, judged = self.guard.judge(attempt)
         later = alerts_of(decision.followup, self.policy.version)
         if later:
             with self.database.transaction() as statements:
@@ -200,7 +200,7 @@ class Gate:
             rules=decision.rules,
             advice=decision.advice,
         )
-        return ruling, decision.rule_ids
+        return ruling, decision.rule_ids, judged.event_id
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
         """Record a decision and carry it out, in one transaction."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from stream_guard.engine import Engine
 from stream_guard.guard.decisions import Decider, decision_event
@@ -19,6 +19,7 @@ from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.sessions.ended import CommittingStore, EndedSessions
 from stream_guard.sessions.stored import OpenCall
+from stream_guard.sessions.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
@@ -86,19 +87,23 @@ class Guard:
         A call that its turn announced was judged with the turn; the decision rests on those findings. An attempt
         that was refused is refused again. Once a session has ended, every attempt in it is refused.
         """
+        return self.judge(attempt)[0]
+
+    def judge(self, attempt: ToolCall) -> tuple[Decision, ToolCall]:
+        """Return the decision on an attempt, and the attempt as it was judged: with an id, its arguments read."""
         self._acquire()
         try:
-            decision, is_new_end = self._decide(attempt)
+            decision, judged, is_new_end = self._decide(attempt)
             if is_new_end:
                 self._store.commit({})  # before the caller acts on it: an ended session stays ended after a crash
         finally:
             self._release()
-        return decision
+        return decision, judged
 
     async def acheck(self, attempt: ToolCall) -> Decision:
         """Decide as ``check`` does; the event loop does not wait while the end of a session is stored."""
         with self._lock:
-            decision, is_new_end = self._decide(attempt)
+            decision, _, is_new_end = self._decide(attempt)
         if is_new_end and self._is_kept:
             await asyncio.to_thread(self._write)
         return decision
@@ -133,8 +138,8 @@ class Guard:
         self._store.commit({})
         self._unsaved = 0
 
-    def _decide(self, attempt: ToolCall) -> tuple[Decision, bool]:
-        """Return the decision, and whether it ends a session that was open."""
+    def _decide(self, attempt: ToolCall) -> tuple[Decision, ToolCall, bool]:
+        """Return the decision, the attempt as it was judged, and whether it ends a session that was open."""
         found: list[Finding] = []
         attempt, call, is_repeat = self._count(attempt, found)
         self._tidy()
@@ -142,7 +147,7 @@ class Guard:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:
             self._list(found)
-        objections = () if call is None or call.objections is None else call.objections
+        objections = call.objections or ()
         decision = self._decider.decide(attempt, found, objections)
         action = decision.action
         if action is _ALLOW and objections and self._decider.fails_open(objections):
@@ -155,57 +160,30 @@ class Guard:
             reason = f"the session was ended: {ended}"
             action = Action.TERMINATE_SESSION
             decision = replace(decision, action=action, reason=reason, session_ended=True)
-        if action is not _ALLOW and (call is None or not call.refused):
+        if action is not _ALLOW and not call.refused:
             self._refuse(attempt, call, decision)
-        return decision, is_new_end
+        return decision, attempt, is_new_end
 
-    def _count(self, attempt: ToolCall, found: list[Finding]) -> tuple[ToolCall, OpenCall | None, bool]:
-        """Fold an attempt into its session; return it, the open call that it is, and whether it was counted before.
+    def _count(self, attempt: ToolCall, found: list[Finding]) -> Counted:
+        """Fold an attempt into its session.
 
         An attempt that was counted before is not counted again: what rules have against it is kept with the open
         call. Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
         """
-        table, merged = self._table, self.counts.merged_calls
-        if attempt.attempt != -1:
-            force_setattr(attempt, "attempt", -1)
-        if type(attempt.args) is not dict:
-            read_attempt(attempt)
-        table.feed_now(attempt, found)
-        call = table.open_call(attempt)
-        is_repeat = self.counts.merged_calls > merged
-        if call is not None and call.objections is not None:
-            return attempt, call, is_repeat
-        if call is None and attempt.attempt < 0:
-            call = table.call_of_event(attempt)
-            if call is not None:
-                force_setattr(attempt, "attempt", call.attempt)
-                is_repeat = True
-        elif call is not None and call.objections is None:
-            table.forget_call(attempt)
-        if call is None or call.objections is None:
-            attempt = replace(attempt, event_id="", attempt=-1)
-            call, is_repeat = self._judge_anew(attempt, found)
-        return attempt, call, is_repeat
-
-    def _judge_anew(self, attempt: ToolCall, found: list[Finding]) -> tuple[OpenCall | None, bool]:
-        """Fold an attempt that nothing is kept of; return its open call, and whether that was counted before.
-
-        A call that another policy judged may have been announced several times, and each may be taken for this one.
-        """
         table = self._table
-        while True:
-            merged = self.counts.merged_calls
-            table.feed_now(attempt, found)
-            call = table.open_call(attempt)
-            if call is None or call.objections is not None:
-                return call, self.counts.merged_calls > merged
-            table.forget_call(attempt)  # one fewer each time
-            force_setattr(attempt, "attempt", -1)
+        attempt = read_attempt(attempt)
+        counted = table.feed_now(attempt, found) or table.find_counted(attempt)
+        # A call that another policy judged may have been announced several times, and each may be taken for this one.
+        while counted is None or counted.opened.objections is None:
+            if counted is not None:
+                table.forget_call(attempt.session_id, counted.opened)
+            attempt = replace(attempt, event_id="")
+            counted = table.feed_now(attempt, found)
+        return counted
 
-    def _refuse(self, attempt: ToolCall, call: OpenCall | None, decision: Decision) -> None:
+    def _refuse(self, attempt: ToolCall, call: OpenCall, decision: Decision) -> None:
         """Fold the refusal into the rules' states: a blocked confirmation confirms nothing."""
-        if call is not None:
-            call.refused = True
+        call.refused = True
         self._table.feed_now(decision_event(attempt, decision.action, decision.rule_ids), [])
 
     def _feed(self, event: Event) -> list[Finding]:

@@ -12,7 +12,7 @@ import unicodedata
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from stream_guard.language.paths import json_equal
 from stream_guard.language.strict_json import check_json
@@ -92,21 +92,19 @@ def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]
     return (text, True) if contested and strict_keys else (value, unreadable)
 
 
-def read_call(call: ToolCall) -> None:
-    """Read the arguments of a call where they are still text."""
-    if type(call.args) is str:
-        value, unreadable, contested = read_arguments(call.args)
-        force_setattr(call, "args", value)
-        force_setattr(call, "parse_error", unreadable)
-        if contested:
-            force_setattr(call, "contested", contested)
+def read_call(call: ToolCall) -> ToolCall:
+    """Return a call with its arguments read where they are still text."""
+    if type(call.args) is not str:
+        return call
+    value, unreadable, contested = read_arguments(call.args)
+    return replace(call, args=value, parse_error=unreadable, contested=contested or call.contested)
 
 
-def read_attempt(attempt: ToolCall) -> None:
-    """Read the arguments of an attempt that is asked about: whoever asks and gives none has none to give."""
-    read_call(attempt)
+def read_attempt(attempt: ToolCall) -> ToolCall:
+    """Return an attempt that is asked about with its arguments: whoever asks and gives none has none to give."""
     if attempt.args is None and attempt.captured:
-        force_setattr(attempt, "args", {})
+        return replace(attempt, args={})
+    return read_call(attempt)
 
 
 def looks_like_json(text: str) -> bool:

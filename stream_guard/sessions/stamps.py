@@ -1,18 +1,28 @@
-"""What the tracker writes on events before rules see them. The compiled build has it in C (stamps.c)."""
+"""The events that rules see: copies of those that came in, with what the session adds to them.
+
+That is the index of the turn, the number of the attempt, and what a turn, a decision or a result gets from elsewhere.
+The event that came in stays as it is: whoever made it may feed it again, to another table too.
+"""
 
 from __future__ import annotations
 
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from stream_guard.engine.names import SeenName
-from stream_guard.model import Json, ToolCall, ToolResult, Turn
+from stream_guard.model import GateDecision, Json, ToolCall, ToolResult, Turn
 from stream_guard.sessions.stored import OpenCall
 
 
-def stamp_turn(
-    turn: Turn, content: Json, index: int, names: dict[str, SeenName | None]
-) -> list[dict[str, Json]] | None:
-    """Number a turn, join its text and name its tools; return its tool-use blocks, if it has any."""
+def stamped_turn(turn: Turn, index: int, names: dict[str, SeenName | None]) -> tuple[Turn, list[dict[str, Json]]]:
+    """Return a turn with its index, its text in one piece and the names of its tools; and its tool-use blocks."""
+    text, blocks = _text_and_blocks(turn.response.get("content"))
+    tools = tuple([_tool(block, names) for block in blocks]) if blocks else ()
+    return replace(turn, index=index, text=text, tools=tools), blocks
+
+
+def _text_and_blocks(content: Json) -> tuple[str, list[dict[str, Json]]]:
+    if type(content) is str:
+        return content, []
     text = ""
     blocks: list[dict[str, Json]] = []
     if type(content) is list:
@@ -25,14 +35,7 @@ def stamp_turn(
                         text = f"{text}\n{piece}" if text else piece
                 elif kind == "tool_use":
                     blocks.append(block)
-    elif type(content) is str:
-        text = content
-    if text or turn.text:
-        force_setattr(turn, "text", text)
-    if blocks or turn.tools:
-        force_setattr(turn, "tools", tuple([_tool(block, names) for block in blocks]))
-    force_setattr(turn, "index", index)
-    return blocks or None
+    return text, blocks
 
 
 def _tool(block: dict[str, Json], names: dict[str, SeenName | None]) -> str:
@@ -44,7 +47,7 @@ def _tool(block: dict[str, Json], names: dict[str, SeenName | None]) -> str:
 
 
 def call_in(
-    turn: Turn, number: int, tool: str, call_id: str, args: Json, parse_error: bool, contested: str
+    turn: Turn, number: int, tool: str, call_id: str, args: Json, parse_error: bool, contested: str, opened: OpenCall
 ) -> ToolCall:
     """Return the call that a block of a turn announces; its arguments may have been read from a text."""
     return ToolCall(
@@ -63,17 +66,25 @@ def call_in(
         args=args,
         parse_error=parse_error,
         contested=contested,
+        index=opened.index,
+        attempt=opened.attempt,
     )
 
 
-def stamp_call(call: ToolCall, opened: OpenCall) -> None:
-    """Number a call as the attempt that it is."""
-    force_setattr(call, "index", opened.index)
-    force_setattr(call, "attempt", opened.attempt)
+def stamped_call(call: ToolCall, opened: OpenCall) -> ToolCall:
+    """Return a call with the number of the attempt that it is."""
+    return replace(call, index=opened.index, attempt=opened.attempt)
 
 
-def stamp_result(result: ToolResult, call: OpenCall) -> None:
-    """Number a result as the attempt that it answers, and give it the arguments of that."""
-    force_setattr(result, "index", call.index)
-    force_setattr(result, "attempt", call.attempt)
-    force_setattr(result, "args", call.args)
+def stamped_result(result: ToolResult, call: OpenCall | None, turns: int) -> ToolResult:
+    """Return a result with the number, the tool and the arguments of the attempt that it answers, if there was one."""
+    if call is None:
+        return replace(result, index=turns - 1, attempt=-1, args=None)
+    return replace(result, index=call.index, attempt=call.attempt, args=call.args, tool=result.tool or call.tool)
+
+
+def stamped_decision(decision: GateDecision, call: OpenCall | None, turns: int) -> GateDecision:
+    """Return the decision on an attempt with the number, the tool and the arguments of it, if it is known."""
+    if call is None:
+        return replace(decision, index=turns - 1, attempt=-1, args=None)
+    return replace(decision, index=call.index, attempt=call.attempt, args=call.args, tool=decision.tool or call.tool)

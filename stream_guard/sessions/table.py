@@ -8,15 +8,15 @@ events in order, both give the same findings (docs/adr/0005).
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from math import inf, nextafter
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from stream_guard.engine import Engine
 from stream_guard.engine.cross_session import MARK, CrossSessionRules
-from stream_guard.engine.fold import Findings
+from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import CloseReason, Counts
@@ -27,8 +27,9 @@ from stream_guard.sessions.contents import content_digest
 from stream_guard.sessions.kept import KeptSessions
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.stamps import stamped_call
 from stream_guard.sessions.stored import OpenCall
-from stream_guard.sessions.tracker import Tracker
+from stream_guard.sessions.tracker import Counted, Tracker
 from stream_guard.settings import SessionLimits
 
 
@@ -36,6 +37,11 @@ def check_session_id(session_id: str) -> None:
     """Raise DecodeError for an id that no session can have: rows of other things begin with the mark."""
     if not session_id or session_id[0] == MARK:
         raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
+
+
+def _own_id(event_id: str, content: int) -> str:
+    """Return the id of an event whose own is taken; made from its content, so that a redelivery of it has the same."""
+    return f"{event_id}~{content:016x}"
 
 
 class SessionTable:
@@ -66,6 +72,7 @@ class SessionTable:
         self._max_live = self.limits.max_live
         self._end_from = frozenset(self.limits.end_from)
         self._all_may_end = "*" in self._end_from
+        self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
 
     @property
     def watermark(self) -> float:
@@ -88,103 +95,96 @@ class SessionTable:
         self._kept.use(engine)
         self._set_engine(engine)
 
-    def feed(self, event: Event, out: Findings) -> None:  # noqa: C901, PLR0912  # calls cost more than branches here
-        """Fold one event into its session, and append the findings to ``out``."""
+    def feed(self, event: Event, out: Findings) -> Counted | None:
+        """Fold one event into its session, and append the findings to ``out``; the event itself stays as it is.
+
+        Returns what a tool call was counted as; None for one that waits, or that was counted before.
+        """
+        accepted = self._accept(event, out)
+        return None if accepted is None else self._place(*accepted, out)
+
+    def _accept(self, event: Event, out: Findings) -> tuple[Event, Session] | None:
+        """Return an event under an id of its own, and its session; None for an event that the session has seen."""
         session = self._touched.get(event.session_id)
         if session is None:
             session = self._admit(event, out)
         if session.resting:
             if session.ended and self._is_told_again(event, session):
-                return
+                return None
             session = self._wake(session, event)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             content = content_digest(event)
             if not session.ids.add(event_id, content, self._half_window):
-                if self._is_redelivered(event, session, content):
+                if self._is_redelivered(event_id, session, content):
                     self.counts.duplicate_events += 1
-                    return
+                    return None
+                self.counts.changed_events += 1
+                event = replace(event, event_id=_own_id(event_id, content))
                 session.ids.add(event.event_id, content, self._half_window)
-        time = event.time
-        clock = self.clock
-        if time is None or (time > clock.horizon and not clock.is_credible(time)):
-            self._feed_untimed(event, session, out)
-        elif self._lateness:
-            self._reorder(event, session, out)
-            self._follow_clock(time, event.session_id, out)
-        else:
-            self._apply(event, session, out)
-            if self.shared_clock:
-                if time > clock.now:
-                    if time <= clock.passed:
-                        clock.now = time
-                    else:
-                        clock.see(event.session_id, time)
-                watermark = clock.now
-                session.lag = watermark - session.now if watermark > session.now else 0.0
-                if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
-                    self._follow_clock(time, event.session_id, out)
+        return event, session
 
-    def _is_redelivered(self, event: Event, session: Session, content: int) -> bool:
-        """Whether the session has seen this event. Another content under a known id gets an id of its own."""
-        known = session.ids.content(event.event_id)
+    def _place(self, event: Event, session: Session, out: Findings) -> Counted | None:
+        """Fold an event when it is its turn, and let the shared clock follow it."""
+        time, clock = event.time, self.clock
+        if time is None or (time > clock.horizon and not clock.is_credible(time)):
+            return self._place_untimed(event, session, out)
+        if self._lateness:
+            counted = self._reorder(event, session, out)
+            self._follow_clock(time, event.session_id, out)
+            return counted
+        counted = self._apply(event, session, out)
+        if self.shared_clock:
+            if time > clock.now:
+                if time <= clock.passed:
+                    clock.now = time
+                else:
+                    clock.see(event.session_id, time)
+            watermark = clock.now
+            session.lag = watermark - session.now if watermark > session.now else 0.0
+            if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
+                self._follow_clock(time, event.session_id, out)
+        return counted
+
+    def _is_redelivered(self, event_id: str, session: Session, content: int) -> bool:
+        """Whether the session has seen this event: its id with the same content, or the id of its content."""
+        known = session.ids.content(event_id)
         if known is None:
             return False
-        if known in (0, content):
-            return True
-        # Made from the content, so that a redelivery of this event has the same.
-        own_id = f"{event.event_id}~{content:016x}"
-        if session.ids.content(own_id) is not None:
-            return True
-        self.counts.changed_events += 1
-        force_setattr(event, "event_id", own_id)
-        return False
+        return known in (0, content) or session.ids.content(_own_id(event_id, content)) is not None
 
-    def _feed_untimed(self, event: Event, session: Session, out: Findings) -> None:
+    def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
         if session.buffer and type(event) is not SessionEnd:
             session.hold_back(event, session.buffer[-1][0])
-            self._release_surplus(session, out)
-        else:
-            self._apply(event, session, out)
+            return self._release_surplus(session, out, event)
+        return self._apply(event, session, out)
 
-    def feed_now(self, event: Event, out: Findings) -> None:
+    def feed_now(self, event: Event, out: Findings) -> Counted | None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
-        self._tracker.counted = None
-        self.feed(event, out)
+        accepted = self._accept(event, out)
+        if accepted is None:
+            return None
+        counted = self._place(*accepted, out)
         session = self._touched.get(event.session_id)
-        if session is not None and session.buffer:
-            self._release(session, inf, out)
+        if session is None or not session.buffer:
+            return counted
+        return self._release(session, inf, out, accepted[0]) or counted
 
-    def open_call(self, attempt: ToolCall) -> OpenCall | None:
-        """Return the open call that an attempt was counted as; None when it was dropped as a duplicate."""
-        if attempt is self._tracker.counted and not self._lateness:
-            return self._tracker.opened  # it was fed last, and is still open
-        if attempt.attempt < 0:
-            return None
-        session = self._touched.get(attempt.session_id)
-        if session is None:
-            return None
-        number = attempt.attempt
-        for call in session.open.get(attempt.call_id, ()):
-            if call.attempt == number:
-                return call
-        # An attempt that is asked about without the id of its call.
-        calls = (call for calls in session.open.values() for call in calls)
-        return next((call for call in calls if call.attempt == number), None)
-
-    def call_of_event(self, attempt: ToolCall) -> OpenCall | None:
+    def find_counted(self, attempt: ToolCall) -> Counted | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
         session = self._touched.get(attempt.session_id)
         calls = session.open.get(attempt.call_id, ()) if session is not None else ()
-        same = [call for call in calls if call.event_id == attempt.event_id]
         contested = attempt.contested != ""
-        return next((call for call in same if call.same_call(attempt.tool, attempt.args, contested=contested)), None)
+        for call in calls:
+            if call.event_id == attempt.event_id and call.same_call(attempt.tool, attempt.args, contested=contested):
+                return Counted(stamped_call(attempt, call), call, is_repeat=True)
+        return None
 
-    def forget_call(self, attempt: ToolCall) -> None:
-        """Forget the open call that an attempt was counted as, so that it is judged anew."""
-        session, call = self._touched.get(attempt.session_id), self.open_call(attempt)
-        if session is not None and call is not None:
+    def forget_call(self, session_id: str, call: OpenCall) -> None:
+        """Forget an open call, so that it is judged anew."""
+        session = self._touched.get(session_id)
+        if session is not None and any(known is call for known in session.open.get(call.call_id, ())):
             session.drop_open(call)
 
     def _admit(self, event: Event, out: Findings) -> Session:
@@ -195,12 +195,12 @@ class SessionTable:
             self._evict(session, out)
         return session
 
-    def _apply(self, event: Event, session: Session, out: Findings) -> None:
+    def _apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Fold an event that is next in order."""
         time = event.time
         if not self._all_may_end and type(event) is SessionEnd and not self._may_end(event):
             self._end_for_now(event, session, out)
-            return
+            return None
         if time is not None:
             now, clock = session.now, self.clock
             if now <= time < now + self._idle and time <= clock.horizon and session.before is None:
@@ -217,9 +217,9 @@ class SessionTable:
         if type(event) is SessionEnd:
             self.counts.session_ends += 1
             self._end(session, "closed", out, time=time)
-        else:
-            self._count(event)
-            self._judge(event, session, out)
+            return None
+        self._count(event)
+        return self._judge(event, session, out)
 
     def _count(self, event: Event) -> None:
         counts = self.counts
@@ -267,17 +267,21 @@ class SessionTable:
                 self._judge(jump, before, out)
         return before
 
-    def _judge(self, event: Event, session: Session, out: Findings) -> None:
+    def _judge(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Show an event to the rules."""
         session.seq += 1
         event_id = event.event_id
         if not event_id or event_id[0] == "~":
             # No id at the source: content digest and number in the session make one that a replay repeats.
-            force_setattr(event, "event_id", f"{event_id or '~'}.{session.seq}")
+            given_id = f"{event_id or '~'}.{session.seq}"
+            if self.named is not None:
+                self.named(event, given_id)
+            event = replace(event, event_id=given_id)
         if event.part and event.part != session.explicit_part:
             self._tracker.begin_part(session, out, name=event.part)
-        self._tracker.apply(event, session, out)
+        counted = self._tracker.apply(event, session, out)
         session.note_last(event)
+        return counted
 
     def _renew(self, session: Session, out: Findings) -> Session:
         """Close an idle session and open it again for the event that follows; the next one may take that back."""
@@ -311,7 +315,7 @@ class SessionTable:
     def _is_told_again(self, event: Event, session: Session) -> bool:
         """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
         event_id = event.event_id
-        if event_id and event_id[0] != "~" and self._is_redelivered(event, session, content_digest(event)):
+        if event_id and event_id[0] != "~" and self._is_redelivered(event_id, session, content_digest(event)):
             self.counts.duplicate_events += 1
             return True
         if type(event) is not SessionEnd:
@@ -347,17 +351,24 @@ class SessionTable:
             return not ended or self.clock.now - session.lag - session.now >= self._idle
         return self.clock.is_credible(time) and time - session.now >= self._idle
 
-    def _show_across(self, event: Event, session: Session, out: Findings) -> None:
+    def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
             if key_id is not None:
-                self.feed_key(group, key_id, event, session.turns, session.memory, out)
+                self.feed_key(group, key_id, event, session.turns, session.memory, out, objections)
             else:
-                self.engine.count_keyless(group, event, session)
+                self.engine.count_keyless(group, event, session, objections)
 
     def feed_key(
-        self, group: CrossSessionRules, key_id: str, event: Event, turns: int, memory: Set[int], out: Findings
+        self,
+        group: CrossSessionRules,
+        key_id: str,
+        event: Event,
+        turns: int,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
         key_state = self._touched.get(key_id) or self._kept.load(key_id)
@@ -365,7 +376,7 @@ class SessionTable:
             key_state = self._wake(key_state, event)
         if event.time is not None and self.clock.is_credible(event.time):
             key_state = self._move_key(group, key_state, event, event.time, out)
-        self._judge_key(group, key_state, event, turns, memory, out)
+        self._judge_key(group, key_state, event, turns, memory, out, objections)
         if self.shared_clock:
             now = key_state.now
             key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
@@ -398,36 +409,47 @@ class SessionTable:
         turns: int,
         memory: Set[int],
         out: Findings,
+        objections: Objections | None = None,
     ) -> None:
         key_state.turns = turns
         key_state.note_last(event)
         plan = group.index.plan(event)
         if plan is not None:
-            self.engine.run(plan, event, key_state, memory, out)
+            self.engine.run(plan, event, key_state, memory, out, objections)
 
-    def _reorder(self, event: Event, session: Session, out: Findings) -> None:
+    def _reorder(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Buffer the event until no earlier one is expected."""
         session.hold_back(event, event.time or 0.0)
         settled = session.buffer[-1][0] - self._lateness
-        self._advance_session(session, max(settled, session.now), out)
+        counted = self._advance_session(session, max(settled, session.now), out, event)
         current = self._touched.get(session.id)
-        if current is not None:
-            self._release_surplus(current, out)
+        return counted if current is None else self._release_surplus(current, out, event) or counted
 
-    def _release_surplus(self, session: Session, out: Findings) -> None:
+    def _release_surplus(self, session: Session, out: Findings, awaited: Event) -> Counted | None:
         """Judge the earliest buffered events at once when the session holds back more than it may."""
         current: Session | None = session
+        found: Counted | None = None
         while current is not None and current.buffered > self.limits.max_buffered_bytes:
             self.counts.evictions["buffered_events"] += 1
-            self._apply(current.let_go(), current, out)
+            event = current.let_go()
+            counted = self._apply(event, current, out)
+            found = counted if event is awaited else found
             current = self._touched.get(session.id)
+        return found
 
-    def _release(self, session: Session, until: float, out: Findings) -> None:
-        """Apply the buffered events up to a time. One of them may end or renew the session."""
+    def _release(self, session: Session, until: float, out: Findings, awaited: Event | None = None) -> Counted | None:
+        """Apply the buffered events up to a time; one of them may end or renew the session.
+
+        Returns what the ``awaited`` one was counted as, if it was among them.
+        """
         current: Session | None = session
+        found: Counted | None = None
         while current is not None and current.buffer and current.buffer[0][0] <= until:
-            self._apply(current.let_go(), current, out)
+            event = current.let_go()
+            counted = self._apply(event, current, out)
+            found = counted if event is awaited else found
             current = self._touched.get(session.id)
+        return found
 
     def _evict(self, newest: Session, out: Findings) -> None:
         """Close the session that has been idle longest: the limit is exceeded."""
@@ -502,12 +524,14 @@ class SessionTable:
                     self._kept.deadlines.push(session.scheduled, session_id)
         self._kept.next_due = self._kept.deadlines.first()
 
-    def _advance_session(self, session: Session, now: float, out: Findings) -> None:
-        """Advance the clock of one session to ``now``."""
-        self._release(session, now, out)
+    def _advance_session(
+        self, session: Session, now: float, out: Findings, awaited: Event | None = None
+    ) -> Counted | None:
+        """Advance the clock of one session to ``now``; return what the ``awaited`` event was counted as."""
+        counted = self._release(session, now, out, awaited)
         current = self._touched.get(session.id)
         if current is None or current.resting:
-            return
+            return counted
         self.engine.fire(current, now, out)
         if now - current.now >= self._idle and current.now > -inf:
             if current.buffer:  # the buffered events came after the idle time
@@ -518,6 +542,7 @@ class SessionTable:
                 # However far the clock has jumped: it is kept for as long again from now.
                 current.lag = max(current.lag, self.clock.now - self._idle - current.now)
                 self._kept.rest(current)
+        return counted
 
     def _end(
         self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, keep: bool = False

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.engine.findings import contested_finding, lookalike_finding
-from stream_guard.engine.fold import Findings
 from stream_guard.engine.index import Plan
 from stream_guard.engine.names import SeenName
 from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
@@ -24,7 +24,7 @@ from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, Tool
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.session import Session, condense, is_large
 from stream_guard.sessions.sightings import Leniency, match_block, match_event
-from stream_guard.sessions.stamps import call_in, stamp_call, stamp_result, stamp_turn
+from stream_guard.sessions.stamps import call_in, stamped_call, stamped_decision, stamped_result, stamped_turn
 from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -32,8 +32,16 @@ _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a l
 _UNSEEN: Final = SeenName("", is_lookalike=False)
 
 
-ShowAcross: TypeAlias = Callable[[Event, Session, Findings], None]
+ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None], None]
 """Runs the rules whose key spans sessions over an event."""
+
+
+class Counted(NamedTuple):
+    """What a tool call was counted as."""
+
+    call: ToolCall  # with its number; its tool has the name that was written
+    opened: OpenCall  # the attempt that it is; what rules have against it stays there
+    is_repeat: bool  # the attempt was known already, from an earlier event or from the turn that announced it
 
 
 class Tracker:
@@ -57,21 +65,20 @@ class Tracker:
         # Made once: every call that may be known is asked with one of them.
         self._lenient = Leniency(later=not engine.is_inline, earlier=True)
         self._strict = Leniency(later=not engine.is_inline, earlier=False)
-        self.counted: ToolCall | None = None  # the last event that was counted as an attempt of its own
-        self.opened: OpenCall | None = None  # that attempt
 
-    def apply(self, event: Event, session: Session, out: Findings) -> None:
-        """Apply an event other than the end of its session, the frequent types first."""
+    def apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
+        """Apply an event other than the end of its session, and return what a tool call was counted as."""
         if type(event) is Turn:
             self._turn(event, session, out)
         elif type(event) is ToolCall:
-            self._tool_call(event, session, out)
+            return self._tool_call(event, session, out)
         elif type(event) is ToolResult:
             self._tool_result(event, session, out)
         elif type(event) is UserMessage:
             self._user_message(event, session, out)
         elif type(event) is GateDecision:
             self._decision(event, session, out)
+        return None
 
     @contextmanager
     def one_session_only(self) -> Iterator[None]:
@@ -86,7 +93,7 @@ class Tracker:
         """Begin a new user-initiated part of the session; the end of the part before it is judged."""
         if session.part_active:
             if self._judges_parts:
-                self._engine.end(session, session.make_end("closed", session.time), out, part_only=True)
+                self._engine.end_part(session, session.make_end("closed", session.time), out)
             session.part += 1
             session.part_active = False
         session.explicit_part = name
@@ -95,12 +102,11 @@ class Tracker:
         if not message.part:
             self.begin_part(session, out)
             session.fresh_part = True
-        if not message.text and message.captured:
-            force_setattr(message, "captured", False)
+        captured = message.captured and message.text != ""
+        message = replace(message, index=session.turns - 1, captured=captured)
         engine = self._engine
         if engine.remembers:
             engine.remember(message, session.memory)
-        force_setattr(message, "index", session.turns - 1)
         self._show(engine.local.users, message, session, out)
 
     def _turn(self, turn: Turn, session: Session, out: Findings) -> None:
@@ -109,17 +115,15 @@ class Tracker:
         elif not turn.part and opens_part(turn, after_answer=session.answered):
             self.begin_part(session, out)
         session.part_active = True
-        response = turn.response
-        session.answered = response.get("stop_reason") not in _CONTINUES
-        blocks = stamp_turn(turn, response.get("content"), session.turns, self._names)
+        session.answered = turn.response.get("stop_reason") not in _CONTINUES
+        turn, blocks = stamped_turn(turn, session.turns, self._names)
         session.turns += 1
         engine = self._engine
         if engine.remembers:
             engine.remember(turn, session.memory)
         self._show(engine.local.turns, turn, session, out)
-        if blocks is not None:
-            for number, block in enumerate(blocks):
-                self._block(turn, number, block, session, out)
+        for number, block in enumerate(blocks):
+            self._block(turn, number, block, session, out)
 
     def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
         """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
@@ -137,46 +141,42 @@ class Tracker:
         opened = self._open_attempt(session, call_id, tool, args)
         if plan is not None or self._show_across is not None or name is not None or contested:
             unreadable = reading is not None and reading.unreadable
-            call = call_in(turn, number, tool, call_id, args, unreadable, contested)
+            call = call_in(turn, number, tool, call_id, args, unreadable, contested, opened)
             self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)
 
-    def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> None:
+    def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
         if type(call.args) is str:
-            read_call(call)
+            call = read_call(call)
         name = _judged_name(self._names, call.tool)
         if name is None:
-            self._count_call(call, session, out)
-            return
-        judged, before = replace(call, tool=name.tool), session.attempts
-        self._count_call(judged, session, out)
-        # The caller's own event keeps the name as it was written.
-        force_setattr(call, "attempt", judged.attempt)
-        force_setattr(call, "index", judged.index)
-        if session.attempts > before:
-            self._report_lookalike(call, name, out)
+            return self._count_call(call, session, out)
+        _, opened, is_repeat = self._count_call(replace(call, tool=name.tool), session, out)
+        as_written = stamped_call(call, opened)
+        if not is_repeat:
+            self._report_lookalike(as_written, name, out)
+        return Counted(as_written, opened, is_repeat)
 
     def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
         if name.is_lookalike:
             self._counts.lookalike_names += 1
             out.append(lookalike_finding(call, name.tool))
 
-    def _count_call(self, call: ToolCall, session: Session, out: Findings) -> None:
+    def _count_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
         call_id, tool, unanswered = call.call_id, call.tool, session.open
         # Most calls are new: neither their id is open nor a call without one.
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
         plan = self._engine.local.calls[tool]
         known = match_event(session, call, self._leniency(plan)) if may_be_known else None
         if known is not None:
-            # By this number a caller finds the findings of the block that announced the call.
-            force_setattr(call, "attempt", known.attempt)
             self._merge(known, call.args)
-            return
+            return Counted(stamped_call(call, known), known, is_repeat=True)
         session.part_active = True
         opened = self._open_attempt(session, call_id, tool, call.args, call.event_id)
-        self.counted, self.opened = call, opened
+        call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
+        return Counted(call, opened, is_repeat=False)
 
     def _merge(self, known: OpenCall, args: Json) -> None:
         """Count a sighting of an attempt that is known."""
@@ -226,15 +226,12 @@ class Tracker:
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
-        stamp_call(call, opened)
-        objections = self._engine.objections
-        if objections:
-            objections.clear()
+        objections: Objections = []
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
-            self._engine.run(plan, shown, session, session.memory, out)
+            self._engine.run(plan, shown, session, session.memory, out, objections)
         if self._show_across is not None:
-            self._show_across(shown, session, out)
+            self._show_across(shown, session, out, objections)
         if call.contested:
             self._counts.contested_calls += 1
             out.append(contested_finding(call, session, Action.BLOCK if self._engine.policy.stops else None))
@@ -247,11 +244,7 @@ class Tracker:
         if name is not None:
             decision = replace(decision, tool=name.tool)
         call = session.find_open(decision.call_id, decision.tool)
-        force_setattr(decision, "index", call.index if call else session.turns - 1)
-        force_setattr(decision, "attempt", call.attempt if call else -1)
-        force_setattr(decision, "args", call.args if call else None)
-        if call and not decision.tool:
-            force_setattr(decision, "tool", call.tool)
+        decision = stamped_decision(decision, call, session.turns)
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
@@ -263,18 +256,9 @@ class Tracker:
             self._counts.unpaired_results += 1
         else:
             session.drop_open(call)
-            if not result.tool:
-                force_setattr(result, "tool", call.tool)
-        plan = self._engine.local.results[result.tool]
-        if plan is None and self._show_across is None:
-            return
-        if call is not None:
-            stamp_result(result, call)
-        else:
-            force_setattr(result, "index", session.turns - 1)
-            force_setattr(result, "attempt", -1)
-            force_setattr(result, "args", None)
-        self._show(plan, result, session, out)
+        plan = self._engine.local.results[result.tool or (call.tool if call is not None else "")]
+        if plan is not None or self._show_across is not None:
+            self._show(plan, stamped_result(result, call, session.turns), session, out)
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
         if self._derived is not None:
@@ -282,7 +266,7 @@ class Tracker:
         if plan is not None:
             self._engine.run(plan, event, session, session.memory, out)
         if self._show_across is not None:
-            self._show_across(event, session, out)
+            self._show_across(event, session, out, None)
 
 
 def _judged_name(names: dict[str, SeenName | None], written: str) -> SeenName | None:

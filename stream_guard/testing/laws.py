@@ -20,12 +20,12 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from stream_guard.engine import Engine
 from stream_guard.guard.inline import Guard
 from stream_guard.language.conditions import CONDITION_DEFINITION
-from stream_guard.model import Event, Finding, GateDecision, Json, ToolCall, Turn, UserMessage
+from stream_guard.model import Event, Finding, GateDecision, Json, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
@@ -170,19 +170,23 @@ def check_agreement(policy: Policy, trace: Trace, other: Trace) -> None:
         ordered = _by_time(events(trace, "one"), events(other, "two"))
         _expect("agreement of stream and batch", _ids(_stream(ordered, policy)), _ids(evaluate(ordered, policy)), trace)
     if "inline" in modes and "batch" in modes:
-        guard = Guard(policy)
-        inline = [finding for event in events(ended) for finding in guard.observe(event)]
+        inline = _inline(events(ended), policy)
         _expect("agreement of inline and batch", _ids(inline), _ids(evaluate(events(ended), policy)), trace)
 
 
 def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
     counts, found = Counts(), list[Finding]()
     table = SessionTable(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
-    for event in deepcopy(ordered):
+    for event in ordered:
         table.feed(event, found)
         table.commit()
     table.end_all(found)
     return found
+
+
+def _inline(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
+    guard = Guard(policy)
+    return [finding for event in ordered for finding in guard.observe(event)]
 
 
 def check_determinism(policy: Policy, trace: Trace, _other: Trace) -> None:
@@ -207,24 +211,16 @@ def poisoned() -> Iterator[None]:
 
 
 def check_purity(policy: Policy, trace: Trace, _other: Trace) -> None:
-    """A rule changes neither the events nor itself."""
+    """Judging changes neither the events, in any mode, nor the rule; so judging them again finds the same."""
     rule = policy.rules[0].rule
     before = _memory_of(rule)
-    seen, untouched = events(trace), events(trace)
-    evaluate(seen, policy)
-    evaluate(untouched, Policy(rules=(), version="empty"))
-    _expect("purity of events", [_as_sent(event) for event in seen], [_as_sent(event) for event in untouched], trace)
+    given, untouched = events(trace), events(trace)
+    found = evaluate(given, policy)
+    _stream(given, policy)
+    _inline(given, policy)
+    _expect("purity of events", given, untouched, trace)
+    _expect("purity of events", evaluate(given, policy), found, trace)
     _expect("purity of the rule object", _memory_of(rule), before, trace)
-
-
-def _as_sent(event: Event) -> dict[str, Json]:
-    """Return the event without the fields that the tracker stamps, which depend on the policy."""
-    stamped = {"index", "attempt", "event_id"}
-    if isinstance(event, Turn):
-        stamped |= {"text", "tools"}
-    elif not isinstance(event, ToolCall):
-        stamped.add("args")
-    return {key: value for key, value in msgspec.to_builtins(event).items() if key not in stamped}
 
 
 def _memory_of(rule: object) -> dict[str, str]:
@@ -242,8 +238,10 @@ def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
     close = [{**item, **({"at": 1.7e9 + place} if "at" in item else {})} for place, item in enumerate(trace)]
     whole, rest = events(close), events(deepcopy(close))
     position, field = cut
-    if position >= len(rest) or not _FIELDS[field](rest[position]):
+    without = _FIELDS[field](rest[position]) if position < len(rest) else None
+    if without is None:
         return
+    rest[position] = without
     counts, found = Counts(), list[Finding]()
     table = open_table(policy, counts)
     for event in rest:
@@ -257,36 +255,35 @@ def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
         )
 
 
-def _take(holder: str, name: str) -> Callable[[Event], bool]:
-    """Return a function that takes a field from an event, and says whether the event had it."""
+def _take(holder: str, name: str) -> Callable[[Event], Event | None]:
+    """Return a function from an event to the event without a field; to None where it has none."""
 
-    def take(event: Event) -> bool:
+    def take(event: Event) -> Event | None:
         if holder:
             inner = getattr(event, holder, None)
-            return isinstance(inner, dict) and inner.pop(name, None) is not None
-        if getattr(event, name, None) is None:
-            return False
-        force_setattr(event, name, "" if name == "text" else None)
-        return not isinstance(event, GateDecision)  # its arguments are the attempt's
+            if not isinstance(inner, dict) or inner.get(name) is None:
+                return None
+            return replace(event, **{holder: {key: value for key, value in inner.items() if key != name}})
+        if getattr(event, name, None) is None or isinstance(event, GateDecision):  # whose arguments are the attempt's
+            return None
+        return replace(event, **{name: "" if name == "text" else None})
 
     return take
 
 
-def _take_content(event: Event) -> bool:
+def _take_content(event: Event) -> Event | None:
     """Take the content of a response that calls no tool: the calls of others would come as events of their own."""
     content = event.response.get("content") if isinstance(event, Turn) else None
-    if not isinstance(event, Turn) or not isinstance(content, list):
-        return False
-    if any(block.get("type") == "tool_use" for block in content):
-        return False
-    return event.response.pop("content") is not None
+    if not isinstance(content, list) or any(block.get("type") == "tool_use" for block in content):
+        return None
+    return _take("response", "content")(event)
 
 
-def _take_text(event: Event) -> bool:
-    return isinstance(event, UserMessage) and _take("", "text")(event)
+def _take_text(event: Event) -> Event | None:
+    return _take("", "text")(event) if isinstance(event, UserMessage) else None
 
 
-_FIELDS: Final[Mapping[str, Callable[[Event], bool]]] = {
+_FIELDS: Final[Mapping[str, Callable[[Event], Event | None]]] = {
     "time": _take("", "time"),
     "request": _take("", "request"),
     "request.model": _take("request", "model"),

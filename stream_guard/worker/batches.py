@@ -41,7 +41,9 @@ class StateTable(Protocol):
 class PartitionFold(Protocol):
     """The state of one partition, and the fold over its records."""
 
-    foreign_keys: int
+    @property
+    def foreign_keys(self) -> int:
+        """How many events came under a key that is not their session's id."""
 
     def next_offset(self, topic: str) -> int | None:
         """Return the next offset to fold, or None when the partition has no record of the topic yet."""

@@ -14,8 +14,8 @@ from stream_guard.ports import Decoder, Record
 from stream_guard.sessions.clock import QUORUM, SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
+from stream_guard.worker.admission import PartitionAdmission
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
-from stream_guard.worker.keyed_records import is_key_of, judge_records
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
@@ -35,20 +35,17 @@ class SessionPartition:
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
-        self._has_tenants = bool(limits.tenant_label)
         clock = SharedClock(now, skew=limits.max_future_skew, live=True, quorum=QUORUM)
         self._sending = (
             SendingTable(engine, store, engine.counts, limits, clock=clock) if engine.cross_session else None
         )
         self._table = self._sending or SessionTable(engine, store, engine.counts, limits, clock=clock)
-        self._pipeline = Pipeline(decoder, self._table, dead_letters)
-        self._read = self._pipeline.reader.read
+        self._admission = PartitionAdmission(store, self._table, has_tenants=bool(limits.tenant_label))
+        self._pipeline = Pipeline(decoder, self._table, dead_letters, admission=self._admission)
         self._counts: Counts = engine.counts
         self._outgoing: list[tuple[int, OutgoingEvent]] = []
         self._last_active = now()  # wall time of the last record
         self._watermark_wall = self._last_active  # wall time that belongs to the watermark
-        self.redelivered = 0
-        self.foreign_keys = 0  # records whose key is not their session's id
         progress = store.progress
         stored = None if progress is None else progress.watermark
         if progress is not None and stored is not None and clock.is_credible(stored):  # else an earlier version's
@@ -59,6 +56,16 @@ class SessionPartition:
     def watermark(self) -> float:
         """The watermark; minus infinity before the first record."""
         return self._table.watermark
+
+    @property
+    def redelivered(self) -> int:
+        """How many records and events came that are in the state already."""
+        return self._admission.redelivered
+
+    @property
+    def foreign_keys(self) -> int:
+        """How many events came under a key that is not their session's id."""
+        return self._admission.foreign_keys
 
     def read_until(self, measured: float | None) -> float | None:
         """Return the wall time before which all that was written for the partition is folded; None when unknown."""
@@ -78,54 +85,21 @@ class SessionPartition:
         """Fold records in the order of their offsets; skip those that are in the state already."""
         tag = self._store.tag_of(topic)
         applied = self._store.applied.get(tag, -1)
-        horizon = self._store.horizon.get(tag, -1)
-        first_new = next(
-            (at for at, record in enumerate(records) if record.position > max(applied, horizon)), len(records)
-        )
-        for record in records[:first_new]:
-            if record.position <= applied:
-                self.redelivered += 1
-                continue
-            self._fold_record(record, tag, out, behind=True)
-            applied = record.position
-            self._counts.records += 1
+        first_new = next((at for at, record in enumerate(records) if record.position > applied), len(records))
+        self._admission.redelivered += first_new
         if first_new < len(records):
-            self._fold_new(records[first_new:] if first_new else records, tag, out)
+            self._admission.open(tag)
+            self._judge(records[first_new:] if first_new else records, out)
             applied = records[-1].position
-            self._counts.records += len(records) - first_new
         self._store.applied[tag] = applied
         if self._sending is not None:
             self._outgoing += [(tag, event) for event in self._sending.outgoing]
             self._sending.outgoing.clear()
         self._last_active = self._watermark_wall = self._now()
 
-    def _fold_new(self, records: Sequence[Record], tag: int, out: list[Finding]) -> None:
-        """Fold records that no session contains."""
-        if self._sending is not None:
-            for record in records:
-                self._fold_record(record, tag, out, behind=False)
-            return
-        self.foreign_keys += judge_records(
-            records, self._pipeline.reader, self._table, out, has_tenants=self._has_tenants
-        )
-
-    def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
-        """Fold one record. ``behind``: some sessions contain it already. ``only``: leave out other sessions."""
-        table = self._table
-        if self._sending is not None:
-            self._sending.begin_record(record.position)
-        for event in self._read(record):
-            if only and event.session_id != only:
-                continue
-            if behind and self._store.has_applied(event.session_id, tag, record.position):
-                self.redelivered += 1
-                if self._sending is not None:
-                    self._sending.skip_event()
-                table.follow(event, out)
-                continue
-            if record.key is not None and not is_key_of(record.key, event.session_id, has_tenants=self._has_tenants):
-                self.foreign_keys += 1
-            table.feed(event, out)
+    def _judge(self, records: Sequence[Record], out: list[Finding]) -> None:
+        """Judge records that the partition has not seen."""
+        self._pipeline.run(records, out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Advance the watermark by wall time when no record came for ``grace`` seconds; return whether a state changed.

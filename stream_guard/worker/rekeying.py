@@ -181,25 +181,29 @@ class RekeyedPartition(SessionPartition):
         tag = self._store.tag_of(topic)
         self._store.applied[tag] = max(records[-1].position, self._store.applied.get(tag, -1))
 
-    def _fold_new(self, records: Sequence[Record], tag: int, out: list[Finding]) -> None:
-        for record in records:
-            self._fold_record(record, tag, out, behind=False)
+    def _judge(self, records: Sequence[Record], out: list[Finding]) -> None:
+        """Judge the records that were not passed on before, each for the session that it was passed on for."""
+        bare = [own for record in records if (own := self._taken_in(record)) is not None]
+        self._counts.records += len(records) - len(bare)
+        super()._judge(bare, out)
+        self._admission.session_of.clear()
 
-    def _fold_record(self, record: Record, tag: int, out: list[Finding], *, behind: bool, only: str = "") -> None:
-        del only  # the record's origin has it
+    def _taken_in(self, record: Record) -> Record | None:
+        """Return a record as it was before it was passed on; None for one that came before, or from elsewhere."""
         origin = _origin_of(record)
         if origin is None:
             reason = "the record was not passed on by a worker; only workers may write to this topic"
             self._dead_letters.add(record, reason)
-            return
+            return None
         source = crc32(f"{origin.topic}/{origin.partition}".encode())
         position = origin.offset << _ORDINAL_BITS | origin.ordinal
         if position <= self._store.origins.get(source, -1):
-            self.redelivered += 1
-            return
+            self._admission.redelivered += 1
+            return None
         self._store.origins[source] = position
-        bare = Record(record.value, record.origin, record.position, key=record.key, headers=record.headers[:-1])
-        super()._fold_record(bare, tag, out, behind=behind, only=origin.session_id)
+        if origin.session_id:
+            self._admission.session_of[record.position] = origin.session_id
+        return Record(record.value, record.origin, record.position, key=record.key, headers=record.headers[:-1])
 
 
 class StatelessDecoder:

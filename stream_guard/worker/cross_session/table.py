@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from stream_guard.engine import Engine
-from stream_guard.engine.fold import Findings
+from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import Event, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.table import SessionTable
+from stream_guard.sessions.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.rows import EventPosition
 
@@ -36,13 +37,13 @@ class SendingTable(SessionTable):
         """Count an event of the record that is not fed, because its session contains it already."""
         self._event_number += 1
 
-    def feed(self, event: Event, out: Findings) -> None:
+    def feed(self, event: Event, out: Findings) -> Counted | None:
         """Fold one event into its session, and collect it for its key values."""
         self._event_number += 1
         self._message_number = 0
-        super().feed(event, out)
+        return super().feed(event, out)
 
-    def _show_across(self, event: Event, session: Session, out: Findings) -> None:
+    def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
         del out
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
@@ -52,7 +53,7 @@ class SendingTable(SessionTable):
                 position = (self._offset, self._event_number, self._message_number)
                 self.outgoing.append((position, key_id, session.turns, sorted(session.memory), content))
             else:
-                self.engine.count_keyless(group, event, session)
+                self.engine.count_keyless(group, event, session, objections)
 
 
 def _without_content(event: Event) -> SessionEnd:

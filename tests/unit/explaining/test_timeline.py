@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import stream_guard as sg
-from stream_guard.errors import Place
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.explaining import SessionTimeline, TimelineEntry, follow_session
 from stream_guard.explaining.states import StateWords
 from stream_guard.registry import build_registry
@@ -187,8 +187,9 @@ def test_steps_without_findings_beyond_the_limit_are_counted_only() -> None:
 
 
 def test_steps_name_the_file_and_line_that_the_caller_knows() -> None:
-    places = {"s-1": Place("trace.jsonl", 7)}
-    entries = follow([{"call": "Look"}, {"call": "Look"}], place_of=places.get).entries
+    places = RecordPlaces()
+    places.note(sg.Record(b"", origin="trace.jsonl", line=7), sg.ToolCall(session_id="s", event_id="s-1", tool="Look"))
+    entries = follow([{"call": "Look"}, {"call": "Look"}], places=places).entries
     assert [(entry.file, entry.line) for entry in entries[:2]] == [("", 0), ("trace.jsonl", 7)]
 
 

@@ -1,0 +1,116 @@
+"""What comes of a rule's answer: a finding, an objection to a call, or a count of what could not be judged."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stream_guard.engine.bound import BoundRule
+from stream_guard.engine.derived_labels import DerivedLabels
+from stream_guard.engine.evaluation import Evaluation
+from stream_guard.engine.findings import At, Moment, error_finding, make_finding
+from stream_guard.engine.gaps import UNKNOWN_AGENT, UNREADABLE, is_unreadable
+from stream_guard.engine.key_state import Address
+from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
+from stream_guard.model import Hit, Settled, ToolCall, Unsure
+from stream_guard.observability.counts import Counts
+from stream_guard.redaction import redact_text
+
+
+class Reporter:
+    """Writes answers of rules into the evaluation that they belong to, and counts them."""
+
+    def __init__(self, counts: Counts, derived: DerivedLabels, rules: int) -> None:
+        self._counts = counts
+        self._derived = derived
+        self._failed: set[int] = set()
+        self._most_objections = 4 * rules + 4
+
+    def report(
+        self,
+        bound: BoundRule,
+        hit: Hit | Unsure | Settled,
+        evaluation: Evaluation,
+        address: Address,
+        *,
+        at: At = "event",
+        time: float | None = None,
+    ) -> None:
+        """Add the finding of a hit, unless the rule's cooldown holds it back."""
+        key_state, event = evaluation.key_state, evaluation.event
+        # By the exact type first: to tell that a struct is no instance of a class takes longer.
+        if type(hit) is Unsure or (type(hit) is not Settled and isinstance(hit, Unsure)):
+            self.count_unsure(bound, hit, evaluation)
+            return
+        if type(hit) is Settled or isinstance(hit, Settled):
+            key_state.asleep |= bound.bit
+            return
+        self._counts.hits[bound.number] += 1
+        if bound.spec.set_labels:
+            self._derived.set(bound.spec.set_labels, key_state.memory)
+        time = event.time if event is not None else time
+        suppressed = 0
+        if bound.spec.cooldown is not None and time is not None:
+            last, suppressed = key_state.cooldowns.get(address, (None, 0))
+            # As far back too: a stamp from the future must not hold back what comes now.
+            if last is not None and abs(time - last) < bound.spec.cooldown:
+                key_state.cooldowns[address] = (last, suppressed + 1)
+                self._counts.suppressed += 1
+                if not hit.followup:
+                    self._object(evaluation, bound, HELD, _objection(bound, hit))
+                return
+            key_state.cooldowns[address] = (time, 0)
+        self._counts.findings[bound.number] += 1
+        if not hit.followup:
+            self._object(evaluation, bound, HIT, _objection(bound, hit))
+        finding = make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed)
+        if event is None and self._derived and "session" in bound.spec.key:
+            finding = replace(finding, labels=self._derived.beside(finding.labels, key_state.memory))
+        evaluation.findings.append(finding)
+
+    def fail(self, bound: BoundRule, error: Exception, evaluation: Evaluation) -> None:
+        """Count an exception of a rule, and report the first one of each rule."""
+        self._counts.rule_errors[bound.number] += 1
+        self._object(evaluation, bound, FAILED, "")
+        if bound.number not in self._failed:
+            self._failed.add(bound.number)
+            evaluation.findings.append(error_finding(bound, error, evaluation.event, evaluation.key_state))
+
+    def count_unevaluable(
+        self, bound: BoundRule, evaluation: Evaluation, lacks: str, *, about_event: bool = True
+    ) -> None:
+        """Count a judgement that could not be made; it may be about no event in particular."""
+        if lacks == UNKNOWN_AGENT and not (about_event and type(evaluation.event) is ToolCall):
+            return
+        self._counts.unevaluable[bound.number] += 1
+        self._counts.lacking[bound.lacking(lacks)] += 1
+        # Any agent can write what nobody can read, or take another name: that does not excuse what it owes.
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT):
+            evaluation.key_state.unevaluable.add(bound.number)
+        if about_event:
+            self._object(evaluation, bound, UNEVALUABLE, lacks)
+
+    def count_unsure(self, bound: BoundRule, unsure: Unsure, evaluation: Evaluation) -> None:
+        """Count the answer of a rule that could not judge everything."""
+        if unsure.why == "type_mismatch":
+            self._counts.type_mismatches += 1
+            return
+        event = evaluation.event
+        lacks = UNREADABLE if event is not None and is_unreadable(event) else unsure.lacks
+        self.count_unevaluable(bound, evaluation, lacks, about_event=not unsure.followup)
+
+    def _object(self, evaluation: Evaluation, bound: BoundRule, cause: str, text: str) -> None:
+        """Note what a rule has against a tool call that somebody may ask about."""
+        objections = evaluation.objections
+        if objections is not None and len(objections) < self._most_objections:
+            objections.append(Objection(bound.number, cause, text[:MOST_TEXT]))
+
+
+def _objection(bound: BoundRule, hit: Hit) -> str:
+    """Return what a hit has against a call: what was found, and what would satisfy the rule.
+
+    It may become the reason of a decision, which agents, reviewers and the audit get: no secret may be in it.
+    """
+    if not bound.spec.stops:
+        return hit.detail
+    found = redact_text(hit.detail)
+    return f"{found}; to pass: {redact_text(hit.advice)}" if hit.advice else found
