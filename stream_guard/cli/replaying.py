@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
@@ -27,7 +27,7 @@ from stream_guard.model import Finding, Severity
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
-from stream_guard.running.replay import REPORTED_META, Replay, ReplaySummary
+from stream_guard.running.replay import GIVEN_META, REPORTED_META, Given, Replay, ReplaySummary
 from stream_guard.storage.stores import CheckpointStore
 
 _WHAT_META: Final = "replay"
@@ -78,24 +78,29 @@ def run_job(
     output = FindingOutput(job.load(assembly).version, form, assembly, counts, emit=emit, progress=progress)
     pace, speed = pacing
     pacer = Pacer(speed, stop.wait) if pace is Pace.ORIGINAL else None
-    reported = () if progress is None else msgspec.json.decode(progress.meta().get(REPORTED_META, b"[]"))
 
-    def give(found: list[Finding], rule_errors: Set[str]) -> None:
-        output.give(
-            [from_here(finding) for finding in found], {REPORTED_META: msgspec.json.encode(sorted(rule_errors))}
-        )
+    def give(found: list[Finding], given: Given) -> None:
+        output.give([from_here(finding) for finding in found], {GIVEN_META: msgspec.json.encode(given)})
 
     with show_progress(extent_of(job.sources[0], job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
         # A database of a sink or a checkpoint that is open must not be so in two processes.
         workers = open_workers(job, assembly, pacer, stop, may_copy=progress is None and not emit)
-        replay = Replay(workers, give, letters, batch=batch, reported=reported, watch=watch)
+        replay = Replay(workers, give, letters, batch=batch, given=_given_before(progress), watch=watch)
         finished = replay.run(stopped=stop.is_set)
     output.end()
     summary = replay.summary()
     summary.counts.add(counts)
     return Replayed(output.worst, summary, letters, finished)
+
+
+def _given_before(progress: CheckpointStore | None) -> Given:
+    """Return how far the findings of an earlier run went."""
+    known = {} if progress is None else progress.meta()
+    if GIVEN_META in known:
+        return msgspec.json.decode(known[GIVEN_META], type=Given)
+    return Given(frozenset(msgspec.json.decode(known.get(REPORTED_META, b"[]"))))
 
 
 def _open_progress(job: Job, assembly: Assembly) -> CheckpointStore | None:

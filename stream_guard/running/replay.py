@@ -9,7 +9,7 @@ Records that belong to another share at a glance are only counted; decoding and 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -30,7 +30,8 @@ from stream_guard.settings import SessionLimits
 
 END: Final = 2**63  # the number of what only the end of the input reveals
 NEXT_META: Final = "next"
-REPORTED_META: Final = "told"
+GIVEN_META: Final = "given"
+REPORTED_META: Final = "told"  # by an earlier version: the rule errors alone
 _AT_ONCE: Final = 500  # records of a source that gives many at once
 
 Numbered: TypeAlias = tuple[int, Finding]
@@ -55,6 +56,18 @@ class ReplayBatch(msgspec.Struct, frozen=True, gc=False):
     next_record: int  # its number
     ended: bool
     positions: dict[str, int]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """How far the findings of a replay were handed over."""
+
+    rule_errors: frozenset[str] = frozenset()  # reported once for the whole replay, not once for each share
+    until: tuple[int, ...] = ()  # by share: the number of the first record whose findings were not
+    at_end: bool = False  # those of the end of the input were
+
+    def has(self, share: int, number: int) -> bool:
+        """Whether the findings of a record were handed over."""
+        return share < len(self.until) and number < self.until[share]
 
 
 class ReplaySummary(msgspec.Struct, frozen=True):
@@ -240,19 +253,20 @@ class LocalWorker:
 class Replay:
     """Leads the shares through the input together, and merges their findings into one settled order.
 
-    ``give`` gets the findings of each stretch before any share commits it, and the rule errors reported so far; it
-    makes both durable. A replay that dies in between repeats findings, with the same ids, and loses none. Records that
-    no share can read go to ``dead_letters``, in the order of the input.
+    ``give`` gets the findings of each stretch before any share commits it, and how far they go now; it makes both
+    durable. A replay that dies before it has done so repeats findings, with the same ids. One that dies later, between
+    two shares that commit, knows from ``given`` what it has handed over. Records that no share can read go to
+    ``dead_letters``, in the order of the input.
     """
 
     def __init__(
         self,
         workers: Sequence[ShareWorker],
-        give: Callable[[list[Finding], Set[str]], None],
+        give: Callable[[list[Finding], Given], None],
         dead_letters: DeadLetterSink,
         *,
         batch: int,
-        reported: Iterable[str] = (),
+        given: Given | None = None,
         watch: Callable[[int, Mapping[str, int]], None] = lambda _records, _positions: None,
     ) -> None:
         self._workers = workers
@@ -260,7 +274,8 @@ class Replay:
         self._dead_letters = dead_letters
         self._batch = batch
         self._watch = watch
-        self._reported = set(reported)  # rule errors: one alert for the whole replay, not one for each share
+        self._before = given or Given()
+        self._reported = set(self._before.rule_errors)
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Replay to the end of the input; return False when it was stopped before."""
@@ -276,7 +291,7 @@ class Replay:
                 break
             if stopped():
                 return False
-        self._hand_over(self._all("finish"))
+        self._hand_over(self._all("finish"), at_end=True)
         self._all("commit")
         return True
 
@@ -295,13 +310,19 @@ class Replay:
             worker.call(method, *values)
         return [worker.result() for worker in self._workers]
 
-    def _hand_over(self, batches: Sequence[ReplayBatch]) -> None:
+    def _hand_over(self, batches: Sequence[ReplayBatch], *, at_end: bool = False) -> None:
         for _, record, reason in sorted((letter for batch in batches for letter in batch.letters), key=_number):
             self._dead_letters.add(record, reason)
         # A stable sort: findings of one record and session keep their order.
-        merged = sorted(
-            (numbered for batch in batches for numbered in batch.found), key=lambda one: (one[0], one[1].session_id)
-        )
+        until, before = tuple(batch.next_record for batch in batches), self._before
+        known = at_end and before.at_end and before.until == until  # and the input has not grown since
+        fresh = [
+            numbered
+            for share, batch in enumerate(batches)
+            for numbered in batch.found
+            if not known and not before.has(share, numbered[0])
+        ]
+        merged = sorted(fresh, key=lambda one: (one[0], one[1].session_id))
         given = []
         for _, finding in merged:
             if finding.kind == "rule_error":
@@ -309,7 +330,7 @@ class Replay:
                     continue
                 self._reported.add(finding.alert_id)
             given.append(finding)
-        self._give(given, self._reported)
+        self._give(given, Given(frozenset(self._reported), until, at_end))
 
 
 def _number(letter: NumberedLetter) -> int:

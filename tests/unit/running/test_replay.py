@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stream_guard as sg
@@ -27,6 +29,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.running.replay import (
+    Given,
     LocalWorker,
     Replay,
     ReplaySummary,
@@ -68,6 +71,19 @@ class ListSource:
         """Nothing is open."""
 
 
+class MortalWorker(LocalWorker):
+    """A share whose process dies instead of making a certain commit, those of all shares counted."""
+
+    def __init__(self, reader: ShareReader, commits: Iterator[int], dies_at: int | None) -> None:
+        super().__init__(reader)
+        self._commits, self._dies_at = commits, dies_at
+
+    def result(self) -> Any:
+        if self._called[0] == "commit" and next(self._commits) == self._dies_at:
+            raise InterruptedError
+        return super().result()
+
+
 class Parts:
     """A replay over a list, as many times as wanted on the same stores."""
 
@@ -77,6 +93,12 @@ class Parts:
         self.lines, self.policy, self.limits = lines, policy, without_eviction(limits or SessionLimits())
         self.stores = [MemoryStore() for _ in range(shares)]
         self.given: list[Finding] = []
+        self.handed_over = Given()
+        self.dies_at: int | None = None  # the number of the commit that is not made
+
+    def give(self, found: list[Finding], handed_over: Given) -> None:
+        self.given += found
+        self.handed_over = handed_over
 
     def reader(self, number: int, span: TimeSpan | None) -> ShareReader:
         store, counts = self.stores[number], Counts()
@@ -89,10 +111,11 @@ class Parts:
         )
 
     def run(self, batch: int, *, rounds: int = 10**9, span: TimeSpan | None = None) -> tuple[bool, ReplaySummary]:
-        workers = [LocalWorker(self.reader(number, span)) for number in range(len(self.stores))]
+        commits = itertools.count()
+        workers = [MortalWorker(self.reader(number, span), commits, self.dies_at) for number in range(len(self.stores))]
         counts = Counts()
         self.letters = DeadLetters(None, counts, format_name="native")
-        replay = Replay(workers, lambda found, _: self.given.extend(found), self.letters, batch=batch)
+        replay = Replay(workers, self.give, self.letters, batch=batch, given=self.handed_over)
         left = iter(range(rounds))
         finished = replay.run(stopped=lambda: next(left, None) is None)
         summary = replay.summary()
@@ -131,6 +154,31 @@ def test_a_replay_that_is_stopped_anywhere_goes_on_where_it_was(batch: int, shar
         parts.run(batch, rounds=rounds)
     parts.run(batch)
     assert list(dict.fromkeys(ids(parts.given))) == WANTED
+
+
+@settings(max_examples=FEW)
+@given(batch=st.integers(10, 400), shares=st.integers(1, 3), deaths=st.lists(st.integers(0, 12), max_size=4))
+@example(batch=400, shares=2, deaths=[1, 3])
+def test_a_replay_that_dies_between_the_commits_of_its_shares_gives_each_finding_once(
+    batch: int, shares: int, deaths: list[int]
+) -> None:
+    parts = Parts(LINES, shares)
+    for death in deaths:
+        parts.dies_at = death
+        with suppress(InterruptedError):
+            parts.run(batch)
+    parts.dies_at = None
+    parts.run(batch)
+    assert sorted(ids(parts.given)) == sorted(WANTED)
+
+
+def test_what_comes_after_the_end_was_given_is_given_too() -> None:
+    parts = Parts(LINES[:100], 2)
+    parts.run(30)
+    before = len(parts.given)
+    parts.lines = [*LINES[:100], *(line.replace(b'"session_id": "', b'"session_id": "later-') for line in LINES)]
+    parts.run(30)
+    assert len(parts.given) - before == len(WANTED)
 
 
 @pytest.mark.parametrize(("form", "most"), [("native", 1.1), ("auto", 1.7)])
