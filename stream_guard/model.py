@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from stream_guard.errors import DecodeError
+
 # JSON as it came. ``Any`` because recursive aliases cost more at every use than they catch.
 Json: TypeAlias = Any
+
+
+RESERVED: Final = "\x00"
+"""First character of every row id that is not a session's. No session id may begin with it."""
+
+
+def check_session_id(session_id: str) -> None:
+    """Raise DecodeError for an id that no session can have."""
+    if not session_id or session_id[0] == RESERVED:
+        raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
 
 
 class Severity(IntEnum):

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from stream_guard.decoding.lost_calls import lost_call
-from stream_guard.engine.cross_session import MARK
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event
+from stream_guard.model import RESERVED, Event, check_session_id
 from stream_guard.ports import BlockDecoder, Decoder, HoldingDecoder, Memory, Record, SelectingDecoder
 from stream_guard.sessions.memory import DecoderMemory
-from stream_guard.sessions.table import check_session_id
 from stream_guard.storage.stores import MemoryStore
 
 # Reading and judging have much code each, and the processor's cache holds one or the other: some records of one, then
@@ -60,7 +58,7 @@ class EventReader:
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
             for event in events:
                 session_id: str = event.session_id
-                if not session_id or session_id[0] == MARK:
+                if not session_id or session_id[0] == RESERVED:
                     check_session_id(session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event
+from stream_guard.model import Event, check_session_id
 from stream_guard.ports import (
     BlockDecoder,
     Decoder,
@@ -21,7 +21,6 @@ from stream_guard.ports import (
     Memory,
     Record,
 )
-from stream_guard.sessions.table import check_session_id
 
 BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_guard.engine.cross_session import MARK, TENANT
-from stream_guard.model import Event
+from stream_guard.engine.cross_session import TENANT
+from stream_guard.model import RESERVED, Event
 from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
 
 BETWEEN: Final = "/"
@@ -40,7 +40,7 @@ class TenantDecoder:
         return [self._place_one(event) for event in events]
 
     def _place_one(self, event: Event) -> Event:
-        if not event.session_id or event.session_id[0] == MARK:
+        if not event.session_id or event.session_id[0] == RESERVED:
             return event  # no session has such an id: the reader refuses it
         tenant = event.labels.get(self._label, "")
         session_id = tenant_session(tenant, event.session_id)

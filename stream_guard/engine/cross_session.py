@@ -8,11 +8,9 @@ from typing import Final
 from stream_guard.engine.bound import BoundRule, key_path, key_text
 from stream_guard.engine.index import Index
 from stream_guard.language.paths import MISSING
-from stream_guard.model import Event
+from stream_guard.model import RESERVED, Event
 
 TENANT: Final = "tenant"  # the label that names it
-MARK: Final = "\x00"
-"""First character of every reserved row id. No session id may begin with it."""
 
 
 class CrossSessionRules:
@@ -27,7 +25,7 @@ class CrossSessionRules:
         self.key = key
         self._by_tenant = by_tenant
         self._paths = [key_path(part) for part in key]
-        self._prefix = f"{MARK}{'+'.join(key)}{MARK}"
+        self._prefix = f"{RESERVED}{'+'.join(key)}{RESERVED}"
         self.index = Index(bounds)
 
     def key_id(self, event: Event) -> str | None:
@@ -42,7 +40,7 @@ class CrossSessionRules:
             # No two lists of values have the same id: a tenant "a/b" is not the tenant "a" with a tool "b/...".
             values = [value.replace("%", "%25").replace("/", "%2F") for value in values]
         tenant = event.labels.get(TENANT, "") if self._by_tenant else ""
-        return self._prefix + "/".join(values) + (f"{MARK}{key_text(tenant)}" if tenant else "")
+        return self._prefix + "/".join(values) + (f"{RESERVED}{key_text(tenant)}" if tenant else "")
 
     def owns(self, key_id: str) -> bool:
         """Whether the id is a value of this key."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from stream_guard.engine.cross_session import MARK
+from stream_guard.model import RESERVED
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 
-_PREFIX: Final = f"{MARK}ended{MARK}"
+_PREFIX: Final = f"{RESERVED}ended{RESERVED}"
 _REASON: Final = 500  # characters of the reason that are kept
 MOST: Final = 100_000
 

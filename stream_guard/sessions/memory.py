@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from stream_guard.engine.cross_session import MARK
-from stream_guard.model import Event
+from stream_guard.model import RESERVED, Event
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 
-_PREFIX: Final = f"{MARK}decoder{MARK}"
+_PREFIX: Final = f"{RESERVED}decoder{RESERVED}"
 
 NoteOrigin: TypeAlias = Callable[[Event, str, int], None]
 
@@ -43,7 +42,7 @@ class DecoderMemory:
 
     def part(self, name: str) -> DecoderMemory:
         """Return a memory with names of its own inside this one."""
-        inside = f"{self._prefix[len(_PREFIX) :]}{name}{MARK}"
+        inside = f"{self._prefix[len(_PREFIX) :]}{name}{RESERVED}"
         return DecoderMemory(self._store, self._counts, inside, self._changed, self.origins)
 
     def count_orphans(self, spans: int) -> None:

@@ -8,35 +8,37 @@ events in order, both give the same findings (docs/adr/0005).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from math import inf, nextafter
-from typing import Any
 
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
-from stream_guard.engine.cross_session import MARK, CrossSessionRules
 from stream_guard.engine.evaluation import Findings, Objections
-from stream_guard.errors import DecodeError
-from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import (
+    Event,
+    GateDecision,
+    SessionEnd,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+    check_session_id,
+)
 from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.contents import content_digest
 from stream_guard.sessions.kept import KeptSessions
+from stream_guard.sessions.keyed_states import KeyedStates
+from stream_guard.sessions.lifecycle import EndRights, Lifecycle
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.stamps import stamped_call
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Counted, Tracker
 from stream_guard.settings import SessionLimits
-
-
-def check_session_id(session_id: str) -> None:
-    """Raise DecodeError for an id that no session can have: rows of other things begin with the mark."""
-    if not session_id or session_id[0] == MARK:
-        raise DecodeError("session_id is empty or begins with a NUL character; give every event its session's id")
 
 
 def _own_id(event_id: str, content: int) -> str:
@@ -63,15 +65,14 @@ class SessionTable:
         self.limits = limits or SessionLimits()
         self.shared_clock = shared_clock
         self.clock = clock or SharedClock()
-        self._set_engine(engine)
-        # Any: compiled, an int would be made an object for each event.
-        self._half_window: Any = max(1, self.limits.duplicate_window // 2)
+        self._half_window = max(1, self.limits.duplicate_window // 2)
         self._kept = KeptSessions(engine, store, counts, self.limits)
         self._touched = self._kept.touched  # nearly every event's session is there
-        # Kept here: settings are slow to ask.
-        self._max_live = self.limits.max_live
-        self._end_from = frozenset(self.limits.end_from)
-        self._all_may_end = "*" in self._end_from
+        self._lifecycle = Lifecycle(engine, self._kept, self.clock, counts)
+        self.keyed = KeyedStates(engine, self._kept, self._lifecycle, self.clock, shared_clock=shared_clock)
+        self._max_live = self.limits.max_live  # kept here: settings are slow to ask
+        self._ends = EndRights(self.limits)
+        self._set_engine(engine)
         self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
 
     @property
@@ -93,6 +94,8 @@ class SessionTable:
     def use(self, engine: Engine) -> None:
         """Switch to another policy. Unchanged rules keep their states; dropped states are counted."""
         self._kept.use(engine)
+        self._lifecycle.use(engine)
+        self.keyed.use(engine)
         self._set_engine(engine)
 
     def feed(self, event: Event, out: Findings) -> Counted | None:
@@ -111,7 +114,7 @@ class SessionTable:
         if session.resting:
             if session.ended and self._is_told_again(event, session):
                 return None
-            session = self._wake(session, event)
+            session = self._lifecycle.wake(session, event)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             content = content_digest(event)
@@ -198,7 +201,7 @@ class SessionTable:
     def _apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Fold an event that is next in order."""
         time = event.time
-        if not self._all_may_end and type(event) is SessionEnd and not self._may_end(event):
+        if not self._ends.all_may and type(event) is SessionEnd and not self._ends.may_end(event):
             self._end_for_now(event, session, out)
             return None
         if time is not None:
@@ -245,7 +248,7 @@ class SessionTable:
             return session
         session.forget_before(time - self._idle)
         if time - now >= self._idle and now > -inf:
-            session = self._renew(session, out)
+            session = self._lifecycle.renew(session, out)
             session.jump = event
         elif session.timers:
             self.engine.fire(session, time, out)
@@ -283,24 +286,6 @@ class SessionTable:
         session.note_last(event)
         return counted
 
-    def _renew(self, session: Session, out: Findings) -> Session:
-        """Close an idle session and open it again for the event that follows; the next one may take that back."""
-        self._close(session, "idle", out, time=session.now + self._idle)
-        renewed = self._open_again(session)
-        renewed.take_buffer(session)
-        renewed.before, session.before, session.jump = session, None, None
-        return renewed
-
-    def _open_again(self, session: Session) -> Session:
-        """Begin a new session of the same id; redelivered events of the earlier one are still known."""
-        renewed = self._touched[session.id] = Session(session.id)
-        renewed.ids = session.ids
-        return renewed
-
-    def _may_end(self, end: SessionEnd) -> bool:
-        """Whether limits begin anew after this end of a session."""
-        return self._all_may_end or end.agent.partition("@")[0] in self._end_from
-
     def _end_for_now(self, end: SessionEnd, session: Session, out: Findings) -> None:
         """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
         self.counts.session_ends += 1
@@ -321,101 +306,18 @@ class SessionTable:
         if type(event) is not SessionEnd:
             return False
         self.counts.session_ends += 1
-        if self._may_end(event):
+        if self._ends.may_end(event):
             self._kept.drop(session)
         return True
-
-    def _wake(self, session: Session, event: Event) -> Session:
-        """Return the session that an event continues: the one that was closed, or a new one.
-
-        The shared clock closed it, or somebody who may not end it. When it was not idle by its own times, it goes on.
-        """
-        self._kept.resting.pop(session.id, None)
-        self.counts.sessions += 1
-        ended = session.ended
-        session.resting, session.ended, session.scheduled = False, False, inf
-        if not self._was_idle(session, event.time, ended=ended):
-            self.counts.disbelieved_ends += ended
-            return session
-        renewed = self._open_again(session)
-        if event.time is not None:  # the next event may take the pause back
-            renewed.before, session.before, session.jump = session, None, None
-            renewed.jump = event
-        return renewed
-
-    def _was_idle(self, session: Session, time: float | None, *, ended: bool) -> bool:
-        """Whether a closed session was silent for its idle time before an event."""
-        if session.now == -inf:
-            return False
-        if time is None:
-            return not ended or self.clock.now - session.lag - session.now >= self._idle
-        return self.clock.is_credible(time) and time - session.now >= self._idle
 
     def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
             if key_id is not None:
-                self.feed_key(group, key_id, event, session.turns, session.memory, out, objections)
+                self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)
             else:
                 self.engine.count_keyless(group, event, session, objections)
-
-    def feed_key(
-        self,
-        group: CrossSessionRules,
-        key_id: str,
-        event: Event,
-        turns: int,
-        memory: Set[int],
-        out: Findings,
-        objections: Objections | None = None,
-    ) -> None:
-        """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
-        key_state = self._touched.get(key_id) or self._kept.load(key_id)
-        if key_state.resting:
-            key_state = self._wake(key_state, event)
-        if event.time is not None and self.clock.is_credible(event.time):
-            key_state = self._move_key(group, key_state, event, event.time, out)
-        self._judge_key(group, key_state, event, turns, memory, out, objections)
-        if self.shared_clock:
-            now = key_state.now
-            key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
-            self._kept.schedule(key_state)
-
-    def _move_key(
-        self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings
-    ) -> Session:
-        """Move the clock of a key value to an event; return the state that the event belongs to."""
-        before, jump = key_state.before, key_state.jump
-        if time < key_state.now and before is not None and time - before.now < self._idle:
-            before.lag, before.scheduled = key_state.lag, inf
-            self._touched[before.id] = key_state = before
-            if jump is not None:
-                self._judge_key(group, key_state, jump, key_state.turns, frozenset(), out)
-        else:
-            key_state.forget_before(time - self._idle)
-        if time - key_state.now >= self._idle and key_state.now > -inf:
-            key_state = self._renew(key_state, out)
-            key_state.jump = event
-        self.engine.fire(key_state, time, out)
-        key_state.now = max(key_state.now, time)
-        return key_state
-
-    def _judge_key(
-        self,
-        group: CrossSessionRules,
-        key_state: Session,
-        event: Event,
-        turns: int,
-        memory: Set[int],
-        out: Findings,
-        objections: Objections | None = None,
-    ) -> None:
-        key_state.turns = turns
-        key_state.note_last(event)
-        plan = group.index.plan(event)
-        if plan is not None:
-            self.engine.run(plan, event, key_state, memory, out, objections)
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Buffer the event until no earlier one is expected."""
@@ -459,22 +361,17 @@ class SessionTable:
             if oldest is not None:
                 oldest.scheduled = inf
             if oldest is not None and oldest.resting and oldest is not newest:
-                self._forget(oldest)
+                self._lifecycle.forget(oldest)
                 return
         if oldest is None or oldest is newest:  # no deadlines: take one that is closed, or was loaded first
             for session_id in self._kept.resting:
                 if session_id != newest.id and (resting := self._kept.find(session_id)) is not None:
-                    self._forget(resting)
+                    self._lifecycle.forget(resting)
                     return
             oldest = self._kept.find_first_loaded(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
             self._end(oldest, "evicted", out, time=oldest.time)
-
-    def _forget(self, session: Session) -> None:
-        """Drop a closed session for want of room. One that was ended could go on, and is counted."""
-        self.counts.evictions["ended_sessions"] += session.ended
-        self._kept.drop(session)
 
     def _follow_clock(self, time: float, session_id: str, out: Findings) -> None:
         """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""
@@ -535,10 +432,10 @@ class SessionTable:
         self.engine.fire(current, now, out)
         if now - current.now >= self._idle and current.now > -inf:
             if current.buffer:  # the buffered events came after the idle time
-                self._renew(current, out)
+                self._lifecycle.renew(current, out)
             else:
                 # Other sessions' clocks show it as idle; it may know better.
-                self._close(current, "idle", out, time=current.now + self._idle)
+                self._lifecycle.close(current, "idle", out, time=current.now + self._idle)
                 # However far the clock has jumped: it is kept for as long again from now.
                 current.lag = max(current.lag, self.clock.now - self._idle - current.now)
                 self._kept.rest(current)
@@ -555,27 +452,12 @@ class SessionTable:
             if current is None or current.resting:
                 return  # one of the buffered events ended it
             session = current
-        self._close(session, reason, out, time=time)
+        self._lifecycle.close(session, reason, out, time=time)
         if keep:
             session.ended = True
             self._kept.rest(session)
         else:
             self._kept.drop(session)
-
-    def _close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
-        """Judge the end of a session."""
-        time = session.time if time is None else time
-        if time is not None:
-            self.engine.fire(session, time, out)
-        end = session.make_end("idle" if reason == "evicted" else reason, time)
-        group: CrossSessionRules | None = None
-        for rules in self.engine.cross_session:
-            if rules.owns(session.id):
-                group = rules
-                break
-        if group is not None or session.id[0] != MARK:  # the state of a key without rules is only dropped
-            self.engine.end(session, end, out, index=group.index if group else None)
-        self.counts.closed[reason] += 1
 
     def end_all(self, out: Findings) -> None:
         """End of input: end every open session, sorted by id."""

@@ -163,7 +163,7 @@ class ReceivingPartition:
         group = next((rules for rules in self._engine.cross_session if rules.owns(message.key_id)), None)
         if group is None or self._store.has_applied(message.key_id, tag, cause):
             return  # no rule has the key any more, or a crash came after the row of the key state was written
-        self._table.feed_key(group, message.key_id, message.event, message.turns, set(message.memory), out)
+        self._table.keyed.feed(group, message.key_id, message.event, message.turns, set(message.memory), out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Do nothing: the clock is that of the senders, and idle senders send their watermarks."""

@@ -1,0 +1,88 @@
+"""States of keys that span sessions: one for each value of a key, with a clock of its own, kept like a session."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from math import inf
+
+from stream_guard.engine import Engine
+from stream_guard.engine.cross_session import CrossSessionRules
+from stream_guard.engine.evaluation import Findings, Objections
+from stream_guard.model import Event
+from stream_guard.sessions.clock import SharedClock
+from stream_guard.sessions.kept import KeptSessions
+from stream_guard.sessions.lifecycle import Lifecycle
+from stream_guard.sessions.session import Session
+
+
+class KeyedStates:
+    """Runs the rules of a key over events of many sessions, each event with the state of its key value."""
+
+    def __init__(
+        self, engine: Engine, kept: KeptSessions, lifecycle: Lifecycle, clock: SharedClock, *, shared_clock: bool
+    ) -> None:
+        self._kept = kept
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._shared_clock = shared_clock
+        self.use(engine)
+
+    def use(self, engine: Engine) -> None:
+        """Switch to another policy."""
+        self._engine = engine
+        self._idle = engine.policy.idle
+
+    def feed(
+        self,
+        group: CrossSessionRules,
+        key_id: str,
+        event: Event,
+        turns: int,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
+    ) -> None:
+        """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
+        key_state = self._kept.touched.get(key_id) or self._kept.load(key_id)
+        if key_state.resting:
+            key_state = self._lifecycle.wake(key_state, event)
+        if event.time is not None and self._clock.is_credible(event.time):
+            key_state = self._move(group, key_state, event, event.time, out)
+        self._judge(group, key_state, event, turns, memory, out, objections)
+        if self._shared_clock:
+            now = key_state.now
+            key_state.lag = self._clock.now - now if self._clock.now > now > -inf else 0.0
+            self._kept.schedule(key_state)
+
+    def _move(self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings) -> Session:
+        """Move the clock of a key value to an event; return the state that the event belongs to."""
+        before, jump = key_state.before, key_state.jump
+        if time < key_state.now and before is not None and time - before.now < self._idle:
+            before.lag, before.scheduled = key_state.lag, inf
+            self._kept.touched[before.id] = key_state = before
+            if jump is not None:
+                self._judge(group, key_state, jump, key_state.turns, frozenset(), out)
+        else:
+            key_state.forget_before(time - self._idle)
+        if time - key_state.now >= self._idle and key_state.now > -inf:
+            key_state = self._lifecycle.renew(key_state, out)
+            key_state.jump = event
+        self._engine.fire(key_state, time, out)
+        key_state.now = max(key_state.now, time)
+        return key_state
+
+    def _judge(
+        self,
+        group: CrossSessionRules,
+        key_state: Session,
+        event: Event,
+        turns: int,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
+    ) -> None:
+        key_state.turns = turns
+        key_state.note_last(event)
+        plan = group.index.plan(event)
+        if plan is not None:
+            self._engine.run(plan, event, key_state, memory, out, objections)
