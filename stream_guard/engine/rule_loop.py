@@ -35,11 +35,16 @@ outside, the rules for which a closed gate might be open with what tells so, and
 class RuleLoop:
     """Steps to run over each event of a sort: those without a state first, of which there are ``stateless``."""
 
-    __slots__ = ("_groups", "_light", "_no_state", "_steps")
+    __slots__ = ("_always", "_groups", "_light", "_no_state", "_steps")
 
     def __init__(self, steps: Sequence[Step], stateless: int, groups: Sequence[Gated], no_state: Any, /) -> None:
         self._light, self._steps = tuple(steps[:stateless]), tuple(steps[stateless:])
-        self._groups, self._no_state = tuple(groups), no_state
+        self._always = self._light + self._steps
+        self._groups = tuple(
+            (gate, tuple(inside[:light]), tuple(inside[light:]), tuple(outside), doubtful, told)
+            for gate, _, inside, light, outside, doubtful, told in groups
+        )
+        self._no_state = no_state
 
     def run(
         self, event: Any, memory: Set[int], states: dict[Any, Any], agent: str, labels: dict[str, str], /
@@ -48,19 +53,23 @@ class RuleLoop:
         del agent, labels  # for shortcuts
         answers: list[Answer] = []
         opened: list[Answer] = []
-        light, chosen = self._light, self._steps
-        for gate, _, inside, stateless, outside, doubtful, told in self._groups:
+        light: tuple[Step, ...] = ()
+        chosen: tuple[Step, ...] = ()
+        for gate, stateless, inside, outside, doubtful, told in self._groups:
             if gate(event, memory):
-                light += tuple(inside[:stateless])
-                chosen += tuple(inside[stateless:])
+                light += stateless
+                chosen += inside
                 if told is not None:
                     opened.append((OPENED, told, None))
                 continue
-            chosen += tuple(outside)
-            answers += [(DOUBTED, rule, None) for rule, may_open in doubtful if may_open(event, memory)]
-        for number, handle, new_state, rule in light + chosen:
+            chosen += outside
+            if doubtful:
+                answers += [(DOUBTED, rule, None) for rule, may_open in doubtful if may_open(event, memory)]
+        steps = self._light + light + self._steps + chosen if light or chosen else self._always
+        no_state = self._no_state
+        for number, handle, new_state, rule in steps:
             if new_state is None:
-                state = self._no_state
+                state = no_state
             elif (state := states.get(number)) is None:
                 state = states[number] = new_state()
             try:
