@@ -76,30 +76,6 @@ class SiftingSource(BatchedSource, Protocol):
         """
 
 
-class Decoder(Protocol):
-    """The base of every decoder: reads the records of one format. One instance is made per run.
-
-    A decoder of JSON derives from ``JsonDecoder``. Deriving is optional: any class with these methods is a decoder.
-    """
-
-    def __init__(self, *, strict_keys: bool = True) -> None:
-        """Take the setting ``decode.strict_keys``: whether an object that gives a key twice is refused."""
-        del strict_keys  # a format that is not JSON has no keys
-
-    @abstractmethod
-    def decode(self, record: Record) -> Sequence[Event]:
-        """Return the record's events in order. Raise DecodeError, and nothing else, whatever the bytes."""
-
-
-@runtime_checkable
-class ConfiguredDecoder(Protocol):
-    """A decoder that is made from all settings, not only from ``strict_keys``."""
-
-    @classmethod
-    def configure(cls, settings: Any) -> Decoder:
-        """Return a decoder for these settings, or raise SettingsError."""
-
-
 class Memory(Protocol):
     """Rows that a decoder keeps between records, under names of its own. They are saved together with the sessions."""
 
@@ -125,65 +101,82 @@ class Memory(Protocol):
         """Tell where the record stood that brought an event. It may have waited for a later record."""
 
 
-@runtime_checkable
-class HoldingDecoder(Protocol):
-    """A decoder that may hold events back until a later record names their session."""
+class Decoder(Protocol):
+    """The base of every decoder: reads the records of one format. One instance is made per run.
 
-    def remember(self, memory: Memory) -> Decoder:
-        """Return a copy that holds events back and keeps them in ``memory``. This decoder itself holds nothing back."""
+    A format has to write ``decode``. The other methods have defaults, and are for formats that can do more. A decoder
+    of JSON derives from ``JsonDecoder``.
+    """
 
-    def elapse(self, seconds: float) -> Sequence[Event]:
-        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
+    def __init__(self, *, strict_keys: bool = True) -> None:
+        """Take the setting ``decode.strict_keys``: whether an object that gives a key twice is refused."""
+        del strict_keys  # a format that is not JSON has no keys
 
-    def finish(self) -> Sequence[Event]:
-        """Return all events that are held back. No further record will come."""
+    @classmethod
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder for all settings, or raise SettingsError."""
+        return cls(strict_keys=settings.decode.strict_keys)
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back until a later record names their session (``remember``)."""
+        return False
 
-@runtime_checkable
-class BlockDecoder(Protocol):
-    """A decoder that can decode many records at once, which takes less than one after the other."""
+    @abstractmethod
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the record's events in order. Raise DecodeError, and nothing else, whatever the bytes."""
 
     def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
-        """Return the event of each record, as ``decode`` does; ``decode`` is asked about each that has None.
+        """Decode many records at once, where that takes less than one after the other.
 
-        None for all: it cannot now. For a record that has an event, ``decode`` returns that event alone and remembers
-        nothing of it, and its session's id is one that a session can have.
+        Return the event of each record, as ``decode`` does; ``decode`` is asked about each that has None. None for all:
+        it cannot now. For a record that has an event, ``decode`` returns that event alone and remembers nothing of it,
+        and its session's id is one that a session can have.
         """
-
-
-@runtime_checkable
-class GlancingDecoder(Protocol):
-    """A decoder that can tell whose some records are without decoding them: other processes judge their sessions."""
+        del records
+        return None
 
     def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
-        """Return which records are certainly ours, from ``start`` on, and where the first uncertain one stands.
+        """Tell whose records are without decoding them, where other processes judge some of the sessions.
 
-        That is ``stop`` where all are certain; those between are certainly of others. Of a certain record all events
+        Return which records are certainly ours, from ``start`` on, and where the first uncertain one stands. That is
+        ``stop`` where all are certain; those between are certainly of others. Of a certain record all events
         belong to one session. If it cannot be decoded, a call that it still tells of belongs to that session too.
         Decoding it or leaving it out must change no later answer of the decoder.
 
         ``ours`` has a byte for each bucket of sessions: a session belongs to the bucket whose number is the CRC-32 of
         its id in UTF-8, modulo their number, and it is ours where the byte is not 0. At least one record is asked for.
         """
-
-
-@runtime_checkable
-class LineGlancingDecoder(GlancingDecoder, Protocol):
-    """A decoder that can tell the same of lines that are no records yet."""
+        del records, stop, ours
+        return (), start
 
     def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
-        """Return a byte for each line from ``start`` on, up to the first uncertain one, and to the last newline.
+        """Tell the same of lines that are no records yet.
 
-        It is 1 for a line that is certainly ours, and 0 for one that is certainly of others.
+        Return a byte for each line from ``start`` on, up to the first uncertain one, and to the last newline. It is 1
+        for a line that is certainly ours, and 0 for one that is certainly of others.
         """
-
-
-@runtime_checkable
-class SelectingDecoder(Protocol):
-    """A decoder that returns only some of the events."""
+        del chunk, start, origin, ours
+        return b""
 
     def keeps(self, event: Event) -> bool:
-        """Whether an event is one of them."""
+        """Whether an event is one that this decoder returns; a selection of another one's returns only some."""
+        del event
+        return True
+
+    def remember(self, memory: Memory) -> Decoder:
+        """Return a copy that holds events back and keeps them in ``memory``. This decoder itself holds nothing back."""
+        del memory
+        return self
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
+        del seconds
+        return ()
+
+    def finish(self) -> Sequence[Event]:
+        """Return all events that are held back. No further record will come."""
+        return ()
 
 
 class Store(Protocol):

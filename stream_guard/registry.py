@@ -133,6 +133,8 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, _Distrib
                     raise PluginError(
                         f'{what} "{key}" comes from two plugins, "{owners[what, key]}" and "{name}"; block one of them'
                     )
+                if what == "decoders":
+                    _check_decoder(value, key, name)
                 table[key], owners[what, key] = value, name
             if named:
                 provides[what] = tuple(sorted(named))
@@ -153,6 +155,15 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, _Distrib
         ordered["commands"],
         tuple(infos),
     )
+
+
+def _check_decoder(kind: Any, key: str, plugin: str) -> None:
+    """Raise PluginError for a decoder that lacks a method which the base class has."""
+    lacking = [name for name in vars(Decoder) if not name.startswith("_") and not hasattr(kind, name)]
+    if lacking:
+        raise PluginError(
+            f'plugin "{plugin}": the decoder "{key}" has no {", ".join(lacking)}; derive it from stream_guard.Decoder'
+        )
 
 
 def _named(manager: pluggy.PluginManager, plugin: object, name: str, what: str) -> dict[str, Any]:

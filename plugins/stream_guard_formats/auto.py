@@ -79,6 +79,11 @@ class AutoDecoder(JsonDecoder):
     call are logged too. Native records cost no more than with the format ``native``; others are parsed twice.
     """
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: some formats do."""
+        return True
+
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
         self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
@@ -106,21 +111,17 @@ class AutoDecoder(JsonDecoder):
         holding._decoders = {  # noqa: SLF001  # of its own class
             # Spans of exports were kept at the top before other formats could wait.
             name: decoder.remember(_TopRows(memory) if name == "otlp-json" else memory.part(name))
-            if hasattr(decoder, "remember")
-            else decoder
             for name, decoder in self._decoders.items()
         }
         return holding
 
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
-        holding = [decoder for decoder in self._decoders.values() if hasattr(decoder, "elapse")]
-        return [event for decoder in holding for event in decoder.elapse(seconds)]
+        return [event for decoder in self._decoders.values() for event in decoder.elapse(seconds)]
 
     def finish(self) -> Sequence[Event]:
         """Return the events of all that waits, and log the inputs without tool calls. No further record will come."""
-        holding = [decoder for decoder in self._decoders.values() if hasattr(decoder, "finish")]
-        events = [event for decoder in holding for event in decoder.finish()]
+        events = [event for decoder in self._decoders.values() for event in decoder.finish()]
         for origin, read in self._inputs.items():
             if read.records and not read.calls and not any(map(_calls_tools, events)):
                 _logger.warning(

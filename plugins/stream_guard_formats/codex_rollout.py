@@ -74,6 +74,11 @@ class CodexRolloutDecoder(JsonDecoder):
     for calls beside the first, until something else happens. What the program tells again is not counted again.
     """
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: a call may wait for its answer."""
+        return True
+
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
         self._rollouts: dict[str, Rollout] = {}

@@ -14,6 +14,7 @@ from stream_guard import (
     DecodeError,
     Event,
     Json,
+    Memory,
     Record,
     ToolCall,
     Turn,
@@ -43,12 +44,20 @@ _read_event: Final[Callable[[bytes], Event]] = msgspec.json.Decoder(Event).decod
 
 
 class NativeDecoder:
-    """Reads the native format. An empty line has no event. It does not derive from ``Decoder``: it may be compiled."""
+    """Reads the native format. An empty line has no event.
+
+    It has the methods of a ``Decoder`` and does not derive from it: what is compiled derives from nothing interpreted.
+    """
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         self._decode = _read_event
         self._strict = strict_keys
         self._reads = READS and strict_keys  # it refuses keys given twice
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: every record names its session."""
+        return False
 
     def decode(self, record: Record) -> list[Event]:
         """Return the record's event in a list of one, or raise DecodeError with the reason."""
@@ -97,6 +106,30 @@ class NativeDecoder:
         """Return the same of lines that are no records yet."""
         del origin
         return glance_lines(chunk, start, ours) if self._strict else b""
+
+    @classmethod
+    def configure(cls, settings: Any) -> NativeDecoder:
+        """Return a decoder for the settings under ``decode``."""
+        return cls(strict_keys=settings.decode.strict_keys)
+
+    def keeps(self, event: Event) -> bool:
+        """Whether an event is one that this decoder returns."""
+        del event
+        return True
+
+    def remember(self, memory: Memory) -> NativeDecoder:
+        """Hold nothing back: every record names its session."""
+        del memory
+        return self
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Return nothing: nothing waits."""
+        del seconds
+        return ()
+
+    def finish(self) -> Sequence[Event]:
+        """Return nothing: nothing waits."""
+        return ()
 
     def _look_closer(self, record: Record) -> list[Event]:
         """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""

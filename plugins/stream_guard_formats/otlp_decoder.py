@@ -18,6 +18,11 @@ _WAITS: Final = SpanWaits(session=60.0, parents=30.0)
 class OtlpDecoder(Decoder):
     """Turns every export into events at once. A copy with a memory lets spans wait until their session is known."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: spans wait for the one that names their session."""
+        return True
+
     lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
 
     def __init__(self, *, strict_keys: bool = True, waits: SpanWaits = _WAITS) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import RESERVED, Event, check_session_id
-from stream_guard.ports import BlockDecoder, Decoder, HoldingDecoder, Memory, Record, SelectingDecoder
+from stream_guard.ports import Decoder, Memory, Record
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.storage.stores import MemoryStore
 
@@ -32,9 +32,9 @@ def blocks_of(records: Sequence[Record]) -> Iterator[list[Record]]:
 
 def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:
     """Return the decoder; one that waits for records which name its sessions gets memory for what waits."""
-    if isinstance(decoder, HoldingDecoder):
-        return decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
-    return decoder
+    if not decoder.waits:
+        return decoder
+    return decoder.remember(memory if memory is not None else DecoderMemory(MemoryStore()))
 
 
 class EventReader:
@@ -44,17 +44,13 @@ class EventReader:
     """
 
     def __init__(self, decoder: Decoder, dead_letters: DeadLetterSink, memory: Memory | None = None) -> None:
-        decoder = with_memory(decoder, memory)
-        self._holding = decoder if isinstance(decoder, HoldingDecoder) else None
-        self._selecting = decoder if isinstance(decoder, SelectingDecoder) else None
-        self._block = decoder.decode_block if isinstance(decoder, BlockDecoder) else None
-        self._decode = decoder.decode
+        self._decoder = with_memory(decoder, memory)
         self._dead_letters = dead_letters
 
     def read(self, record: Record) -> list[Event]:
         """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does."""
         try:
-            decoded = self._decode(record)
+            decoded = self._decoder.decode(record)
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
             for event in events:
                 session_id: str = event.session_id
@@ -63,9 +59,7 @@ class EventReader:
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
             lost = lost_call(record, str(error))
-            if lost is None or (self._selecting is not None and not self._selecting.keeps(lost)):
-                return []
-            return [lost]
+            return [] if lost is None or not self._decoder.keeps(lost) else [lost]
         return events
 
     def read_ahead(self, block: list[Record]) -> Sequence[Event | None] | None:
@@ -73,7 +67,7 @@ class EventReader:
 
         The others have None, and are read in their turn; None for all is the same.
         """
-        return None if self._block is None else self._block(block)
+        return self._decoder.decode_block(block)
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""
@@ -83,8 +77,8 @@ class EventReader:
 
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Return the events that have waited long enough after so many seconds without a record."""
-        return () if self._holding is None else self._holding.elapse(seconds)
+        return self._decoder.elapse(seconds)
 
     def finish(self) -> Sequence[Event]:
         """Return every event that still waits: no record will follow."""
-        return () if self._holding is None else self._holding.finish()
+        return self._decoder.finish()

@@ -12,15 +12,7 @@ from zlib import crc32
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, check_session_id
-from stream_guard.ports import (
-    BlockDecoder,
-    Decoder,
-    GlancingDecoder,
-    HoldingDecoder,
-    LineGlancingDecoder,
-    Memory,
-    Record,
-)
+from stream_guard.ports import Decoder, Memory, Record
 
 BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are
 
@@ -86,7 +78,7 @@ class Pacer:
             self._wait(early)
 
 
-class EventSelection:
+class EventSelection(Decoder):
     """A decoder that keeps the events of one share in a time span; ``left_out`` counts those outside the span.
 
     Where the decoder can tell whose a record is at a glance, only that share decodes it (``glance``). All shares
@@ -106,14 +98,12 @@ class EventSelection:
         self.certain = False
         self._ours = self._share.buckets()
         self.keeps_all_times = self._span == TimeSpan() and pacer is None
-        self._use(decoder)
-
-    def _use(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._decode = decoder.decode
-        self._glance = decoder.glance if isinstance(decoder, GlancingDecoder) else _nothing_certain
-        self._glance_lines = decoder.glance_lines if isinstance(decoder, LineGlancingDecoder) else _no_line_certain
-        self._block = decoder.decode_block if isinstance(decoder, BlockDecoder) else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: as the decoder does."""
+        return self._decoder.waits
 
     @property
     def is_shared(self) -> bool:
@@ -124,25 +114,25 @@ class EventSelection:
         """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
         return self._decoder if self._share.of == 1 and self.keeps_all_times else self
 
-    def glance(self, records: list[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
+    def own_at_glance(self, records: list[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
         """Return which records certainly belong to the share, and where the first one stands that is not certain.
 
         Those between belong to others, and nobody needs to decode them here.
         """
         if self._share.of == 1:
             return range(start, stop), stop
-        return self._glance(records, start, stop, self._ours)
+        return self._decoder.glance(records, start, stop, self._ours)
 
-    def glance_lines(self, chunk: bytes, start: int, origin: str) -> bytes:
+    def own_lines(self, chunk: bytes, start: int, origin: str) -> bytes:
         """Return the same of the lines of a chunk: a byte for each up to the first one that is not certain."""
-        return self._glance_lines(chunk, start, origin, self._ours)
+        return self._decoder.glance_lines(chunk, start, origin, self._ours)
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""
         if self.certain and self.keeps_all_times:
-            return self._decode(record)
+            return self._decoder.decode(record)
         try:
-            events = self._decode(record)
+            events = self._decoder.decode(record)
             for event in events:  # one bad id makes the whole record a dead letter, in every share
                 check_session_id(event.session_id)
         except DecodeError as error:
@@ -154,7 +144,7 @@ class EventSelection:
 
     def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
         """Return the events of records that are certainly of the share, where the decoder can."""
-        return self._block(records) if self._block is not None and self.certain and self.keeps_all_times else None
+        return self._decoder.decode_block(records) if self.certain and self.keeps_all_times else None
 
     def keeps(self, event: Event) -> bool:
         """Whether an event that was saved from a dead letter belongs to the share."""
@@ -162,17 +152,16 @@ class EventSelection:
 
     def remember(self, memory: Memory) -> EventSelection:
         """Let the decoder wait for records that name its sessions."""
-        if isinstance(self._decoder, HoldingDecoder):
-            self._use(self._decoder.remember(memory))
+        self._decoder = self._decoder.remember(memory)
         return self
 
     def elapse(self, seconds: float) -> Sequence[Event]:
         """Return the selected events among those that have waited long enough."""
-        return self._select(self._decoder.elapse(seconds)) if isinstance(self._decoder, HoldingDecoder) else ()
+        return self._select(self._decoder.elapse(seconds))
 
     def finish(self) -> Sequence[Event]:
         """Return the selected events among those that still wait."""
-        return self._select(self._decoder.finish()) if isinstance(self._decoder, HoldingDecoder) else ()
+        return self._select(self._decoder.finish())
 
     def _select(self, events: Sequence[Event]) -> Sequence[Event]:
         kept = []
@@ -186,13 +175,3 @@ class EventSelection:
                 self._pacer.pass_at(event.time)
             kept.append(event)
         return kept
-
-
-def _nothing_certain(_records: list[Record], start: int, _stop: int, _ours: bytes) -> tuple[Sequence[int], int]:
-    """Tell nothing: only decoding does."""
-    return (), start
-
-
-def _no_line_certain(_chunk: bytes, _start: int, _origin: str, _ours: bytes) -> bytes:
-    """Tell nothing of lines either."""
-    return b""

@@ -7,9 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from stream_guard.decoding.wrapping import WrappedDecoder
 from stream_guard.engine.cross_session import TENANT
 from stream_guard.model import RESERVED, Event
-from stream_guard.ports import Decoder, HoldingDecoder, Memory, Record
+from stream_guard.ports import Decoder, Memory
 
 BETWEEN: Final = "/"
 
@@ -22,24 +23,29 @@ def tenant_session(tenant: str, session_id: str) -> str:
     return f"{BETWEEN}{session_id}" if BETWEEN in session_id else session_id
 
 
-class TenantDecoder:
+class TenantDecoder(WrappedDecoder):
     """Puts the tenant, which a label of each event names, before the id of its session, and into the label ``tenant``.
 
     Keys, routes, incidents and the page go by that label. An event without a tenant cannot claim one by it.
     """
 
     def __init__(self, decoder: Decoder, label: str) -> None:
-        self._decoder = decoder
+        super().__init__(decoder)
         self._label = label
 
-    def decode(self, record: Record) -> Sequence[Event]:
-        """Return the record's events, or raise DecodeError."""
-        return self._place(self._decoder.decode(record))
+    def around(self, decoder: Decoder) -> TenantDecoder:
+        """Return the same around another decoder."""
+        return TenantDecoder(decoder, self._label)
 
-    def _place(self, events: Sequence[Event]) -> list[Event]:
-        return [self._place_one(event) for event in events]
+    def remember(self, memory: Memory) -> Decoder:
+        """Let the decoder hold events back."""
+        return super().remember(_TenantMemory(memory, self._place))
 
-    def _place_one(self, event: Event) -> Event:
+    def on_events(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events in the sessions of their tenants."""
+        return [self._place(event) for event in events]
+
+    def _place(self, event: Event) -> Event:
         if not event.session_id or event.session_id[0] == RESERVED:
             return event  # no session has such an id: the reader refuses it
         tenant = event.labels.get(self._label, "")
@@ -48,26 +54,6 @@ class TenantDecoder:
             return replace(event, session_id=session_id)
         others = {name: value for name, value in event.labels.items() if name != TENANT}
         return replace(event, session_id=session_id, labels={**others, TENANT: tenant} if tenant else others)
-
-
-class HoldingTenantDecoder(TenantDecoder):
-    """The same for a decoder that holds events back."""
-
-    def __init__(self, decoder: Decoder, holding: HoldingDecoder, label: str) -> None:
-        super().__init__(decoder, label)
-        self._holding = holding
-
-    def remember(self, memory: Memory) -> Decoder:
-        """Let the decoder hold events back."""
-        return with_tenants(self._holding.remember(_TenantMemory(memory, self._place_one)), self._label)
-
-    def elapse(self, seconds: float) -> Sequence[Event]:
-        """Return the events that have waited long enough."""
-        return self._place(self._holding.elapse(seconds))
-
-    def finish(self) -> Sequence[Event]:
-        """Return the events that still wait."""
-        return self._place(self._holding.finish())
 
 
 class _TenantMemory:
@@ -86,10 +72,3 @@ class _TenantMemory:
     def note_origin(self, event: Event, origin: str, line: int) -> None:
         """Tell where the record stood that brought an event, in the session that the event has with its tenant."""
         self._memory.note_origin(self._place(event), origin, line)
-
-
-def with_tenants(decoder: Decoder, label: str) -> Decoder:
-    """Return the decoder with tenants in the names of sessions."""
-    if isinstance(decoder, HoldingDecoder):
-        return HoldingTenantDecoder(decoder, decoder, label)
-    return TenantDecoder(decoder, label)

@@ -20,8 +20,8 @@ from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothi
 from stream_guard.alerting.routes import make_route, queue_name
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.prices import with_prices
-from stream_guard.decoding.tenants import with_tenants
+from stream_guard.decoding.prices import PricedDecoder
+from stream_guard.decoding.tenants import TenantDecoder
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
 from stream_guard.errors import SettingsError, SinkError
@@ -35,7 +35,7 @@ from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.spec import Policy
 from stream_guard.policy.wording import did_you_mean
-from stream_guard.ports import ConfiguredDecoder, Decoder, Sink, Source
+from stream_guard.ports import Decoder, Sink, Source
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
 from stream_guard.running.recordings import RecordedEvents
@@ -106,9 +106,9 @@ class Assembly:
         decoders = {name: self._make_decoder(name, settings) for name in (form, *formats.values())}
         decoder: Decoder = TopicDecoder(form, decoders, formats) if formats else decoders[form]
         prices = self.settings.decode.prices
-        decoder = with_prices(decoder, prices) if prices else decoder
+        decoder = PricedDecoder(decoder, prices) if prices else decoder
         label = self.settings.sessions.tenant_label
-        return with_tenants(decoder, label) if tenants and label else decoder
+        return TenantDecoder(decoder, label) if tenants and label else decoder
 
     def open_source(
         self,
@@ -276,7 +276,4 @@ class Assembly:
         if form not in decoders:
             near = did_you_mean(form, decoders)
             raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
-        kind = decoders[form]
-        if issubclass(kind, ConfiguredDecoder):
-            return kind.configure(settings)
-        return kind(strict_keys=settings.decode.strict_keys)
+        return decoders[form].configure(settings)

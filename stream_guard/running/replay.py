@@ -154,7 +154,7 @@ class ShareReader:
 
     def _sift(self, chunk: bytes, start: int, origin: str) -> bytes:
         """Tell which lines are needed here: those of this share, and all behind one of which a glance does not tell."""
-        told = self._selection.glance_lines(chunk, start, origin)
+        told = self._selection.own_lines(chunk, start, origin)
         self._told = told if len(told) < _AT_ONCE else b""  # all of them in one batch
         return self._told
 
@@ -163,7 +163,7 @@ class ShareReader:
         known = min(stop, len(self._known))
         if self._at < known:
             return list(compress(range(self._at, known), self._known[self._at : known])), known
-        return self._selection.glance(self._batch, self._at, stop)
+        return self._selection.own_at_glance(self._batch, self._at, stop)
 
     def _judge(self, own: Sequence[int], found: list[Finding], numbers: list[int]) -> None:
         """Judge the records at some places of the batch; note the number of its record for each finding."""

@@ -16,7 +16,7 @@ from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, HoldingDecoder
+from stream_guard.ports import Decoder
 from stream_guard.settings import Settings
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
@@ -52,9 +52,7 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
 
     A message to such a rule is identified by the record of its event, and an event that waits has no single record.
     """
-    waits = engine.policy.max_out_of_orderness > 0 or (
-        isinstance(decoder, HoldingDecoder) and not settings.worker.rekey
-    )
+    waits = engine.policy.max_out_of_orderness > 0 or (decoder.waits and not settings.worker.rekey)
     if engine.cross_session and waits:
         rules = [bound.spec for group in engine.cross_session for bound in group.index.bounds]
         named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in rules)

@@ -21,7 +21,7 @@ from stream_guard.decoding.reader import EventReader
 from stream_guard.engine import Engine
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.model import Finding
+from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, Record
 from stream_guard.worker.batches import StateTable
@@ -206,11 +206,15 @@ class RekeyedPartition(SessionPartition):
         return Record(record.value, record.origin, record.position, key=record.key, headers=record.headers[:-1])
 
 
-class StatelessDecoder:
+class StatelessDecoder(Decoder):
     """A decoder that holds no events back: the sessions of a record are known since it was re-keyed."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self.decode = decoder.decode
+        self._decoder = decoder
+
+    def decode(self, record: Record) -> Sequence[Event]:
+        """Return the record's events, or raise DecodeError."""
+        return self._decoder.decode(record)
 
 
 def _clock_record(clock: SourceClock) -> Outgoing:

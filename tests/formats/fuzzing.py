@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stream_guard.decoding.reader import with_memory
 from stream_guard.errors import DecodeError
-from stream_guard.ports import HoldingDecoder, Record
+from stream_guard.ports import Record
 from tests.formats.mutation import mutate
 from tests.formats.session import SESSION_ID
 from tests.formats.telemetry import TRACE
@@ -36,7 +36,7 @@ class Crash(NamedTuple):
 
 def names() -> list[str]:
     """Return every decoder, those that can hold back a second time, with a memory."""
-    return [*DECODERS, *(f"{name}{WAITING}" for name, kind in DECODERS.items() if issubclass(kind, HoldingDecoder))]
+    return [*DECODERS, *(f"{name}{WAITING}" for name, kind in DECODERS.items() if kind().waits)]
 
 
 def seeds_of(name: str) -> list[bytes]:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from stream_guard.cli.app import app
 from stream_guard.errors import DecodeError
 from stream_guard.model import Event, ToolResult, Turn, UserMessage
-from stream_guard.ports import HoldingDecoder, Record
+from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
@@ -73,7 +73,7 @@ class Reader:
     def restart(self) -> None:
         self.memory = DecoderMemory(self.store)
         decoder = OTLP()
-        assert isinstance(decoder, HoldingDecoder)
+        assert decoder.waits
         self.decoder: Any = decoder.remember(self.memory)
 
     def read(self, exports: Sequence[Sequence[dict[str, Any]]], *, restarts: bool = False) -> Reader:

@@ -24,7 +24,7 @@ class NoCallOnSunday(sg.Rule[sg.Params, sg.NoState]):
     kind = "no_call_on_sunday"
 
 
-class Plain:
+class Plain(Decoder):
     """Reads a format of one word per record."""
 
     def decode(self, record: Record) -> Sequence[sg.Event]:
@@ -100,6 +100,22 @@ def test_hook_stream_guard_decoders() -> None:
     registry, info = load(Bringer())
     assert registry.decoders["plain"] is Plain
     assert info.provides == {"decoders": ("plain",)}
+
+
+def test_a_decoder_that_lacks_methods_is_refused_with_the_base_to_derive_from() -> None:
+    class Bare:
+        def decode(self, record: Record) -> Sequence[sg.Event]:
+            return []
+
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_decoders(self) -> dict[str, Any]:
+            return {"bare": Bare}
+
+    with pytest.raises(
+        PluginError, match=r'the decoder "bare" has no .*\bwaits\b.*; derive it from stream_guard\.Decoder'
+    ):
+        load(Bringer())
 
 
 def test_hook_stream_guard_sinks() -> None:

@@ -23,7 +23,7 @@ from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
-from stream_guard.ports import Record
+from stream_guard.ports import Decoder, Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
@@ -57,7 +57,7 @@ class MemoryOutbox:
             self.records += listed
 
 
-class Lines:
+class Lines(Decoder):
     """Reads records that hold several events, one on each line."""
 
     def __init__(self) -> None:
