@@ -94,7 +94,7 @@ docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source.
 compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
 
-.cache/compiled/.built: pyproject.toml deploy/compiled_build.py deploy/inline_caches.h $(shell find stream_guard plugins -name '*.py' -o -name '*.[ch]' 2>/dev/null) | setup-dev
+.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.[ch]' 2>/dev/null) | setup-dev
 	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
 		"headers of Python, python3-dev)"; exit 1; }
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this

@@ -1,6 +1,6 @@
 """The build hook of the compiled wheel: mypyc makes extension modules of the modules that pyproject.toml lists.
 
-Modules written in C are listed there too, and are built as they are.
+The native module is named there too, and is built as it is.
 
 Off by default: HATCH_BUILD_HOOK_ENABLE_CUSTOM=true turns it on. What it builds goes into the wheel straight from a
 temporary folder, never into the source tree, where it would hide later edits (docs/adr/0015).
@@ -12,7 +12,6 @@ are cut out of the modules to compile, in the temporary folder, into interpreted
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -27,17 +26,6 @@ SHAPES = frozenset(("sg.Params", "sg.State", "BaseModel", "pydantic.BaseModel", 
 
 # Calls among our functions are direct, and those of Python's take no detour: nobody replaces either. 3 % of a run.
 _OWN_CALLS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
-
-# How mypyc looks up what has a name that stands in the source, in the names of a module or in an object. A name that is
-# found out while it runs, as in getattr(rule, name), is in no constant, and is left alone.
-_CONSTANT = r"(\w+) = CPyStatics\[\d+\];[^\n]*\n *\w+ = "
-_GLOBAL = re.compile(rf"^( *(\w+) = CPyStatic_\w+___globals;\n *{_CONSTANT})CPyDict_GetItem(\(\2, \3\);)", re.MULTILINE)
-_ATTRIBUTE = re.compile(rf"^( *{_CONSTANT})CPyObject_GetAttr(\(\w+, \2\);)", re.MULTILINE)
-# The value may be made an object between the name and its use.
-_WRITTEN = re.compile(
-    r"^( *(\w+) = CPyStatics\[\d+\];[^\n]*\n(?: *\w[^\n{}]*;\n){0,2}? *\w+ = )PyObject_SetAttr(\(\w+, \2, \w+\);)",
-    re.MULTILINE,
-)
 
 
 class CompiledBuild(BuildHookInterface[Any]):
@@ -59,7 +47,7 @@ class CompiledBuild(BuildHookInterface[Any]):
             build_data["force_include"][str(tree / file)] = file.removeprefix("plugins/")
         with chdir(tree):
             _compile(modules, built, scratch)
-            compile_c(self.config["c-modules"], built, scratch)
+            compile_native(self.config["native-module"], built, scratch)
         for library in sorted(built.rglob("*.so")):
             build_data["force_include"][str(library)] = library.relative_to(built).as_posix()
         build_data["infer_tag"] = True
@@ -92,7 +80,7 @@ def prepare(modules: list[str], tree: Path) -> list[str]:
             text = split.compiled
             (tree / beside).write_text(split.interpreted, encoding="utf-8")
             interpreted.append(beside.as_posix())
-        (tree / path).write_text(_let_kinds_be_derived_from(text), encoding="utf-8")
+        (tree / path).write_text(_with_docstrings(_let_kinds_be_derived_from(text)), encoding="utf-8")
     return interpreted
 
 
@@ -170,6 +158,16 @@ def _let_kinds_be_derived_from(text: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def _with_docstrings(text: str) -> str:
+    """Set the docstrings of public classes at the end of a module: mypyc leaves them out, and users see some."""
+    documented = [
+        f"setattr({node.name}, '__doc__', {said!r})"
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (said := ast.get_docstring(node))
+    ]
+    return "\n".join([text.rstrip("\n"), *documented, ""])
+
+
 def _compile(modules: list[str], built: Path, scratch: Path) -> None:
     """Compile the modules, given as files below the working directory, into one library and a stub for each."""
     from mypyc.build import mypycify  # noqa: PLC0415  # a wheel without compiled parts is built without it
@@ -183,32 +181,19 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
     )
     for extension in extensions:
         extension.extra_compile_args += _OWN_CALLS
-    _put_docstrings_back(modules, scratch / "c")
-    put_caches_in(scratch / "c")
     _build(extensions, built, scratch)
 
 
-def put_caches_in(generated: Path) -> None:
-    """Let the C sources remember where they found attributes and names (inline_caches.h says how)."""
-    caches = (Path(__file__).with_name("inline_caches.h")).read_text(encoding="utf-8")
-    file = generated / "__native_stream_guard.c"
-    before, declared, code = file.read_text(encoding="utf-8").partition('#include "__native_internal_stream_guard.h"\n')
-    if not declared:
-        raise ValueError("mypyc no longer includes its declarations as it did; the caches have to come after them")
-    code = _ATTRIBUTE.sub(r"\1GET_ATTRIBUTE\3", _GLOBAL.sub(r"\1GET_GLOBAL\4", code))
-    code = _WRITTEN.sub(r"\1SET_ATTRIBUTE\3", code)
-    file.write_text(before + declared + caches + code, encoding="utf-8")
-
-
-def compile_c(files: list[str], built: Path, scratch: Path) -> None:
-    """Build modules that are written in C, given as files below the working directory."""
+def compile_native(file: str, built: Path, scratch: Path, options: tuple[str, ...] = ()) -> None:
+    """Build the native module, given as a file below the working directory; ``options`` of the compiler come last."""
     from setuptools import Extension  # noqa: PLC0415  # see _compile
 
-    names = [file.removeprefix("plugins/").removesuffix(".c").replace("/", ".") for file in files]
-    # Without debugging data, which would name the temporary folder. A run takes 3 % less than with -O2.
-    options = ["-O3", "-g0", *_OWN_CALLS]
-    extensions = [Extension(name, [file], extra_compile_args=options) for name, file in zip(names, files, strict=True)]
-    _build(extensions, built, scratch)
+    name = file.removesuffix(".c").replace("/", ".")
+    # Without debugging data, which would name the temporary folder.
+    compiling = ["-O3", "-g0", *_OWN_CALLS, *options]
+    linking = [option for option in options if option.startswith("-fsanitize")]
+    module = Extension(name, [file], extra_compile_args=compiling, extra_link_args=linking, py_limited_api=True)
+    _build([module], built, scratch)
 
 
 def _build(extensions: list[Any], built: Path, scratch: Path) -> None:
@@ -219,25 +204,3 @@ def _build(extensions: list[Any], built: Path, scratch: Path) -> None:
     command.build_lib, command.build_temp = str(built), str(scratch / "o")
     command.ensure_finalized()
     command.run()
-
-
-def _put_docstrings_back(modules: list[str], generated: Path) -> None:
-    """Give the classes in the C sources the docstrings that mypyc leaves out: those of kinds are shown to users."""
-    from mypyc.codegen.cstring import c_string_initializer  # noqa: PLC0415  # see _compile
-
-    docstrings: dict[str, str] = {}
-    for module in modules:
-        for node in ast.parse(Path(module).read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (said := ast.get_docstring(node)):
-                if node.name in docstrings:
-                    raise ValueError(f"two classes to compile are called {node.name}; rename the one in {module}")
-                docstrings[node.name] = c_string_initializer(said.encode())
-
-    def with_docstring(found: re.Match[str]) -> str:
-        return f"{found[0]} {docstrings.get(found[1], '')}"
-
-    for file in generated.rglob("*.c"):
-        text = file.read_text(encoding="utf-8")
-        file.write_text(
-            re.sub(r'\.tp_doc = PyDoc_STR\("(\w+)\(.*?\)\\n--\\n\\n"', with_docstring, text), encoding="utf-8"
-        )

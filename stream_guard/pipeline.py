@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.reader import DeadLetterSink, EventReader, blocks_of
+from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
@@ -82,13 +82,10 @@ class Pipeline:
 
         ``ends`` gets, for each record, how many findings there are after it.
         """
-        for block in blocks_of(records):
-            ahead = self.reader.read_ahead(block)
-            for number, record in enumerate(block):
-                event = None if ahead is None else ahead[number]
-                self._judge(self.reader.read(record) if event is None else (event,), record, out)
-                if ends is not None:
-                    ends.append(len(out))
+        for record in records:
+            self._judge(self.reader.read(record), record, out)
+            if ends is not None:
+                ends.append(len(out))
         self._counts.records += len(records)
 
     def _judge(self, events: Sequence[Event], record: Record, out: list[Finding]) -> None:

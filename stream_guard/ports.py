@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -60,22 +60,6 @@ class BatchedSource(Protocol):
         """
 
 
-Sieve: TypeAlias = Callable[[bytes, int, str], bytes]
-"""Tells which lines of a chunk, from a place on and with their origin, are needed: a byte for each, up to the first one
-of which it cannot tell; 0 where nobody needs it. It tells of fewer lines than one list may have."""
-
-
-@runtime_checkable
-class SiftingSource(BatchedSource, Protocol):
-    """A source of lines that makes no records of those that nobody needs."""
-
-    def sift(self, sieve: Sieve) -> None:
-        """Ask the sieve about each chunk, when all records before it were taken.
-
-        A line that is not needed keeps its place in the list, where a record stands that tells nothing.
-        """
-
-
 class Memory(Protocol):
     """Rows that a decoder keeps between records, under names of its own. They are saved together with the sessions."""
 
@@ -126,38 +110,15 @@ class Decoder(Protocol):
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the record's events in order. Raise DecodeError, and nothing else, whatever the bytes."""
 
-    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
-        """Decode many records at once, where that takes less than one after the other.
+    def session_at_glance(self, record: Record) -> bytes | None:
+        """Return the id, in UTF-8, of the one session that all events of a record belong to, without decoding it.
 
-        Return the event of each record, as ``decode`` does; ``decode`` is asked about each that has None. None for all:
-        it cannot now. For a record that has an event, ``decode`` returns that event alone and remembers nothing of it,
-        and its session's id is one that a session can have.
+        None where only decoding tells. If such a record cannot be decoded, a call that it still tells of belongs to
+        that session too, and decoding it or leaving it out changes no later answer of the decoder: where other
+        processes judge some of the sessions, this one leaves their records out.
         """
-        del records
+        del record
         return None
-
-    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
-        """Tell whose records are without decoding them, where other processes judge some of the sessions.
-
-        Return which records are certainly ours, from ``start`` on, and where the first uncertain one stands. That is
-        ``stop`` where all are certain; those between are certainly of others. Of a certain record all events
-        belong to one session. If it cannot be decoded, a call that it still tells of belongs to that session too.
-        Decoding it or leaving it out must change no later answer of the decoder.
-
-        ``ours`` has a byte for each bucket of sessions: a session belongs to the bucket whose number is the CRC-32 of
-        its id in UTF-8, modulo their number, and it is ours where the byte is not 0. At least one record is asked for.
-        """
-        del records, stop, ours
-        return (), start
-
-    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
-        """Tell the same of lines that are no records yet.
-
-        Return a byte for each line from ``start`` on, up to the first uncertain one, and to the last newline. It is 1
-        for a line that is certainly ours, and 0 for one that is certainly of others.
-        """
-        del chunk, start, origin, ours
-        return b""
 
     def keeps(self, event: Event) -> bool:
         """Whether an event is one that this decoder returns; a selection of another one's returns only some."""

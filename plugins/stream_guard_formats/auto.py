@@ -88,8 +88,7 @@ class AutoDecoder(JsonDecoder):
         super().__init__(strict_keys=strict_keys)
         self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
         self._native = self._decoders[_NATIVE].decode
-        self._glance = self._decoders[_NATIVE].glance
-        self._glance_lines = self._decoders[_NATIVE].glance_lines
+        self._glance = self._decoders[_NATIVE].session_at_glance
         self._inputs: dict[str, _Input] = {}
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
@@ -147,34 +146,15 @@ class AutoDecoder(JsonDecoder):
             return self._decode_as("cloudevents", 1.0, record)
         return super().decode(record)
 
-    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
-        """Return the events of native records of an input about which nothing is left to learn.
+    def session_at_glance(self, record: Record) -> bytes | None:
+        """Return the session of a native record of an input about which nothing is left to learn.
 
-        Behind the first record that is another, nothing is certain.
+        Such a record is native by its kind and its session, and decoding it changes nothing here; any other may.
         """
-        origin = records[0].origin
+        origin = record.origin
         if origin not in self._is_known or origin not in self._is_native:
             return None
-        events: list[Event | None] | None = self._decoders[_NATIVE].decode_run(records, origin)
-        return events
-
-    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
-        """Return which native records are certainly ours, of an input about which nothing is left to learn.
-
-        A certain record is native by its kind and its session, and decoding it changes nothing here. Any other one may,
-        and nothing is said of what comes behind it.
-        """
-        origin = records[start].origin
-        if origin not in self._is_known or origin not in self._is_native:
-            return (), start
-        told: tuple[Sequence[int], int] = self._glance(records, start, stop, ours)
-        return told
-
-    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
-        """Return the same of the lines of such an input."""
-        if origin not in self._is_known or origin not in self._is_native:
-            return b""
-        told: bytes = self._glance_lines(chunk, start, origin, ours)
+        told: bytes | None = self._glance(record)
         return told
 
     def reads_list(self, items: Sequence[Json]) -> bool:

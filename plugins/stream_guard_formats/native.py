@@ -23,8 +23,7 @@ from stream_guard import (
     parts_of,
     read_json,
 )
-from stream_guard_formats.native_glance import glance, glance_lines
-from stream_guard_formats.native_reading import READS, read_events
+from stream_guard_formats.native_glance import session_at_glance
 from stream_guard_formats.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
 
@@ -52,7 +51,6 @@ class NativeDecoder:
     def __init__(self, *, strict_keys: bool = True) -> None:
         self._decode = _read_event
         self._strict = strict_keys
-        self._reads = READS and strict_keys  # it refuses keys given twice
 
     @property
     def waits(self) -> bool:
@@ -61,8 +59,6 @@ class NativeDecoder:
 
     def decode(self, record: Record) -> list[Event]:
         """Return the record's event in a list of one, or raise DecodeError with the reason."""
-        if self._reads and (quick := read_events([record])[0]) is not None:
-            return [quick]
         value = record.value
         if record.truncated:
             record.check_whole()
@@ -87,25 +83,9 @@ class NativeDecoder:
                 return [event]
         return [self._complete(event, value)]
 
-    def decode_block(self, records: list[Record]) -> list[Event | None] | None:
-        """Return the event of each record that is plain; None for a record, or for all, leaves them to ``decode``."""
-        return read_events(records) if self._reads else None
-
-    def decode_run(self, records: list[Record], origin: str) -> list[Event | None] | None:
-        """Return the same, and None for all behind the first that is not plain, or of another origin."""
-        return read_events(records, origin) if self._reads else None
-
-    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
-        """Return which records are certainly ours, and where the first uncertain one stands.
-
-        Where keys may come twice, another one could count.
-        """
-        return glance(records, start, stop, ours) if self._strict else ((), start)
-
-    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
-        """Return the same of lines that are no records yet."""
-        del origin
-        return glance_lines(chunk, start, ours) if self._strict else b""
+    def session_at_glance(self, record: Record) -> bytes | None:
+        """Return the session of a record that begins as most do. Where keys may come twice, another one could count."""
+        return session_at_glance(record) if self._strict else None
 
     @classmethod
     def configure(cls, settings: Any) -> NativeDecoder:

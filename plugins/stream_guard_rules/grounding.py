@@ -10,7 +10,6 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared_words import shares_words
 
 # A run of letters and digits of any script; the underscore separates, as a blank does.
 _TOKEN: Final = re.compile(r"[^\W_]{2,}")
@@ -77,7 +76,6 @@ STOPWORDS: Final = frozenset(
         "your",
     )
 )
-_LONGEST_STOPWORD: Final = max(map(len, STOPWORDS))
 
 
 def tokens(text: str) -> set[str]:
@@ -156,14 +154,8 @@ class MustBeGrounded(sg.Rule[MustBeGroundedParams, sg.NoState]):
         return frozenset(("content",))
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
-        """Compare the words, first those that a quick look can compare."""
-        retrieved = self._finder.find(turn)
-        if type(retrieved) is list and shares_words(turn.text, retrieved, self._wanted, _LONGEST_STOPWORD):
-            return None
-        return self._compare(turn, retrieved)
-
-    def _compare(self, turn: sg.Turn, retrieved: sg.Json) -> sg.Hit | sg.Unsure | None:
         """Compare the words. Without the path, nobody knows what was retrieved; null and an empty list say: nothing."""
+        retrieved = self._finder.find(turn)
         if retrieved is sg.MISSING:
             return _NO_CHUNKS if turn.text.strip() else None
         if retrieved is None or retrieved == [] or not turn.text.strip():

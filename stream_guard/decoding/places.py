@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from stream_guard.decoding.quick_note import quick_note
 from stream_guard.decoding.selection import bucket_of
 from stream_guard.errors import Place
 from stream_guard.model import Event, Finding
@@ -52,9 +51,6 @@ class RecordPlaces:
 
     def note(self, record: Record | None, event: Event) -> None:
         """Remember where the event stands: where its decoder told, else where the record stands that brought it."""
-        usual = record is not None and not self._told and self._whole is None
-        if usual and quick_note(self._recent, 2 * _ENTRIES, record, event):
-            return
         session_id, event_id = event.session_id, event.event_id
         if self._whole is not None and self._whole != session_id:
             return

@@ -29,13 +29,9 @@ class PricedDecoder(WrappedDecoder):
         """Return the same around another decoder."""
         return PricedDecoder(decoder, self._prices)
 
-    def glance(self, records: list[Record], start: int, stop: int, ours: bytes) -> tuple[Sequence[int], int]:
-        """Return what the decoder says of the records: a price changes no session."""
-        return self._decoder.glance(records, start, stop, ours)
-
-    def glance_lines(self, chunk: bytes, start: int, origin: str, ours: bytes) -> bytes:
-        """Return what the decoder says of the lines."""
-        return self._decoder.glance_lines(chunk, start, origin, ours)
+    def session_at_glance(self, record: Record) -> bytes | None:
+        """Return what the decoder says: a price changes no session."""
+        return self._decoder.session_at_glance(record)
 
     def on_events(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events, turns with their cost."""

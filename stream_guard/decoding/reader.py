@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
@@ -12,22 +12,12 @@ from stream_guard.ports import Decoder, Memory, Record
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.storage.stores import MemoryStore
 
-# Reading and judging have much code each, and the processor's cache holds one or the other: some records of one, then
-# some of the other, are quicker than turns.
-AHEAD: Final = 16
-
 
 class DeadLetterSink(Protocol):
     """Takes the records that cannot become events."""
 
     def add(self, record: Record, reason: str) -> None:
         """Keep the record, or its head, with the reason and its place."""
-
-
-def blocks_of(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Yield the records in blocks of a size that is worth reading ahead."""
-    for start in range(0, len(records), AHEAD):
-        yield list(records[start : start + AHEAD])
 
 
 def with_memory(decoder: Decoder, memory: Memory | None = None) -> Decoder:
@@ -61,13 +51,6 @@ class EventReader:
             lost = lost_call(record, str(error))
             return [] if lost is None or not self._decoder.keeps(lost) else [lost]
         return events
-
-    def read_ahead(self, block: list[Record]) -> Sequence[Event | None] | None:
-        """Return the event of each record that may be read before the first of them is judged.
-
-        The others have None, and are read in their turn; None for all is the same.
-        """
-        return self._decoder.decode_block(block)
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

@@ -114,18 +114,21 @@ class EventSelection(Decoder):
         """Return what decodes the same events: where all are kept that is the decoder alone, without a detour."""
         return self._decoder if self._share.of == 1 and self.keeps_all_times else self
 
-    def own_at_glance(self, records: list[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
+    def own_at_glance(self, records: Sequence[Record], start: int, stop: int) -> tuple[Sequence[int], int]:
         """Return which records certainly belong to the share, and where the first one stands that is not certain.
 
         Those between belong to others, and nobody needs to decode them here.
         """
         if self._share.of == 1:
             return range(start, stop), stop
-        return self._decoder.glance(records, start, stop, self._ours)
-
-    def own_lines(self, chunk: bytes, start: int, origin: str) -> bytes:
-        """Return the same of the lines of a chunk: a byte for each up to the first one that is not certain."""
-        return self._decoder.glance_lines(chunk, start, origin, self._ours)
+        look, ours, own = self._decoder.session_at_glance, self._ours, list[int]()
+        for at in range(start, stop):
+            session_id = look(records[at])
+            if session_id is None:
+                return own, at
+            if ours[bucket_of(session_id)]:
+                own.append(at)
+        return own, stop
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the selected events. One share only reports a record that cannot be decoded."""
@@ -141,10 +144,6 @@ class EventSelection(Decoder):
             lost = lost_call(record, str(error))
             return () if lost is None or not self.keeps(lost) else (lost,)
         return self._select(events)
-
-    def decode_block(self, records: list[Record]) -> Sequence[Event | None] | None:
-        """Return the events of records that are certainly of the share, where the decoder can."""
-        return self._decoder.decode_block(records) if self.certain and self.keeps_all_times else None
 
     def keeps(self, event: Event) -> bool:
         """Whether an event that was saved from a dead letter belongs to the share."""

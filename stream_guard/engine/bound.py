@@ -45,7 +45,6 @@ class BoundRule:
         "end",
         "gate",
         "gate_leaves",
-        "gate_shortcut",
         "gate_text",
         "judge_gate",
         "key",
@@ -78,8 +77,6 @@ class BoundRule:
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
         self.gate = _gate(spec, agents)
-        alone = spec.when is not None and spec.unless is None and not spec.agent
-        self.gate_shortcut = spec.when.shortcut if spec.when is not None and alone else None
         self.may_open = _may_open(spec, agents)
         self.judge_gate = _gate_judge(spec, agents)
         self.gate_leaves = tuple(_gate_leaves(spec))

@@ -23,11 +23,11 @@ from stream_guard.engine.gaps import (
     is_unreadable,
     may_have_missed,
 )
-from stream_guard.engine.index import Answer, GateGroup, Index, Plan
+from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.names import ToolNames
 from stream_guard.engine.reporting import Reporter
-from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED
+from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import PLACES, TextIndex, lacks_content, lacks_text, texts_at
 from stream_guard.engine.watched_paths import PathWatch, awaited_paths
@@ -142,7 +142,7 @@ class Engine:
             plan = plan.awake.get(asleep) or plan.without(asleep)
         answers: list[Answer] | None = None
         if plan.loop is not None:
-            answers = plan.loop(event, memory, key_state.states, event.agent, event.labels)
+            answers = plan.loop(event, memory, key_state.states)
         if answers is None and not plan.full and plan.texts is None:
             return
         evaluation = Evaluation(event, key_state, memory, out, objections)

@@ -8,11 +8,11 @@ events of that key use a plan without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import NO_STATE, BoundRule, Gate, Handler, overrides
 from stream_guard.engine.key_state import Address
-from stream_guard.engine.rule_loop import RuleLoop
+from stream_guard.engine.rule_loop import Answer, Gated, RuleLoop
 from stream_guard.engine.texts import TextIndex
 from stream_guard.engine.watched_paths import watch
 from stream_guard.language.paths import When
@@ -20,8 +20,6 @@ from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, 
 from stream_guard.rule import State, ToolFilter, Where
 
 Entry: TypeAlias = tuple[BoundRule, Handler]
-Answer: TypeAlias = tuple[int, Any, Any]
-"""What sort of answer it is, the rule or the group it is from, and the verdict or the exception."""
 
 _HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",
@@ -55,10 +53,14 @@ class GateGroup:
             if bound.ungated is not None and overrides(bound.rule, handle.__name__)
         ]
         may_open = tuple([(bound, bound.may_open) for bound, _ in entries if bound.may_open is not None])
-        told = self if self.ends or self.rest else None
-        shortcut = entries[0][0].gate_shortcut
-        # As ``RuleLoop`` takes it.
-        self.steps = gate, shortcut, (*stateless, *inside), len(stateless), tuple(outside), may_open, told
+        self.steps: Gated = (
+            gate,
+            tuple(stateless),
+            tuple(inside),
+            tuple(outside),
+            may_open,
+            self if self.ends or self.rest else None,
+        )
 
 
 def _ready(entry: Entry) -> Ready:
@@ -156,8 +158,8 @@ def _loop(plain: Sequence[Entry], behind: Sequence[Entry]) -> Callable[..., list
     if not plain and not behind:
         return None
     stateless = [_ready(entry) for entry in plain if entry[0].stateless]
-    steps = [*stateless, *(_ready(entry) for entry in plain if not entry[0].stateless)]
-    return RuleLoop(steps, len(stateless), [group.steps for group in _groups(behind)], NO_STATE).run
+    stateful = [_ready(entry) for entry in plain if not entry[0].stateless]
+    return RuleLoop(stateless, stateful, [group.steps for group in _groups(behind)], NO_STATE).run
 
 
 def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:

@@ -1,7 +1,6 @@
 """The rules of a plan that need a handler, a state and perhaps a gate: run over an event, one after the other.
 
-What they answer is taken when all have run: no handler sees what comes of another's answer. ``rule_loop.c`` is the
-compiled build's.
+What they answer is taken when all have run: no handler sees what comes of another's answer.
 """
 
 from __future__ import annotations
@@ -24,52 +23,36 @@ RAISED: Final = 1
 DOUBTED: Final = 2
 OPENED: Final = 3
 
-
 Gated: TypeAlias = tuple[
-    Call, tuple[str, str, Any] | None, Sequence[Step], int, Sequence[Step], tuple[tuple[Any, Call], ...], Any
+    Call, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...], tuple[tuple[Any, Call], ...], Any | None
 ]
-"""A gate, a shortcut to its answer, the steps inside, how many of those keep no state (they come first), the steps
-outside, the rules for which a closed gate might be open with what tells so, and what to answer when it is open."""
+"""A gate; the steps behind it without a state, and those with one; the steps while it is closed; the rules whose
+condition may become true, with the condition; and what to answer when it is open, if anything."""
 
 
 class RuleLoop:
-    """Steps to run over each event of a sort: those without a state first, of which there are ``stateless``."""
+    """Steps to run over each event of a sort, those without a state first."""
 
-    __slots__ = ("_always", "_groups", "_light", "_no_state", "_steps")
+    __slots__ = ("_groups", "_no_state", "_stateful", "_stateless", "_ungated")
 
-    def __init__(self, steps: Sequence[Step], stateless: int, groups: Sequence[Gated], no_state: Any, /) -> None:
-        self._light, self._steps = tuple(steps[:stateless]), tuple(steps[stateless:])
-        self._always = self._light + self._steps
-        self._groups = tuple(
-            (gate, tuple(inside[:light]), tuple(inside[light:]), tuple(outside), doubtful, told)
-            for gate, _, inside, light, outside, doubtful, told in groups
-        )
+    def __init__(
+        self, stateless: Sequence[Step], stateful: Sequence[Step], groups: Sequence[Gated], no_state: Any
+    ) -> None:
+        self._stateless, self._stateful = tuple(stateless), tuple(stateful)
+        self._ungated = self._stateless + self._stateful
+        self._groups = tuple(groups)
         self._no_state = no_state
 
-    def run(
-        self, event: Any, memory: Set[int], states: dict[Any, Any], agent: str, labels: dict[str, str], /
-    ) -> list[Answer] | None:
+    def run(self, event: Any, memory: Set[int], states: dict[Any, Any]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
-        del agent, labels  # for shortcuts
         answers: list[Answer] = []
         opened: list[Answer] = []
-        light: tuple[Step, ...] = ()
-        chosen: tuple[Step, ...] = ()
-        for gate, stateless, inside, outside, doubtful, told in self._groups:
-            if gate(event, memory):
-                light += stateless
-                chosen += inside
-                if told is not None:
-                    opened.append((OPENED, told, None))
-                continue
-            chosen += outside
-            if doubtful:
-                answers += [(DOUBTED, rule, None) for rule, may_open in doubtful if may_open(event, memory)]
-        steps = self._light + light + self._steps + chosen if light or chosen else self._always
-        no_state = self._no_state
+        steps = self._ungated
+        if self._groups:
+            steps = self._choose(event, memory, answers, opened)
         for number, handle, new_state, rule in steps:
             if new_state is None:
-                state = no_state
+                state = self._no_state
             elif (state := states.get(number)) is None:
                 state = states[number] = new_state()
             try:
@@ -80,3 +63,20 @@ class RuleLoop:
             if verdict is not None:
                 answers.append((ANSWERED, rule, verdict))
         return [*answers, *opened] if opened else answers or None
+
+    def _choose(self, event: Any, memory: Set[int], doubted: list[Answer], opened: list[Answer]) -> tuple[Step, ...]:
+        """Return the steps to run with the gates as they are; note those that may be open, and those that are."""
+        stateless: tuple[Step, ...] = ()
+        stateful: tuple[Step, ...] = ()
+        for gate, light, inside, outside, doubtful, told in self._groups:
+            if gate(event, memory):
+                stateless += light
+                stateful += inside
+                if told is not None:
+                    opened.append((OPENED, told, None))
+                continue
+            stateful += outside
+            for rule, may_open in doubtful:
+                if may_open(event, memory):
+                    doubted.append((DOUBTED, rule, None))
+        return self._stateless + stateless + self._stateful + stateful if stateless or stateful else self._ungated

@@ -21,18 +21,11 @@ PLACES: Final[dict[type[Event], Where]] = {
 
 def text_of(event: Event) -> str:
     """Return the text of a message or a response, or every string in the arguments or the output of a tool."""
-    body = _body_of(event)
-    return body if isinstance(body, str) else strings_of(body)
-
-
-def _body_of(event: Event) -> Json:
-    """Return the value whose strings are the text of an event."""
     # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
     if type(event) is Turn or type(event) is UserMessage:
         return event.text
-    if type(event) is ToolCall:
-        return event.args
-    return event.output if type(event) is ToolResult else None
+    body = event.args if type(event) is ToolCall else event.output if type(event) is ToolResult else None
+    return body if isinstance(body, str) else strings_of(body)
 
 
 def lacks_content(event: Event) -> bool:
@@ -93,14 +86,7 @@ class TextIndex:
         """Return the rules with a pattern that occurs, once each, in policy order."""
         found: dict[int, tuple[BoundRule, Handler]] | None = None
         for path, patterns, owners in self._sets:
-            if path is None:
-                body = _body_of(event)
-                if patterns.is_absent(body):
-                    continue
-                text = body if isinstance(body, str) else strings_of(body)
-            else:
-                value = path.find(event)
-                text = value if type(value) is str else ""
+            text = texts_at(event, path)
             if text or patterns.match_nothing:
                 for number in patterns.search(text):
                     owner = owners[number]

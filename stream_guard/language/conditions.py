@@ -24,8 +24,6 @@ from stream_guard.model import Event, Json
 Test: TypeAlias = Callable[[Event, Set[int]], bool]
 Holds: TypeAlias = Callable[[Event], bool]
 Unknown: TypeAlias = Callable[["Leaf"], bool]
-Shortcut: TypeAlias = tuple[str, str, str | int]
-"""What a simple condition asks for: that the agent or a label is a text, or that a tag is in the memory."""
 
 _UNKNOWN: Final = 1 << 32  # above every tag
 
@@ -41,17 +39,6 @@ def _holds(find: Find, op: str, expected: Json) -> Holds:
         return value is not MISSING and compare(value, event)
 
     return holds
-
-
-def _shortcut(path: Path, op: str, expected: Json, tag: int) -> Shortcut | None:
-    """Return what a leaf asks, where that can be told without calling its test."""
-    if path.when != "event":
-        return "memory", "", tag
-    if op != "==" or type(expected) is not str:
-        return None
-    if path.text == "agent":
-        return "agent", "", expected
-    return ("label", path.steps[0], expected) if path.text.startswith("labels.") and len(path.steps) == 1 else None
 
 
 def _test_of_event(path: Path, op: str, expected: Json, holds: Holds) -> Test:
@@ -76,7 +63,6 @@ class Leaf:
         "may_hold",
         "op",
         "path",
-        "shortcut",
         "tag",
         "test",
         "unknown_tag",
@@ -89,7 +75,6 @@ class Leaf:
         self.value = value
         canonical = json.dumps([path, op, value], sort_keys=True)
         self.tag = tag = crc32(canonical.encode())
-        self.shortcut = _shortcut(self.path, op, value, tag)
         # The text that `==` asks for, which most leaves do; None: something else is asked.
         self._wanted: str | None = value if op == "==" and isinstance(value, str) else None
         self._finder = self.path.finder
@@ -125,7 +110,7 @@ class Condition:
     ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
     """
 
-    __slots__ = ("_alone", "_only", "_tree", "leaves", "may_hold", "shortcut", "source", "test")
+    __slots__ = ("_alone", "_only", "_tree", "leaves", "may_hold", "source", "test")
 
     def __init__(self, source: Json) -> None:
         self.source = source
@@ -133,7 +118,6 @@ class Condition:
         self._tree = tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
         self._only = self.leaves[0] if _is_leaf(tree) else None
-        self.shortcut = self._only.shortcut if self._only is not None else None
         unsure = any(leaf.lacks is not None for leaf in self.leaves)
         self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
         self._alone = _compile(tree, _ask_event_alone)

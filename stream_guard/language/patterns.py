@@ -11,9 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from stream_guard.language.literal_scan import may_occur, prepare
 from stream_guard.language.lookalikes import HIDDEN, see_through
-from stream_guard.language.required_literals import required_literals, whole_literals
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
@@ -41,16 +39,6 @@ def _options() -> Any:
     return options
 
 
-# The package's own search makes a generator, and a match to be asked later. What it wraps answers at once, in the same
-# time, but is no promise of the package: without it the search is used.
-_UNANCHORED: Final[Any] = getattr(getattr(re2, "_Anchor", None), "UNANCHORED", None)
-
-
-def _wrapped_match(compiled: Any, name: str) -> Any:
-    """Return ``Match`` of what an object of the package wraps under a name; None where this version has none."""
-    return getattr(getattr(compiled, name, None), "Match", None)
-
-
 @lru_cache(maxsize=128)
 def _compile(pattern: str) -> Any:
     """Return the compiled pattern. The package has a cache too, but a slow one."""
@@ -64,15 +52,11 @@ SetMatch: TypeAlias = Callable[[bytes], list[int] | None]
 class Regex:
     """A regular expression that runs in linear time, checked when the policy is loaded."""
 
-    __slots__ = ("_any_case", "_compiled", "_is_ready", "_literals", "_match", "pattern")
+    __slots__ = ("_compiled", "_match", "pattern")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        # Whether the rest of this is found out. Many patterns are only searched for, or never used.
-        self._is_ready = False
-        self._literals: tuple[str, ...] | None = None
-        self._any_case = False
-        self._match: Any = None
+        self._match: SetMatch | None = None  # made when first asked: many patterns are only searched for
         try:
             self._compiled = _compile(pattern)
         except (re2.error, UnicodeEncodeError) as error:
@@ -103,27 +87,10 @@ class Regex:
         seen = see_through(text)
         return seen is not text and self._occurs_as_written(seen)
 
-    def _get_ready(self) -> None:
-        whole = whole_literals(self.pattern)
-        if whole is not None:
-            self._literals, self._any_case = whole
-        if _UNANCHORED is not None:
-            self._match = _wrapped_match(self._compiled, "_regexp")
-        self._is_ready = True  # last: another thread may ask meanwhile
-
     def _occurs_as_written(self, text: str) -> bool:
-        if not self._is_ready:
-            self._get_ready()
-        literals = self._literals
-        if literals is not None and text.isascii():
-            searched = text.lower() if self._any_case else text
-            return any(one in searched for one in literals)
-        # As bytes: for a str, the package counts characters at every call to find the position of a match.
-        written = text.encode("utf-8", "replace")
         if self._match is None:
-            return self._compiled.search(written) is not None
-        spans: list[tuple[int, int]] = self._match(_UNANCHORED, written, 0, len(written))
-        return spans[0][0] >= 0  # of the whole match; -1 where there is none
+            self._match = _compile_set((self.pattern,))  # a set of one only says whether it occurs, and not where
+        return bool(self._match(text.encode("utf-8", "replace")))
 
     def __reduce__(self) -> tuple[type[Regex], tuple[str]]:
         return Regex, (self.pattern,)  # what is found out for this process cannot be copied
@@ -164,51 +131,27 @@ def _reason(error: Exception) -> str:
 
 
 class TextSet:
-    """Many text patterns looked for in one pass; the cost hardly grows with their number.
+    """Many text patterns looked for in one pass; the cost hardly grows with their number."""
 
-    Patterns that require a literal are looked for only where one of their literals may occur.
-    """
-
-    __slots__ = ("_all", "_count", "_last", "_literals", "_numbers", "_others", "_quick", "match_nothing")
+    __slots__ = ("_count", "_last", "_match", "match_nothing")
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._all = _compile_set((*patterns, _HIDDEN_SIGN))
-        self.match_nothing = bool(self._all(b""))  # whether some pattern occurs even in an empty text
-        required = [required_literals(pattern) for pattern in patterns]
-        literals = sorted({literal for found in required if found is not None for literal in found})
-        self._literals = prepare([literal.encode() for literal in literals]) if 0 < len(literals) < 256 else b""
-        # The numbers of the patterns of which nothing is known.
-        self._numbers = [number for number, found in enumerate(required) if found is None]
-        unknown = [patterns[number] for number in self._numbers]
-        self._others = _compile_set((*unknown, _HIDDEN_SIGN)) if unknown else None
-        # What proves that no pattern occurs in some strings nor in all of them, with line ends between; empty: nothing.
-        apart = not unknown and not self.match_nothing and not any("\n" in literal for literal in literals)
-        self._quick = self._literals if apart else b""
+        self._match = _compile_set((*patterns, _HIDDEN_SIGN))
         self._count = len(patterns)
-        self._last: tuple[str, list[int]] = "", self._find("")  # an agent often answers with the text of its model
-
-    def is_absent(self, value: Json) -> bool:
-        """Whether a glance proves that no pattern occurs in the strings of a JSON value, joined by line ends."""
-        return bool(self._quick) and not may_occur(self._quick, value)
+        self.match_nothing = bool(self._match(b""))  # whether some pattern occurs even in an empty text
+        self._last: tuple[str, list[int]] = "", _search(self._match, self._count, "")
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the patterns that occur in ``text``, in no particular order.
 
         They occur as it is written, or as a reader sees it (``lookalikes``). The list is not the caller's to change.
         """
-        known, found = self._last
+        known, found = self._last  # an agent often answers with the text of its model
         if text != known:
-            found = self._find(text)
+            found = _search(self._match, self._count, text)
             if len(text) <= _KEPT:
                 self._last = text, found
         return found
-
-    def _find(self, text: str) -> list[int]:
-        if not self._literals or may_occur(self._literals, text):
-            return _search(self._all, self._count, text)
-        if self._others is None:
-            return []
-        return [self._numbers[place] for place in _search(self._others, len(self._numbers), text)]
 
 
 def _search(match: SetMatch, hidden: int, text: str) -> list[int]:
@@ -228,7 +171,7 @@ def _compile_set(patterns: tuple[str, ...]) -> SetMatch:
     for pattern in patterns:
         made.Add(pattern)
     made.Compile()
-    match: SetMatch = _wrapped_match(made, "_set") or made.Match
+    match: SetMatch = made.Match
     return match
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType
-from typing import Final
-
 import jiter
 
-from stream_guard.language.plain_json import is_plain
+from stream_guard._native import is_plain_json
 
 _from_json = jiter.from_json
-_LOOKS: Final = isinstance(is_plain, BuiltinFunctionType)  # the plain build has no look that is worth a call
 
 
 def check_json(value: bytes, strict_keys: bool = True) -> None:
@@ -18,5 +14,5 @@ def check_json(value: bytes, strict_keys: bool = True) -> None:
 
     The decoder lets the last of two equal keys win, and nests as deep as the interpreter allows.
     """
-    if not _LOOKS or not is_plain(value):
+    if is_plain_json is None or not is_plain_json(value):
         _from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import compress
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -23,7 +22,7 @@ from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import BatchedSource, Record, SiftingSource, Source
+from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
@@ -121,10 +120,6 @@ class ShareReader:
         self._progress = progress
         self._stopped = stopped
         self._pipeline = Pipeline(selection.simplest(), table, letters, RecordPlaces())
-        self._told = b""  # what the sieve said of the lines of the next batch
-        self._known = b""  # the same of this one
-        if progress is None and selection.is_shared and isinstance(source, SiftingSource):
-            source.sift(self._sift)
         self._batches = self._open_batches()
         self._batch: list[Record] = []
         self._at = 0  # in the batch: the record whose number is the next
@@ -138,7 +133,7 @@ class ShareReader:
         selection, stopped = self._selection, self._stopped
         while self._next < until and not stopped() and self._has_more():
             stop = min(len(self._batch), self._at + until - self._next)
-            own, end = self._glance(stop)
+            own, end = selection.own_at_glance(self._batch, self._at, stop)
             selection.certain = True
             step = max(1, len(own)) if selection.keeps_all_times else 1  # each of them may wait for its time
             for first in range(0, len(own), step):
@@ -151,19 +146,6 @@ class ShareReader:
                     selection.certain = False
                     self._judge((end,), found, numbers)
         return self._to_batch(list(zip(numbers, found, strict=True)))
-
-    def _sift(self, chunk: bytes, start: int, origin: str) -> bytes:
-        """Tell which lines are needed here: those of this share, and all behind one of which a glance does not tell."""
-        told = self._selection.own_lines(chunk, start, origin)
-        self._told = told if len(told) < _AT_ONCE else b""  # all of them in one batch
-        return self._told
-
-    def _glance(self, stop: int) -> tuple[Sequence[int], int]:
-        """Return which records of the batch certainly belong to the share, and where the first uncertain one stands."""
-        known = min(stop, len(self._known))
-        if self._at < known:
-            return list(compress(range(self._at, known), self._known[self._at : known])), known
-        return self._selection.own_at_glance(self._batch, self._at, stop)
 
     def _judge(self, own: Sequence[int], found: list[Finding], numbers: list[int]) -> None:
         """Judge the records at some places of the batch; note the number of its record for each finding."""
@@ -209,7 +191,6 @@ class ShareReader:
                 self._ended = True
                 return False
             self._batch, self._at = batch, 0
-            self._known, self._told = self._told, b""
         return True
 
     def _pass_over(self, at: int, judged: int = 0) -> None:

@@ -9,7 +9,6 @@ import xxhash
 
 from stream_guard.language.arguments import read_arguments
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.sessions.plain_content import digest_plain
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _hash: Final = xxhash.xxh3_64_intdigest
@@ -17,8 +16,7 @@ _hash: Final = xxhash.xxh3_64_intdigest
 
 def content_digest(event: Event) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
-    digest = digest_plain(event)
-    return digest if digest is not None else _hash(content_of(event)) or 1
+    return _hash(content_of(event)) or 1
 
 
 def content_of(event: Event) -> bytes:

@@ -1,4 +1,4 @@
-"""The deadlines of sessions, the earliest first. The compiled build has it in C (deadlines.c)."""
+"""The deadlines of sessions, the earliest first."""
 
 from __future__ import annotations
 

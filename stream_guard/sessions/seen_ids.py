@@ -1,4 +1,4 @@
-"""The ids of a session's last events, with digests of what they stood for. The compiled build's are in C (seen_ids.c).
+"""The ids of a session's last events, with digests of what they stood for.
 
 Ids are digests too, in memory as in a stored session: what is kept of an event leaves the cache, and is slow to free.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from stream_guard.ports import BatchedSource, Record, Sieve, SiftingSource, Source
+from stream_guard.ports import BatchedSource, Record, Source
 
 
 class ChainedSource:
@@ -15,11 +15,6 @@ class ChainedSource:
         self._openers = openers
         self._read: dict[str, int] = {}
         self._open: Source | None = None
-        self._sieve: Sieve | None = None
-
-    def sift(self, sieve: Sieve) -> None:
-        """Make no records of lines that nobody needs, in those sources that can."""
-        self._sieve = sieve
 
     def __iter__(self) -> Iterator[Record | None]:
         for opener in self._openers:
@@ -32,8 +27,6 @@ class ChainedSource:
         """Yield the same records, many at once from those sources that can; an empty list: nothing is there now."""
         for opener in self._openers:
             with closing(opener()) as self._open:
-                if self._sieve is not None and isinstance(self._open, SiftingSource):
-                    self._open.sift(self._sieve)
                 if isinstance(self._open, BatchedSource):
                     yield from self._open.batches(most)
                 else:

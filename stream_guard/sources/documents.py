@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard.ports import Record, Sieve
+from stream_guard.ports import Record
 from stream_guard.sources.splitting import CHUNK, HEAD, LineSplitter
 
 # What changes where a scanner is: quotes, brackets, and an escape, which hides the quote behind it.
@@ -86,9 +86,9 @@ class DocumentSplitter:
                 return
             yield self._take(end)
 
-    def batches(self, chunk: bytes, most: int, sieve: Sieve | None = None) -> Iterator[list[Record]]:
+    def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
         """Yield the same records, each in a list of its own: there are few, and large ones."""
-        del most, sieve  # that tells of lines
+        del most
         for record in self.split(chunk):
             yield [record]
 

@@ -12,7 +12,7 @@ from threading import Event as Flag
 from typing import Final
 
 from stream_guard.errors import SourceError
-from stream_guard.ports import Record, Sieve
+from stream_guard.ports import Record
 from stream_guard.sources.documents import DocumentSplitter, is_document
 from stream_guard.sources.marks import FileMark, find_marked, is_marked, make_mark
 from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
@@ -39,7 +39,6 @@ class LineFile:
         follow_links: bool = False,
     ) -> None:
         self.path = path
-        self.sieve: Sieve | None = None
         self._mark = mark  # of the file that an earlier run read to the position
         self._marked_at = position
         self.lines: LineSplitter | DocumentSplitter = LineSplitter(origin, limit)
@@ -82,7 +81,7 @@ class LineFile:
         try:
             read, size = (self._stream or self._open()).read, self.lines.chunk
             while (until is None or self.lines.offset < until) and (chunk := read(size)):
-                yield from self.lines.batches(chunk, most, self.sieve)
+                yield from self.lines.batches(chunk, most)
         except BROKEN as error:
             self.close()
             raise SourceError(
@@ -246,10 +245,6 @@ class FileSource:
                 yield from file.batches(most)
                 yield from _rest(file)
                 file.start_over("was replaced by another file")
-
-    def sift(self, sieve: Sieve) -> None:
-        """Make no records of lines that nobody needs."""
-        self._file.sieve = sieve
 
     def positions(self) -> Mapping[str, int]:
         """Where the next record starts, by file."""

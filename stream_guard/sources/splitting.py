@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Final
 
-from stream_guard.ports import Record, Sieve
-from stream_guard.sources.line_records import line_records
+from stream_guard.ports import Record
 
 HEAD: Final = 64 * 1024  # what is kept of a line over the limit: enough for a dead letter
 # Larger chunks leave the processor's cache, and smaller ones cost more calls; measured.
@@ -47,7 +47,7 @@ class LineSplitter:
         for batch in self.batches(chunk, 1):
             yield from batch
 
-    def batches(self, chunk: bytes, most: int, sieve: Sieve | None = None) -> Iterator[list[Record]]:
+    def batches(self, chunk: bytes, most: int) -> Iterator[list[Record]]:
         """Yield the same records in lists of at most so many; ``position`` is then behind the whole list."""
         start = 0
         if self._held:
@@ -56,9 +56,8 @@ class LineSplitter:
                 self._hold(chunk)
                 return
             yield [self._finish(chunk[:start])]
-        needed = sieve(chunk, start, self.origin) if sieve is not None else b""
-        records = line_records(chunk, start, self.origin, self.position, self.line, self._step, needed)
         end = max(start, chunk.rfind(b"\n") + 1)
+        records = self._records_of(chunk[start:end])
         if end < len(chunk):
             self._hold(chunk[end:])
         # Before they are yielded: a checkpoint taken then must not repeat them.
@@ -73,6 +72,16 @@ class LineSplitter:
             last = batch[-1]
             self.position, self.line = last.position + len(last.value), last.line
             yield batch
+
+    def _records_of(self, lines: bytes) -> list[Record]:
+        """Return the lines as records; the first begins at the position."""
+        origin, position, line, step = self.origin, self.position, self.line, self._step
+        records: list[Record] = []
+        for value in BytesIO(lines).readlines():
+            line += step
+            records.append(Record(value, origin, position, line))
+            position += len(value)
+        return records
 
     def last(self) -> Iterator[Record]:
         """Yield the last line when it has no newline and nothing follows."""

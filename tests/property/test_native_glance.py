@@ -1,58 +1,22 @@
-"""A glance at native records: in C and in Python it tells the same, and never anything that decoding contradicts."""
+"""A glance at native records never tells anything that decoding contradicts."""
 
 from __future__ import annotations
-
-import importlib.util
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from stream_guard_formats import native_glance
+from msgspec.structs import replace
 from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.native_glance import session_at_glance
 
 from stream_guard import EVENT_KINDS, Record
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import EventReader
-from stream_guard.decoding.selection import Share
+from stream_guard.decoding.selection import EventSelection, Share
 from stream_guard.observability.counts import Counts
 from tests.bench.workload import event_lines
-from tests.c_modules import open_c_module
 
-Glance: TypeAlias = Callable[[list[Record], int, int, bytes], tuple[Sequence[int], int]]
 SHARES = tuple(Share(number, 3) for number in range(3))
-PLAIN = Path(__file__).parents[2] / "plugins" / "stream_guard_formats" / "native_glance.py"
-
-
-@pytest.fixture(scope="module")
-def c_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return open_c_module(native_glance, tmp_path_factory.mktemp("c"))
-
-
-@pytest.fixture(scope="module")
-def python_module() -> Any:
-    """The plain build's, whichever build this is."""
-    found = importlib.util.spec_from_file_location("plain_native_glance", PLAIN)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def in_c(c_module: Any) -> Glance:
-    glance: Glance = c_module.glance
-    return glance
-
-
-@pytest.fixture(scope="module")
-def in_python(python_module: Any) -> Glance:
-    glance: Glance = python_module.glance
-    return glance
-
 
 KINDS = [f'"{kind}"'.encode() for kind in (*EVENT_KINDS, "nonsense", "turn_", "tur", "")]
 IDS = [b'"a"', b'"b"', b'"c d~!"', b'""', b'"\\u0061"', b'"a\\"b"', b'"\xff"', '"ä"'.encode(), b'"\x00x"', b'"a', b"7"]
@@ -106,96 +70,40 @@ def _values(draw: st.DrawFn) -> bytes:
     return mark + whole[:cut] + draw(st.just(b"") | TEXT)
 
 
-_records = st.lists(
-    st.builds(
-        Record,
-        _values(),
-        st.sampled_from(("file", "file", "file", "other")),
-        headers=st.sampled_from(((), (), (), (("ce_specversion", b"1.0"),))),
-        truncated=st.sampled_from((0, 0, 0, 10**9)),
-    ),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(records=_records, share=st.sampled_from((*SHARES, Share())))
-def test_c_and_python_tell_the_same(in_c: Glance, in_python: Glance, records: list[Record], share: Share) -> None:
-    for start in range(len(records)):
-        for stop in (start + 1, len(records)):
-            told = in_python(records, start, stop, share.buckets())
-            assert in_c(records, start, stop, share.buckets()) == told
-
-
-@given(head=_values(), tail=TEXT)
-@example(b'{"kind": "turn", "session_id": "a"}' + b"x" * 5, b'"session')
-@example(b'{"kind": "turn", "session_id": "a", "args": {"n": "' + b"y" * 2_000_000, b'"thread_id"')
-@example(b'{"kind": "turn", "session_id": "' + b"a" * 100_000 + b'"', b"}")
-def test_they_do_wherever_a_second_name_stands(in_c: Glance, in_python: Glance, head: bytes, tail: bytes) -> None:
-    for value in (head, head + tail, head + tail + b'"', head + tail + b"}" * 17):
-        record = Record(value, "file")
-        assert in_c([record], 0, 1, SHARES[0].buckets()) == in_python([record], 0, 1, SHARES[0].buckets())
-
-
-@given(values=st.lists(_values(), max_size=8), joint=st.sampled_from((b"\n", b"\n", b" \n", b"")), data=st.data())
-@example([b'{"kind":', b'"turn", "session_id": "a"}', b""], b"\n", None)
-@example([b'{"kind": "turn", "session_id":', b'"a"}', b""], b"\n", None)
-@example([b'{"kind":"turn","session_id":"a"}'] * 9 + [b""], b"\n", None)
-def test_lines_tell_what_their_records_tell(
-    c_module: Any, python_module: Any, values: list[bytes], joint: bytes, data: st.DataObject | None
-) -> None:
-    """A line ends where it ends, whatever the next one begins with."""
-    chunk = joint.join(values)
-    start = data.draw(st.integers(0, len(chunk))) if data is not None else 0
-    records = [Record(line + b"\n", "file") for line in chunk[start:].split(b"\n")[:-1]]
-    for share in SHARES:
-        ours = share.buckets()
-        own, end = c_module.glance(records, 0, len(records), ours) if records else ([], 0)
-        told = bytes(at in own for at in range(end))
-        assert c_module.glance_lines(chunk, start, ours) == python_module.glance_lines(chunk, start, ours) == told
-
-
-@pytest.mark.parametrize(("chunk", "start", "ours"), [(b"", -1, b"1"), (b"ab", 3, b"1"), (b"ab", 0, b"")])
-def test_a_glance_at_lines_says_what_it_needs(c_module: Any, chunk: bytes, start: int, ours: bytes) -> None:
-    with pytest.raises(ValueError, match="needs a place in the chunk and one bucket"):
-        c_module.glance_lines(chunk, start, ours)
-
-
 @given(value=_values(), strict=st.booleans())
-def test_what_is_certain_belongs_to_one_share_and_so_does_all_that_decoding_gives(value: bytes, strict: bool) -> None:
+@example(b'{"kind": "turn", "session_id": "a"}' + b"x" * 5 + b'"session', True)
+@example(b'{"kind": "turn", "session_id": "a", "args": {"n": "' + b"y" * 2_000_000 + b'"thread_id"', True)
+@example(b'{"kind": "turn", "session_id": "' + b"a" * 100_000 + b'"}', True)
+def test_all_that_decoding_gives_belongs_to_the_session_of_a_glance(value: bytes, strict: bool) -> None:
     decoder = NativeDecoder(strict_keys=strict)
     reader = EventReader(decoder, DeadLetters(None, Counts(), format_name="native"))
     record = Record(value, "file", 0, 1)
-    told = [decoder.glance([record], 0, 1, share.buckets()) for share in SHARES]
-    owners = [share for share, (own, _) in zip(SHARES, told, strict=True) if own]
-    assert len({end for _, end in told}) == 1  # certain for all, or for none
-    assert len(owners) == told[0][1]
-    assert strict or not owners
-    for event in reader.read(record):
-        assert all(share.holds(event.session_id) for share in owners)
+    session_id = decoder.session_at_glance(record)
+    assert strict or session_id is None
+    if session_id is not None:
+        assert {event.session_id.encode() for event in reader.read(record)} <= {session_id}
 
 
-def test_ordinary_events_are_certain(in_c: Glance, in_python: Glance) -> None:
+def test_ordinary_events_are_known_at_a_glance() -> None:
     records = [Record(line + b"\n", "file") for line in event_lines(20)]
-    shares = [in_c(records, 0, len(records), share.buckets()) for share in SHARES]
+    sessions = [session_at_glance(record) for record in records]
+    assert [NativeDecoder().decode(record)[0].session_id.encode() for record in records] == sessions
+    selections = [EventSelection(NativeDecoder(), share) for share in SHARES]
+    shares = [selection.own_at_glance(records, 0, len(records)) for selection in selections]
     assert [end for _, end in shares] == [len(records)] * len(SHARES)
     assert sorted(at for own, _ in shares for at in own) == list(range(len(records)))
-    assert shares == [in_python(records, 0, len(records), share.buckets()) for share in SHARES]
+
+
+def test_the_first_record_that_a_glance_does_not_tell_of_ends_it() -> None:
+    records = [
+        Record(value) for value in (b'{"kind":"turn","session_id":"a"}', b"{}", b'{"kind":"turn","session_id":"a"}')
+    ]
+    ends = [EventSelection(NativeDecoder(), share).own_at_glance(records, 0, 3)[1] for share in SHARES]
+    assert ends == [1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", EVENT_KINDS)
-def test_every_kind_is_known_at_a_glance(in_c: Glance, in_python: Glance, kind: str) -> None:
+def test_every_kind_is_known_at_a_glance(kind: str) -> None:
     record = Record(f'{{"kind":"{kind}","session_id":"a"}}'.encode())
-    for glance in (in_c, in_python):
-        assert glance([record], 0, 1, Share().buckets()) == ([0], 1)
-
-
-def test_what_is_no_list_of_records_is_refused_and_not_read(in_c: Glance) -> None:
-    record = Record(b'{"kind":"turn","session_id":"a"}')
-    for start, stop, ours in ((0, 2, b"\1"), (-1, 1, b"\1"), (1, 1, b"\1"), (0, 1, b"")):
-        with pytest.raises(ValueError, match="at least one"):
-            in_c([record], start, stop, ours)
-    with pytest.raises(TypeError):
-        in_c((record,), 0, 1, b"\1")  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        in_c([b"no record"], 0, 1, b"\1")  # type: ignore[list-item]
+    assert session_at_glance(record) == b"a"
+    assert session_at_glance(replace(record, headers=(("ce_specversion", b"1.0"),))) is None

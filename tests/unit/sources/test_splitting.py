@@ -46,31 +46,6 @@ def test_records_are_the_lines_however_the_bytes_arrive(data: st.DataObject) -> 
     assert split(text, cuts, limit) == naive(text, limit)
 
 
-@given(st.data())
-def test_lines_that_nobody_needs_keep_their_places(data: st.DataObject) -> None:
-    text = data.draw(st.lists(st.binary(max_size=12), max_size=12).map(b"\n".join))
-    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=4))
-    all_lines, sifted, answers = LineSplitter("file", 50), LineSplitter("file", 50), list[bytes]()
-
-    def sieve(chunk: bytes, start: int, origin: str) -> bytes:
-        lines = chunk.count(b"\n", start)
-        assert origin == "file"
-        answers.append(data.draw(st.lists(st.sampled_from((0, 1)), max_size=lines).map(bytes)))
-        return answers[-1]
-
-    for start, end in pairwise([0, *sorted(cuts), len(text)]):
-        answers.clear()
-        batches = list(sifted.batches(text[start:end], 20, sieve))
-        expected = list(all_lines.batches(text[start:end], 20))
-        needed = answers[0] if answers else b""
-        if needed:
-            for at, is_needed in enumerate(needed):
-                expected[-1][at] = expected[-1][at] if is_needed else Record(b"")
-        assert batches == expected
-        assert (sifted.position, sifted.line, sifted.offset) == (all_lines.position, all_lines.line, all_lines.offset)
-    assert list(sifted.last()) == list(all_lines.last())
-
-
 def test_a_line_exactly_at_the_limit_is_whole() -> None:
     [whole, over] = split(b"x" * 100 + b"\n" + b"y" * 101 + b"\n", [], 100)
     assert (whole.value, whole.truncated) == (b"x" * 100 + b"\n", 0)

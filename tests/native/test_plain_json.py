@@ -1,4 +1,4 @@
-"""The quick look of the compiled build: what it calls plain, no reader refuses, and no key in it is given twice."""
+"""Plain JSON: what the native module calls so is what its twin calls so, no reader refuses, and has each key once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_guard.language import plain_json
+from stream_guard._native import twins
 from stream_guard.language.strict_json import check_json
 from tests.bench.workload import event_lines
-from tests.c_modules import open_c_module
+from tests.native.building import open_native
 
 Look = Callable[[bytes], bool]
 
 
 @pytest.fixture(scope="module")
 def is_plain(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """The quick look, in C."""
-    look: Look = open_c_module(plain_json, tmp_path_factory.mktemp("c")).is_plain
+    """The native module and its twin, which must agree on every text that a test asks about."""
+    native = open_native(tmp_path_factory.mktemp("native"))
+
+    def look(text: bytes) -> bool:
+        answer = native.is_plain_json(text)
+        assert answer is twins.is_plain_json(text), text
+        return bool(answer)
+
     return look
 
 
@@ -181,5 +187,22 @@ def test_a_key_given_twice_in_a_large_object_is_left_to_the_parser(keys: int, is
         check_json(text)
 
 
-def test_what_is_no_bytes_is_left_to_the_parser(is_plain: Look) -> None:
-    assert not is_plain("{}")  # type: ignore[arg-type]
+@pytest.mark.parametrize("levels", [63, 64, 65])
+@pytest.mark.parametrize("keys", [47, 48, 49])
+def test_both_have_the_same_limits(levels: int, keys: int, is_plain: Look) -> None:
+    inner = b"{%s}" % b",".join(b'"k%d":1' % number for number in range(keys))
+    assert is_plain(b"[" * (levels - 1) + inner + b"]" * (levels - 1)) is (levels <= 64 and keys <= 48)
+
+
+@pytest.mark.parametrize("last", [15, 16, 17])
+def test_the_keys_around_one_place_are_limited_together(last: int, is_plain: Look) -> None:
+    text = b"%s"
+    for depth in range(6):
+        others = b"".join(b'"k%d":1,' % number for number in range(last - 1 if depth == 5 else 47))
+        text %= b"{" + others + b'"in":%s}'
+    assert is_plain(text % b"0") is (5 * 48 + last <= 256)
+
+
+def test_what_is_no_bytes_is_refused(is_plain: Look) -> None:
+    with pytest.raises(TypeError):
+        is_plain("{}")  # type: ignore[arg-type]

@@ -1,13 +1,13 @@
-/* Walking over a JSON text: strings, numbers, space and keys, each proved plain or refused.
+/* One pass over a JSON text that proves it plain: JSON that no reader refuses, in which no object gives a key twice.
 
-   Nothing here allocates or recurses, and the time is linear: only keys are looked at again, each at most MOST_OF_ONE
-   times. What is rare (a large object, deep nesting, an escape in a key, a long number) is refused, and left to the
-   parser, which also says what is wrong. */
-
-#ifndef STREAM_GUARD_JSON_SCAN_H
-#define STREAM_GUARD_JSON_SCAN_H
+   Nothing here allocates, recurses or keeps anything between two calls, and the time is linear: only keys are looked at
+   again, each at most MOST_OF_ONE times. What is rare (a large object, deep nesting, an escape in a key, a long number)
+   is not plain; a parser then says whether anything is wrong with it. twins.py says the same in Python, and a search
+   holds the two equal (tests/native). Only the stable interface of Python
+   is used, so one build fits every version from 3.11 on. */
 
 #define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -263,4 +263,104 @@ static inline At skip_key(At at, At end, Level *level, Key **next)
     return *at == ':' ? skip_space(at + 1) : NULL;
 }
 
+static NOINLINE At skip_scalar(At at, At end)
+{
+    switch (*at) {
+    case 't':
+        return skip_word(at, end, "true", 4);
+    case 'f':
+        return skip_word(at, end, "false", 5);
+    case 'n':
+        return skip_word(at, end, "null", 4);
+    default:
+        return skip_number(at);
+    }
+}
+
+static int is_plain(At at, At end)
+{
+    Level levels[MOST_LEVELS + 1]; /* the first is around the text */
+    Key keys[MOST_KEYS];
+    Level *level = levels, *last = levels + MOST_LEVELS;
+    Key *next = keys;
+    level->first_key = NULL;
+    at = skip_space(at);
+    for (;;) {
+        /* Here a value begins, in an object with its key. */
+        if (level->first_key != NULL && (at = skip_key(at, end, level, &next)) == NULL)
+            return 0;
+        if (*at == '"') {
+            if ((at = skip_string(at + 1, end)) == NULL)
+                return 0;
+        } else if (*at == '{' || *at == '[') {
+            if (level == last)
+                return 0;
+            level++;
+            level->filter = 0;
+            level->first_key = *at == '{' ? next : NULL;
+            level->limit = keys + MOST_KEYS - next < MOST_OF_ONE ? keys + MOST_KEYS : next + MOST_OF_ONE;
+            At inside = skip_space(at + 1);
+            if (*inside != *at + 2) { /* in ASCII, what closes stands two places behind what opens */
+                at = inside;
+                continue;
+            }
+            at = inside + 1;
+            level--;
+        } else if ((at = skip_scalar(at, end)) == NULL)
+            return 0;
+        /* Here a value has ended; close what ends with it. */
+        for (;;) {
+            at = skip_space(at);
+            if (level == levels)
+                return at == end;
+            if (*at == ',') {
+                at = skip_space(at + 1);
+                break;
+            }
+            if (level->first_key == NULL) {
+                if (*at != ']')
+                    return 0;
+            } else {
+                if (*at != '}')
+                    return 0;
+                next = level->first_key;
+            }
+            at++;
+            level--;
+        }
+    }
+}
+
+static PyObject *is_plain_json(PyObject *module, PyObject *value)
+{
+    char *start;
+    Py_ssize_t size;
+    (void)module;
+    if (PyBytes_AsStringAndSize(value, &start, &size) < 0)
+        return NULL;
+    return PyBool_FromLong(is_plain((At)start, (At)start + size));
+}
+
+static PyMethodDef functions[] = {
+    {"is_plain_json", is_plain_json, METH_O, PyDoc_STR("Whether a JSON text is plain; twins.py says what that is.")},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Without any state, every interpreter of a process and every thread may call it at the same time. */
+static PyModuleDef_Slot slots[] = {
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "stream_guard._native.plain_json", NULL, 0, functions, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_plain_json(void)
+{
+    return PyModuleDef_Init(&definition);
+}
