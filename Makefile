@@ -19,14 +19,14 @@ export VENV PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-wheel compiled-wheel lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml
+$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml stream_guard/_native/plain_json.c
 	@bash deploy/setup.sh run
 	@touch $@
 
@@ -66,6 +66,10 @@ test-slow: setup-tests ## run the tests that take minutes, and search with forty
 	$(BIN)/pytest -m slow --timeout=7200
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup tests/property tests/laws/test_laws.py
 
+test-wheel: compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
+	$(BIN)/pytest -m slow tests/laws/test_compiled.py --timeout=3600
+	$(BIN)/python -m tests.native.fuzz 60
+
 lint: setup-dev ## check style, types, import layers, spelling and declared dependencies
 	@date +"lint begins at %T"
 	$(BIN)/ruff check
@@ -91,10 +95,15 @@ docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are 
 	$(@D)/bin/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/docs.lock
 	@touch $@
 
-# Beside the sources and never among them, where a compiled module would hide every later edit of its source.
-compiled: .cache/compiled/.built ## build the compiled wheel and unpack it into .cache/compiled/site; needs a C compiler
+# Beside the sources and never among them, where a compiled module would hide every later edit of its source. Each
+# Python has a wheel of its own.
+COMPILED := .cache/compiled/$(shell $(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)' 2>/dev/null || echo none)
+compiled: setup-dev ## build the compiled wheel and unpack it into .cache/compiled; needs a C compiler
+	@$(MAKE) --no-print-directory compiled-wheel
 
-.cache/compiled/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.[ch]' 2>/dev/null) | setup-dev
+compiled-wheel: $(COMPILED)/.built # by a make that begins when there is a Python to ask
+
+$(COMPILED)/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.c' 2>/dev/null)
 	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
 		"headers of Python, python3-dev)"; exit 1; }
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this
@@ -135,4 +144,4 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) .cache dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage $(EDITOR)/node_modules
+	rm -rf $(VENV) .cache dist stream_guard/_native/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage $(EDITOR)/node_modules

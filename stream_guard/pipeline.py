@@ -88,27 +88,24 @@ class Pipeline:
                 ends.append(len(out))
         self._counts.records += len(records)
 
-    def _judge(self, events: Sequence[Event], record: Record, out: list[Finding]) -> None:
+    def _judge(self, events: Sequence[Event], record: Record | None, out: list[Finding]) -> None:
         """Judge the events of a record that are admitted; their findings name the file and the line of it."""
-        table, places, admission = self._table, self._places, self._admission
-        if admission is not None:
+        feed, places, admission = self._table.feed, self._places, self._admission
+        if admission is not None and record is not None:
             admission.begin(record)
         for event in events:
-            if admission is not None and not admission.admits(event, record, out):
+            if admission is not None and record is not None and not admission.admits(event, record, out):
                 continue
             if places is None:
-                table.feed(event, out)
-            else:
-                self._judge_located(event, record, places, out)
-        if places is not None:
+                feed(event, out)
+                continue
+            before = len(out)
+            places.note(record, event)
+            feed(event, out)
+            if len(out) > before:  # at once: a place is not remembered for ever
+                out[before:] = [places.located(finding) for finding in out[before:]]
+        if places is not None and record is not None:
             places.forget_told()
-
-    def _judge_located(self, event: Event, record: Record | None, places: RecordPlaces, out: list[Finding]) -> None:
-        before = len(out)
-        places.note(record, event)
-        self._table.feed(event, out)
-        if len(out) > before:  # at once: a place is not remembered for ever
-            out[before:] = [places.located(finding) for finding in out[before:]]
 
     def locate(self, found: list[Finding]) -> None:
         """Give findings that came without a record, such as those of an end, the file and the line of their events."""
@@ -117,15 +114,8 @@ class Pipeline:
 
     def elapse(self, seconds: float, out: list[Finding]) -> None:
         """Judge the events that have waited long enough after so many seconds without a record."""
-        self._judge_waited(self.reader.elapse(seconds), out)
+        self._judge(self.reader.elapse(seconds), None, out)
 
     def finish(self, out: list[Finding]) -> None:
         """Judge the events that still wait: no record will follow. The caller ends the sessions next."""
-        self._judge_waited(self.reader.finish(), out)
-
-    def _judge_waited(self, events: Sequence[Event], out: list[Finding]) -> None:
-        for event in events:
-            if self._places is None:
-                self._table.feed(event, out)
-            else:
-                self._judge_located(event, None, self._places, out)
+        self._judge(self.reader.finish(), None, out)

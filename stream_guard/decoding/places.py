@@ -55,8 +55,10 @@ class RecordPlaces:
         if self._whole is not None and self._whole != session_id:
             return
         place = self._told.pop((session_id, event_id), None) if self._told else None
-        if place is None and (record is None or not record.line):
-            return
+        if place is None:
+            if record is None or not record.line:
+                return
+            place = record.origin, record.line
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = []
@@ -64,15 +66,7 @@ class RecordPlaces:
         elif len(recent) >= 2 * _ENTRIES and self._whole is None:
             del recent[:_ENTRIES]
         # An event without an id gets one when it is judged (``name``); of the others the id is enough.
-        if event_id and event_id[0] != "~":
-            recent.append(event_id)
-        else:
-            recent.append(event)
-        if place is not None:
-            recent += place
-        elif record is not None:
-            recent.append(record.origin)
-            recent.append(record.line)
+        recent += (event_id if event_id and event_id[0] != "~" else event, *place)
 
     def name(self, event: Event, event_id: str) -> None:
         """Take the id that an event got which came without one."""

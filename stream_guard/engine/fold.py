@@ -29,7 +29,7 @@ from stream_guard.engine.names import ToolNames
 from stream_guard.engine.reporting import Reporter
 from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
 from stream_guard.engine.states import RuleStates
-from stream_guard.engine.texts import PLACES, TextIndex, lacks_content, lacks_text, texts_at
+from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
 from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -143,22 +143,17 @@ class Engine:
         answers: list[Answer] | None = None
         if plan.loop is not None:
             answers = plan.loop(event, memory, key_state.states)
-        if answers is None and not plan.full and plan.texts is None:
+        found = () if plan.texts is None else plan.texts.waiting_for(event)
+        if answers is None and not plan.full and not found:
             return
         evaluation = Evaluation(event, key_state, memory, out, objections)
         if answers is not None:
             self._take(answers, event, evaluation)
         for bound, handle in plan.full:
             self._run(bound, handle, event, evaluation)
-        if plan.texts is not None:
-            self._run_waiting(plan.texts, event, evaluation)
-
-    def _run_waiting(self, texts: TextIndex, event: Event, evaluation: Evaluation) -> None:
-        """Run the rules that wait for a text which the event has, or may have."""
-        found = texts.entries if lacks_text(event) else texts.search(event)
-        for bound, handle in found:
+        for bound, handle in found:  # which wait for a text that the event has, or may have
             self.counts.texts[bound.spec.id] += 1
-            self._run(bound, handle, event, evaluation, text_found=found is not texts.entries)
+            self._run(bound, handle, event, evaluation, text_found=not lacks_text(event))
 
     def _take(self, answers: list[Answer], event: Event, evaluation: Evaluation) -> None:
         """Take what the rules of the hot path answered, in the order of their answers."""

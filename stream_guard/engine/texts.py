@@ -82,6 +82,10 @@ class TextIndex:
             for path, patterns in waiting.items()
         )
 
+    def waiting_for(self, event: Event) -> tuple[tuple[BoundRule, Handler], ...]:
+        """Return the rules that wait for a text which the event has, or may have: all, where its text is left out."""
+        return self.entries if lacks_text(event) else self.search(event)
+
     def search(self, event: Event) -> tuple[tuple[BoundRule, Handler], ...]:
         """Return the rules with a pattern that occurs, once each, in policy order."""
         found: dict[int, tuple[BoundRule, Handler]] | None = None

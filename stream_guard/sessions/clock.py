@@ -14,23 +14,13 @@ from typing import Final
 QUORUM: Final = 3  # sessions that must have passed a time
 
 
-class _Ahead:
-    """One of the sessions that are furthest ahead, and its time."""
-
-    __slots__ = ("id", "time")
-
-    def __init__(self, session_id: str, time: float) -> None:
-        self.id = session_id
-        self.time = time
-
-
 class SharedClock:
     """The event time that sessions are held against, from their stamps.
 
     Without a receiver's clock and with a quorum of one, it believes every stamp: for tests and for trusted events.
     """
 
-    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "horizon", "now", "passed")
+    __slots__ = ("_ahead", "_live", "_quorum", "_receiver", "_skew", "_times", "horizon", "now", "passed")
 
     def __init__(
         self,
@@ -48,7 +38,9 @@ class SharedClock:
         self._quorum = quorum
         # A stamp up to here moves the clock by itself; ``see`` knows whether a later one does.
         self.passed = inf if quorum == 1 else -inf
-        self._ahead: list[_Ahead] = []  # as many as the quorum
+        # The sessions that are furthest ahead, as many as the quorum, and the time of each.
+        self._ahead: list[str] = []
+        self._times: list[float] = []
 
     def is_credible(self, time: float) -> bool:
         """Whether a stamp is no further ahead of the receiver's clock than the allowed skew."""
@@ -63,36 +55,23 @@ class SharedClock:
         if time <= self.passed or (self._live and self._has_passed(time)):
             self.now = time
             return
-        # A loop over a few, not a dict and min() with a key: this runs for most events of a recording.
-        place, least, second = -1, inf, inf
-        for number, known in enumerate(self._ahead):
-            if known.id == session_id:
-                if time > known.time:
-                    self._go_on(known, time)
+        ahead, times = self._ahead, self._times
+        if session_id in ahead:
+            place = ahead.index(session_id)
+            if time <= times[place]:
                 return
-            if known.time < least:
-                place, least, second = number, known.time, least
-            elif known.time < second:
-                second = known.time
-        if len(self._ahead) < self._quorum:
-            self._ahead.append(_Ahead(session_id, time))
-            reached = min(least, time) if len(self._ahead) == self._quorum else -inf
-        elif time > least:  # the one that is least ahead is no longer among them
-            replaced = self._ahead[place]
-            replaced.id, replaced.time = session_id, time
-            reached = min(second, time)
-        else:
-            return
-        self.now = max(self.now, reached)
-
-    def _go_on(self, one: _Ahead, time: float) -> None:
-        """Note that one of those furthest ahead has gone on; if it was ahead of the clock before, nothing waited."""
-        waited = one.time <= self.now and len(self._ahead) == self._quorum
-        one.time = time
-        if waited:
-            for other in self._ahead:
-                time = min(time, other.time)
-            self.now = max(self.now, time)
+            times[place] = time
+        elif len(ahead) < self._quorum:
+            ahead.append(session_id)
+            times.append(time)
+        else:  # the one that is least ahead is no longer among them
+            least = min(times)
+            if time <= least:
+                return
+            place = times.index(least)
+            ahead[place], times[place] = session_id, time
+        if len(ahead) == self._quorum:
+            self.now = max(self.now, min(times))
 
     def _has_passed(self, time: float) -> bool:
         if self._receiver is not None:

@@ -21,7 +21,11 @@ def content_digest(event: Event) -> int:
 
 def content_of(event: Event) -> bytes:
     """Return what an event tells."""
-    return _encoded(_told_by(event))
+    told = _told_by(event)
+    try:
+        return _encode(told)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
+        return repr(told).encode("utf-8", "surrogatepass")
 
 
 def _told_by(event: Event) -> tuple[Json, ...]:
@@ -60,10 +64,3 @@ def _told_as_text(call: ToolCall) -> tuple[Json, ...]:
         reading = read_arguments(args)
         args, contested = reading.value, reading.contested or contested
     return (call.tool, call.call_id, args, contested) if contested else (call.tool, call.call_id, args)
-
-
-def _encoded(told: tuple[Json, ...]) -> bytes:
-    try:
-        return _encode(told)
-    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
-        return repr(told).encode("utf-8", "surrogatepass")

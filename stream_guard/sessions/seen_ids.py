@@ -54,5 +54,7 @@ class SeenIds:
 
 
 def _digest(event_id: str) -> int:
-    # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
-    return _hash(event_id.encode() if event_id.isascii() else event_id.encode("utf-8", "surrogatepass"))
+    try:
+        return _hash(event_id.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair, from a caller in this process
+        return _hash(event_id.encode("utf-8", "surrogatepass"))

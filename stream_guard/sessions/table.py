@@ -103,11 +103,12 @@ class SessionTable:
 
         Returns what a tool call was counted as; None for one that waits, or that was counted before.
         """
-        accepted = self._accept(event, out)
-        return None if accepted is None else self._place(*accepted, out)
+        session = self._session_of(event, out)
+        fresh = self._identify(event, session) if session is not None else None
+        return None if session is None or fresh is None else self._place(fresh, session, out)
 
-    def _accept(self, event: Event, out: Findings) -> tuple[Event, Session] | None:
-        """Return an event under an id of its own, and its session; None for an event that the session has seen."""
+    def _session_of(self, event: Event, out: Findings) -> Session | None:
+        """Return the session of an event; None where it was ended, and the event says nothing new of it."""
         session = self._touched.get(event.session_id)
         if session is None:
             session = self._admit(event, out)
@@ -115,6 +116,10 @@ class SessionTable:
             if session.ended and self._is_told_again(event, session):
                 return None
             session = self._lifecycle.wake(session, event)
+        return session
+
+    def _identify(self, event: Event, session: Session) -> Event | None:
+        """Return an event under an id of its own; None for one that the session has seen."""
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             content = content_digest(event)
@@ -125,7 +130,7 @@ class SessionTable:
                 self.counts.changed_events += 1
                 event = replace(event, event_id=_own_id(event_id, content))
                 session.ids.add(event.event_id, content, self._half_window)
-        return event, session
+        return event
 
     def _place(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Fold an event when it is its turn, and let the shared clock follow it."""
@@ -165,14 +170,15 @@ class SessionTable:
 
     def feed_now(self, event: Event, out: Findings) -> Counted | None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
-        accepted = self._accept(event, out)
-        if accepted is None:
+        session = self._session_of(event, out)
+        fresh = self._identify(event, session) if session is not None else None
+        if session is None or fresh is None:
             return None
-        counted = self._place(*accepted, out)
-        session = self._touched.get(event.session_id)
-        if session is None or not session.buffer:
+        counted = self._place(fresh, session, out)
+        current = self._touched.get(event.session_id)
+        if current is None or not current.buffer:
             return counted
-        return self._release(session, inf, out, accepted[0]) or counted
+        return self._release(current, inf, out, fresh) or counted
 
     def find_counted(self, attempt: ToolCall) -> Counted | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""

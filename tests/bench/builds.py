@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-SITE = ROOT / ".cache" / "compiled" / "site"  # `make compiled` unpacks the wheel here
+SITE = ROOT / ".cache" / "compiled" / str(sys.implementation.cache_tag) / "site"  # from `make compiled`
 SAFE_PATH = ("-P",)  # the working directory, which holds the plain sources, does not come first
 
 

@@ -55,10 +55,11 @@ def test_wheel_holds_every_file_of_the_packages(root: Path, contents: list[str])
         for source in (root, root / "plugins")
         for package in PACKAGES
         for path in (source / package).rglob("*")
-        if path.is_file() and path.suffix not in (".pyc", ".c", ".h")  # C is for the compiled build
+        if path.is_file() and path.suffix not in (".pyc", ".c", ".so")  # C is for the compiled build
     }
     assert "stream_guard/__init__.py" in files
     assert files <= set(contents)
+    assert [file for file in contents if file.endswith((".c", ".so"))] == []
 
 
 def test_packs_and_command_are_found_through_metadata(wheel: Path, contents: list[str]) -> None:
