@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from stream_guard import Decoder, hookimpl
 from stream_guard_formats.auto import DECODERS, AutoDecoder
-from stream_guard_formats.text_protocol import TextProtocolDecoder
+from stream_guard_formats.chat.text_protocol import TextProtocolDecoder
 
 
 @hookimpl
@@ -19,8 +19,8 @@ def stream_guard_decoders() -> dict[str, type[Decoder]]:
     }
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
         # Only now: without the extra, the rest of the pack works.
-        from stream_guard_formats.otlp_exports import OtlpExportsDecoder  # noqa: PLC0415
-        from stream_guard_formats.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415
+        from stream_guard_formats.spans.otlp_exports import OtlpExportsDecoder  # noqa: PLC0415
+        from stream_guard_formats.spans.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415
 
         found |= {"otlp": OtlpExportsDecoder, "otlp-proto": OtlpProtoDecoder}
     return found

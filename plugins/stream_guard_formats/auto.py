@@ -8,28 +8,28 @@ from copy import copy
 from typing import Any, Final, Self
 
 from stream_guard import DecodeError, Decoder, Event, Json, JsonDecoder, Memory, Record, ToolCall, Turn, parts_of
-from stream_guard_formats.agentdojo import AgentDojoDecoder
-from stream_guard_formats.agentlog import AgentlogDecoder
-from stream_guard_formats.anthropic_messages import AnthropicDecoder
-from stream_guard_formats.atif import AtifDecoder
-from stream_guard_formats.claude_code import ClaudeCodeDecoder
-from stream_guard_formats.claude_stream_json import ClaudeStreamJsonDecoder
-from stream_guard_formats.cloudevents import CloudEventsDecoder
-from stream_guard_formats.codex_rollout import CodexRolloutDecoder
+from stream_guard_formats.chat.anthropic_messages import AnthropicDecoder
+from stream_guard_formats.chat.langchain import LangChainDecoder
+from stream_guard_formats.chat.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.chat.openai_responses import OpenAIResponsesDecoder
 from stream_guard_formats.detection import detect
-from stream_guard_formats.flat_spans import FlatSpansDecoder
-from stream_guard_formats.inspect_logs import InspectDecoder
-from stream_guard_formats.langchain import LangChainDecoder
-from stream_guard_formats.langfuse import LangfuseDecoder
-from stream_guard_formats.langsmith import LangSmithDecoder
-from stream_guard_formats.native import NativeDecoder
-from stream_guard_formats.openai_chat import OpenAIChatDecoder
-from stream_guard_formats.openai_responses import OpenAIResponsesDecoder
-from stream_guard_formats.openinference import OpenInferenceDecoder
-from stream_guard_formats.otlp import OtlpJsonDecoder
-from stream_guard_formats.otlp_decoder import OtlpDecoder
-from stream_guard_formats.step_telemetry import StepTelemetryDecoder
-from stream_guard_formats.tau import Tau2Decoder, TauBenchDecoder
+from stream_guard_formats.files.agentdojo import AgentDojoDecoder
+from stream_guard_formats.files.agentlog import AgentlogDecoder
+from stream_guard_formats.files.atif import AtifDecoder
+from stream_guard_formats.files.claude_code import ClaudeCodeDecoder
+from stream_guard_formats.files.claude_stream_json import ClaudeStreamJsonDecoder
+from stream_guard_formats.files.codex_rollout import CodexRolloutDecoder
+from stream_guard_formats.files.inspect_logs import InspectDecoder
+from stream_guard_formats.files.step_telemetry import StepTelemetryDecoder
+from stream_guard_formats.files.tau import Tau2Decoder, TauBenchDecoder
+from stream_guard_formats.native.cloudevents import CloudEventsDecoder
+from stream_guard_formats.native.decoder import NativeDecoder
+from stream_guard_formats.spans.flat_spans import FlatSpansDecoder
+from stream_guard_formats.spans.langfuse import LangfuseDecoder
+from stream_guard_formats.spans.langsmith import LangSmithDecoder
+from stream_guard_formats.spans.openinference import OpenInferenceDecoder
+from stream_guard_formats.spans.otlp_base import OtlpDecoder
+from stream_guard_formats.spans.otlp_json import OtlpJsonDecoder
 
 DECODERS: Final[Mapping[str, type[Decoder]]] = {
     "agentdojo": AgentDojoDecoder,

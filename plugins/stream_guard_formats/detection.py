@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from stream_guard import EVENT_KINDS, Json
-from stream_guard_formats.flat_spans import is_flat_span
 from stream_guard_formats.reading import object_at
+from stream_guard_formats.spans.flat_spans import is_flat_span
 
 _SESSION_LINES: Final = ("summary", "file-history-snapshot", "queue-operation", "pr-link")
 _ROLLOUT_LINES: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")

@@ -21,7 +21,7 @@ import stream_guard_formats
 import stream_guard_judge
 import stream_guard_rules
 import stream_guard_sinks
-from stream_guard_formats.native import MAX_ID
+from stream_guard_formats.native.decoder import MAX_ID
 
 import stream_guard
 from stream_guard import commands

@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from stream_guard_formats.cloudevents import CloudEventsDecoder
+from stream_guard_formats.native.cloudevents import CloudEventsDecoder
 
 from stream_guard import DecodeError, Record
 

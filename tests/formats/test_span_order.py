@@ -216,7 +216,7 @@ def test_spans_without_any_time_wait_no_longer_than_others() -> None:
 
 
 def test_too_much_that_waits_is_told_without_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stream_guard_formats import stitching  # the limit is the plugin's own
+    from stream_guard_formats.spans import stitching  # the limit is the plugin's own
 
     monkeypatch.setattr(stitching, "_MAX_ALL_BYTES", 3000)
     spans = Spans(recorded=True)
@@ -227,7 +227,7 @@ def test_too_much_that_waits_is_told_without_what_it_waits_for(monkeypatch: pyte
 
 
 def test_rows_in_which_spans_once_waited_are_read() -> None:
-    from stream_guard_formats.trace_rows import TraceRow, encode_row
+    from stream_guard_formats.spans.trace_rows import TraceRow, encode_row
 
     first = Spans(recorded=False)
     [raw] = _raws(export([ASKED]))
@@ -240,7 +240,7 @@ def test_rows_in_which_spans_once_waited_are_read() -> None:
 
 
 def _raws(data: Any) -> list[Any]:
-    from stream_guard_formats.otlp import _spans
+    from stream_guard_formats.spans.otlp_json import _spans
 
     return list(_spans(data))
 

@@ -54,7 +54,7 @@ RUN_AGAIN = (
     "tests/property",
     "tests/unit/decoding/test_places.py",
     "tests/unit/engine",
-    "tests/unit/formats/test_native.py",
+    "tests/unit/formats/native",
     "tests/unit/formats/test_usage.py",
     "tests/unit/guard",
     "tests/unit/rules",

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.native.decoder import NativeDecoder
 
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.kafka.client import partition_of_key

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.native.decoder import NativeDecoder
 from stream_guard_formats.usage import read_usage
 
 import stream_guard as sg

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from stream_guard_formats.native import NativeDecoder
+from stream_guard_formats.native.decoder import NativeDecoder
 from typer.testing import CliRunner
 
 from stream_guard import DecodeError, Json, Record

@@ -1,0 +1,1 @@
+"""Formats of files: the sessions of agents and the runs of benchmarks."""

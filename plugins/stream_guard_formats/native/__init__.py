@@ -1,0 +1,1 @@
+"""The native format, and CloudEvents around it."""

@@ -1,0 +1,318 @@
+"""Spans wait until their session is known, and the spans around them. Any span of a trace may come in any record."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, NamedTuple
+
+import msgspec
+
+from stream_guard import Event, Memory, Record
+from stream_guard_formats.conversation import Conversation, check_session_id
+from stream_guard_formats.spans.conventions import read_span, session_of
+from stream_guard_formats.spans.conversation_history import ConversationHistory
+from stream_guard_formats.spans.otlp_sessions import join_logs, labels_of
+from stream_guard_formats.spans.raw_spans import RawSpan, Span
+from stream_guard_formats.spans.span_reader import SpanReader, by_time
+from stream_guard_formats.spans.trace_rows import (
+    TraceRow,
+    WaitingSpans,
+    decode_trace,
+    decode_waiting,
+    encode_row,
+    known_span,
+    remembered,
+)
+from stream_guard_formats.spans.waiting_spans import SpanWaits, WaitingTrace
+
+# Names of rows: the clock, and a letter in front of a trace's or a conversation's id; behind the letter of what waits
+# stands a number too.
+_CLOCK: Final = "now"
+_TRACE: Final = "t"
+_CONVERSATION: Final = "c"
+_WAITING: Final = "w"
+# Rows of traces, and of conversations; those that were unused longest are dropped.
+_MAX_ROWS: Final = 20_000
+# What may wait in one trace and in all, and how many spans that were read, or never came, are remembered.
+_MAX_WAITING: Final = 10_000
+_MAX_WAITING_BYTES: Final = 16 << 20
+_MAX_ALL_BYTES: Final = 64 << 20
+_MAX_READ: Final = 2_000
+# Seconds of event time that log records wait for the span of their call. Exporters send every five seconds.
+_WAIT_FOR_SPAN: Final = 5.0
+# The share of the wait for its parents after which a span may be told together with another. What waits on is written
+# anew each time, so a trace must not tell its spans one by one.
+_PATIENCE: Final = 29 / 30
+
+_encode_history = msgspec.msgpack.Encoder().encode
+_decode_history = msgspec.msgpack.Decoder(ConversationHistory).decode
+
+
+class _OpenTrace(NamedTuple):
+    """Spans of a trace that are about to be told."""
+
+    session_id: str
+    raws: list[RawSpan]
+    spans: list[Span]
+    history: ConversationHistory
+    reader: SpanReader
+
+
+class Stitcher:
+    """Turns spans into events of their session, as soon as the session of their trace is known.
+
+    Spans of a trace wait until one of these happens:
+
+    - A span of the trace names the conversation. The conversation is the session.
+    - The root span of the trace is there. It ends last, so the trace names no conversation, and is a session itself.
+    - The clock of the spans has advanced by ``waits.session`` seconds. The trace is a session itself.
+
+    Then they wait until every span around them is there, or the clock has advanced by ``waits.parents`` seconds. A span
+    that has not come by then is given up: whatever is inside it is told without it, now and later. At last they wait
+    some more seconds where a later record probably tells more of the same: the content of a call to a model, its span,
+    or an answer in its history.
+
+    The session of a trace does not change afterwards. Waiting spans, histories and the clock are rows of ``memory``:
+    a process that is restarted continues where it stopped.
+    """
+
+    def __init__(self, memory: Memory, waits: SpanWaits) -> None:
+        self._memory = memory
+        self._waits = waits
+        self._clock = float(memory.get(_CLOCK) or "-inf")
+        self._silence = 0.0  # seconds since the last record
+        self._used: dict[str, OrderedDict[str, None]] = {_TRACE: OrderedDict(), _CONVERSATION: OrderedDict()}
+        self._waiting: dict[str, WaitingTrace] = {}  # by trace, those that wait longest first
+        self._size = 0  # of the rows that wait
+        self._numbered = 0  # numbers that such rows were given
+        self._due: list[tuple[float, str]] = []
+        self._restore()
+
+    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str, record: Record) -> list[Event]:
+        """Add an export, and return the events of all spans whose wait is over.
+
+        ``logged`` are spans made of its log records, which are from ``service``. ``record`` says where it stood.
+        Raise DecodeError, and add nothing, if a session could not have the id that a span gives it.
+        """
+        for raw in (*spans, *logged):  # checked now: refused later, another record would be the dead letter
+            check_session_id(session_of(raw.attributes) or raw.trace_id)
+            check_session_id(raw.trace_id)
+        events: list[Event] = []
+        for trace_id, (its_spans, its_logged) in _by_trace(spans, logged).items():
+            brought = WaitingSpans(its_spans, its_logged, service)
+            if record.line:
+                brought.origin, brought.line = record.origin, record.line
+            events += self._add(trace_id, brought)
+        self._silence = 0.0
+        latest = max((time for raw in (*spans, *logged) if (time := raw.end or raw.start) is not None), default=-inf)
+        if latest > self._clock:
+            self._clock = latest
+            self._memory.put(_CLOCK, repr(latest).encode(), latest)
+        return events + self._tell_due(self._now) + self._tell_surplus()
+
+    def elapse(self, seconds: float) -> list[Event]:
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
+        self._silence += seconds
+        return self._tell_due(self._now + self._silence)
+
+    def finish(self) -> list[Event]:
+        """Return the events of all spans that wait, in time order. No further record will come."""
+        # What was said first is told first: a later trace of the conversation sends it again.
+        traces = sorted(self._waiting, key=lambda trace_id: self._waiting[trace_id].began)
+        return by_time([event for trace_id in traces for event in self._tell(trace_id, inf)])
+
+    @property
+    def _now(self) -> float:
+        return self._clock if self._clock > -inf else 0.0
+
+    def _restore(self) -> None:
+        for name in self._memory.rows():
+            if name[0] == _WAITING:
+                number, _, trace_id = name[1:].partition("/")
+                self._numbered = max(self._numbered, int(number))
+                self._wait_again(trace_id, name)
+            elif name != _CLOCK:
+                self._used[name[0]][name] = None
+                if name[0] == _TRACE and ((trace := self._load_trace(name[1:])).spans or trace.logged):
+                    self._move(name[1:], trace)
+        for trace_id, waiting in self._waiting.items():
+            due = waiting.until(self._waits)
+            if due == -inf:
+                due = self._until(waiting, self._open(trace_id, waiting.trace, self._load_waiting(waiting)))
+            self._set_due(trace_id, waiting, due)
+
+    def _wait_again(self, trace_id: str, name: str) -> None:
+        """Let the spans of a row wait that waited when the process ended, but for those that were told."""
+        waiting = self._waiting.get(trace_id) or WaitingTrace(self._load_trace(trace_id))
+        blob = self._memory.get(name) or b"[]"
+        brought = waiting.add(decode_waiting(blob), self._now)
+        if not brought.spans and not brought.logged:
+            self._memory.drop(name)
+            return
+        self._waiting[trace_id] = waiting
+        waiting.rows.append(name)
+        waiting.size += len(blob)
+        self._size += len(blob)
+
+    def _move(self, trace_id: str, trace: TraceRow) -> None:
+        """Give spans that wait in the row of their trace, as they once did, a row of their own."""
+        brought = WaitingSpans(trace.spans, trace.logged, trace.service)
+        trace.spans, trace.logged, trace.due = [], [], None
+        waiting = WaitingTrace(trace)
+        self._hold(trace_id, waiting, waiting.add(brought, self._now))
+        self._put(_TRACE, trace_id, encode_row(trace))
+
+    def _add(self, trace_id: str, brought: WaitingSpans) -> list[Event]:
+        """Add spans to a trace. Return the events of the trace if nothing of it waits any longer."""
+        waiting = self._waiting.get(trace_id) or WaitingTrace(self._load_trace(trace_id))
+        brought = waiting.add(brought, self._now)
+        if not brought.spans and not brought.logged:
+            return []
+        due = waiting.until(self._waits)
+        if due == -inf:
+            opened = self._open(trace_id, waiting.trace, self._load_waiting(waiting, brought))
+            due = self._until(waiting, opened)
+            if due == -inf:
+                return self._close(trace_id, waiting, opened)
+        self._hold(trace_id, waiting, brought)
+        self._set_due(trace_id, waiting, due)
+        if waiting.count > _MAX_WAITING or waiting.size > _MAX_WAITING_BYTES:
+            return self._tell(trace_id, inf)
+        return []
+
+    def _until(self, waiting: WaitingTrace, opened: _OpenTrace) -> float:
+        """Return until when to wait for a record that probably tells more of what the spans are about."""
+        wait = max(opened.reader.missing_views(opened.spans), _WAIT_FOR_SPAN if waiting.lacks_span else 0.0)
+        return waiting.first + min(wait, self._waits.session) if wait else -inf
+
+    def _hold(self, trace_id: str, waiting: WaitingTrace, brought: WaitingSpans) -> None:
+        self._numbered += 1
+        name, blob = f"{_WAITING}{self._numbered}/{trace_id}", encode_row(brought)
+        self._memory.put(name, blob, self._now)
+        waiting.rows.append(name)
+        waiting.size += len(blob)
+        self._size += len(blob)
+        self._waiting[trace_id] = waiting
+
+    def _set_due(self, trace_id: str, waiting: WaitingTrace, due: float) -> None:
+        if due != waiting.due:
+            waiting.due = due
+            heappush(self._due, (due, trace_id))
+
+    def _tell_due(self, now: float) -> list[Event]:
+        """Return the events of the traces whose wait is over."""
+        events: list[Event] = []
+        while self._due and self._due[0][0] <= now:
+            due, trace_id = heappop(self._due)
+            if trace_id in self._waiting and self._waiting[trace_id].due == due:  # else it was told since
+                events += self._tell(trace_id, now - self._waits.parents * _PATIENCE)
+        return events
+
+    def _tell_surplus(self) -> list[Event]:
+        """Return the events of what waits longest, where too much waits. Drop the rows that were unused longest."""
+        events: list[Event] = []
+        while self._size > _MAX_ALL_BYTES or len(self._waiting) > _MAX_ROWS:
+            events += self._tell(next(iter(self._waiting)), inf)
+        for used in self._used.values():
+            while len(used) > _MAX_ROWS:
+                name, _ = used.popitem(last=False)
+                self._memory.drop(name)
+        return events
+
+    def _tell(self, trace_id: str, since: float) -> list[Event]:
+        """Return the events of a trace whose wait is over; spans for which others wait since then are given up."""
+        waiting = self._waiting[trace_id]
+        brought = self._load_waiting(waiting)
+        waiting.give_up(since)
+        told, kept = waiting.split(brought)
+        waiting.trace.session_id = waiting.trace.session_id or _name_of(brought) or trace_id
+        events = self._close(trace_id, waiting, self._open(trace_id, waiting.trace, told))
+        if rows := waiting.by_record(kept):
+            rest = WaitingTrace(waiting.trace)
+            for row in rows:
+                self._hold(trace_id, rest, rest.add(row, self._now))
+            self._set_due(trace_id, rest, rest.until(self._waits))
+        return events
+
+    def _open(self, trace_id: str, trace: TraceRow, brought: WaitingSpans) -> _OpenTrace:
+        session_id = trace.session_id or _name_of(brought) or trace_id
+        raws = [raw for raw in join_logs(brought.spans, brought.logged) if trace.is_new(raw)]
+        spans = [read_span(raw)._replace(told=raw.span_id in trace.read) for raw in raws]
+        known = [known_span(span_id, span) for span_id, span in trace.read.items()]
+        blob = self._memory.get(_CONVERSATION + session_id)
+        history = ConversationHistory() if blob is None else _decode_history(blob)
+        conversation = Conversation(session_id, labels=labels_of(raws, brought.service))
+        return _OpenTrace(session_id, raws, spans, history, SpanReader(conversation, history, known))
+
+    def _close(self, trace_id: str, waiting: WaitingTrace, opened: _OpenTrace) -> list[Event]:
+        """Return the events of the spans, which wait no longer. The session of the trace does not change any more."""
+        trace = waiting.trace
+        events = self._read(opened, waiting.places)
+        if orphans := waiting.orphans(opened.raws):
+            self._memory.count_orphans(orphans)
+        trace.session_id = opened.session_id
+        for span in opened.spans:
+            trace.read[span.span_id] = remembered(span)
+        for table in (trace.read, trace.absent):
+            for span_id in list(table)[: max(0, len(table) - _MAX_READ)]:
+                del table[span_id]
+        self._put(_TRACE, trace_id, encode_row(trace))
+        self._put(_CONVERSATION, trace.session_id, _encode_history(opened.history))
+        for name in waiting.rows:  # last: what is dropped must be stored as told before
+            self._memory.drop(name)
+        self._size -= waiting.size
+        self._waiting.pop(trace_id, None)
+        return events
+
+    def _read(self, opened: _OpenTrace, places: Mapping[str, tuple[str, int]]) -> list[Event]:
+        """Return the events of the spans. Tell where the records stood that brought them, if that is known."""
+        if not places:
+            return opened.reader.read(opened.spans)
+        sources: list[tuple[Event, str]] = []
+        events = opened.reader.read(opened.spans, sources)
+        for event, span_id in sources:
+            if span_id in places:
+                self._memory.note_origin(event, *places[span_id])
+        return events
+
+    def _load_trace(self, trace_id: str) -> TraceRow:
+        blob = self._memory.get(_TRACE + trace_id)
+        return TraceRow() if blob is None else decode_trace(blob)
+
+    def _load_waiting(self, waiting: WaitingTrace, last: WaitingSpans | None = None) -> WaitingSpans:
+        """Return all that waits in a trace; ``last`` is what came now."""
+        rows = [decode_waiting(self._memory.get(name) or b"[]") for name in waiting.rows]
+        rows += [last] if last is not None else []
+        if len(rows) == 1:
+            return rows[0]
+        spans = [raw for brought in rows for raw in brought.spans]
+        logged = [raw for brought in rows for raw in brought.logged]
+        return WaitingSpans(spans, logged, min((brought.service for brought in rows if brought.service), default=""))
+
+    def _put(self, sort: str, name: str, blob: bytes) -> None:
+        self._memory.put(sort + name, blob, self._now)
+        used = self._used[sort]
+        used[sort + name] = None
+        used.move_to_end(sort + name)
+
+
+def _name_of(brought: WaitingSpans) -> str:
+    """Return the conversation that the first of the spans names, of those that name one."""
+    named = [
+        (raw.start or 0.0, -(raw.end or 0.0), raw.span_id, name)
+        for raw in (*brought.spans, *brought.logged)
+        if (name := session_of(raw.attributes))
+    ]
+    return min(named)[3] if named else ""
+
+
+def _by_trace(spans: Iterable[RawSpan], logged: Iterable[RawSpan]) -> dict[str, tuple[list[RawSpan], list[RawSpan]]]:
+    found: dict[str, tuple[list[RawSpan], list[RawSpan]]] = {}
+    for raw in spans:
+        found.setdefault(raw.trace_id, ([], []))[0].append(raw)
+    for raw in logged:
+        found.setdefault(raw.trace_id, ([], []))[1].append(raw)
+    return found
