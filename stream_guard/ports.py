@@ -101,6 +101,25 @@ class Decoder(Protocol):
         """Return a decoder for all settings, or raise SettingsError."""
         return cls(strict_keys=settings.decode.strict_keys)
 
+    @classmethod
+    def configure_among(cls, settings: Any, decoders: Mapping[str, type[Decoder]]) -> Self:
+        """Return a decoder for all settings that knows the installed formats too, or raise SettingsError.
+
+        ``decoders`` are all decoders that are registered, by format. Only a decoder that passes records on to others,
+        or names their formats, needs to write this method.
+        """
+        del decoders
+        return cls.configure(settings)
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence, from 0 to 1, that a parsed record is of this format. It is quick and never raises.
+
+        The format ``auto`` asks all decoders and lets the one with the greatest confidence read the record.
+        """
+        del data
+        return 0.0
+
     @property
     def waits(self) -> bool:
         """Whether it may hold events back until a later record names their session (``remember``)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from stream_guard import Decoder, hookimpl
-from stream_guard_formats.auto import DECODERS, AutoDecoder
+from stream_guard_formats.auto import AutoDecoder
+from stream_guard_formats.builtin import BUILT_IN
 from stream_guard_formats.chat.text_protocol import TextProtocolDecoder
 
 
@@ -13,7 +14,7 @@ from stream_guard_formats.chat.text_protocol import TextProtocolDecoder
 def stream_guard_decoders() -> dict[str, type[Decoder]]:
     """Return the decoders of this pack, by format name; two of them only with the extra ``otlp``."""
     found: dict[str, type[Decoder]] = {
-        **DECODERS,
+        **BUILT_IN,
         "auto": AutoDecoder,
         "text-protocol": TextProtocolDecoder,
     }

@@ -7,61 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Self
 
-from stream_guard import DecodeError, Decoder, Event, Json, JsonDecoder, Memory, Record, ToolCall, Turn, parts_of
-from stream_guard_formats.chat.anthropic_messages import AnthropicDecoder
-from stream_guard_formats.chat.langchain import LangChainDecoder
-from stream_guard_formats.chat.openai_chat import OpenAIChatDecoder
-from stream_guard_formats.chat.openai_responses import OpenAIResponsesDecoder
-from stream_guard_formats.detection import detect
-from stream_guard_formats.files.agentdojo import AgentDojoDecoder
-from stream_guard_formats.files.agentlog import AgentlogDecoder
-from stream_guard_formats.files.atif import AtifDecoder
-from stream_guard_formats.files.claude_code import ClaudeCodeDecoder
-from stream_guard_formats.files.claude_stream_json import ClaudeStreamJsonDecoder
-from stream_guard_formats.files.codex_rollout import CodexRolloutDecoder
-from stream_guard_formats.files.inspect_logs import InspectDecoder
-from stream_guard_formats.files.step_telemetry import StepTelemetryDecoder
-from stream_guard_formats.files.tau import Tau2Decoder, TauBenchDecoder
-from stream_guard_formats.native.cloudevents import CloudEventsDecoder
-from stream_guard_formats.native.decoder import NativeDecoder
-from stream_guard_formats.spans.flat_spans import FlatSpansDecoder
-from stream_guard_formats.spans.langfuse import LangfuseDecoder
-from stream_guard_formats.spans.langsmith import LangSmithDecoder
-from stream_guard_formats.spans.openinference import OpenInferenceDecoder
-from stream_guard_formats.spans.otlp_base import OtlpDecoder
-from stream_guard_formats.spans.otlp_json import OtlpJsonDecoder
+from stream_guard import (
+    DecodeError,
+    Decoder,
+    Event,
+    Json,
+    JsonDecoder,
+    Memory,
+    Record,
+    SettingsError,
+    ToolCall,
+    Turn,
+    parts_of,
+)
+from stream_guard_formats.builtin import BUILT_IN
+from stream_guard_formats.detection import FormatDetector
 
-DECODERS: Final[Mapping[str, type[Decoder]]] = {
-    "agentdojo": AgentDojoDecoder,
-    "agentlog": AgentlogDecoder,
-    "anthropic": AnthropicDecoder,
-    "atif": AtifDecoder,
-    "claude-code": ClaudeCodeDecoder,
-    "claude-stream-json": ClaudeStreamJsonDecoder,
-    "cloudevents": CloudEventsDecoder,
-    "codex-rollout": CodexRolloutDecoder,
-    "flat-spans": FlatSpansDecoder,
-    "inspect": InspectDecoder,
-    "langchain": LangChainDecoder,
-    "langfuse": LangfuseDecoder,
-    "langsmith": LangSmithDecoder,
-    "native": NativeDecoder,
-    "openai-chat": OpenAIChatDecoder,
-    "openai-responses": OpenAIResponsesDecoder,
-    "openinference": OpenInferenceDecoder,
-    "otlp-json": OtlpJsonDecoder,
-    "steps": StepTelemetryDecoder,
-    "tau-bench": TauBenchDecoder,
-    "tau2": Tau2Decoder,
-}
 _LEAST_CONFIDENCE: Final = 0.5
 _NATIVE: Final = "native"
-_INPUTS: Final = 1000  # inputs that are told apart
+_MAX_INPUTS: Final = 1000  # inputs that are summed up; the oldest is dropped
 
 _logger = logging.getLogger(__name__)
 
 
-class _Input:
+class _InputSummary:
     """What was read of one input: the formats, and whether any record called a tool."""
 
     __slots__ = ("calls", "formats", "records")
@@ -84,12 +53,15 @@ class AutoDecoder(JsonDecoder):
         """Whether it may hold events back: some formats do."""
         return True
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
+    def __init__(self, *, strict_keys: bool = True, decoders: Mapping[str, Decoder] | None = None) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._decoders: dict[str, Any] = {name: decoder(strict_keys=strict_keys) for name, decoder in DECODERS.items()}
+        self._decoders: Mapping[str, Decoder] = decoders or {
+            name: decoder(strict_keys=strict_keys) for name, decoder in BUILT_IN.items()
+        }
+        self._formats = FormatDetector({name: type(decoder) for name, decoder in self._decoders.items()})
         self._native = self._decoders[_NATIVE].decode
         self._glance = self._decoders[_NATIVE].session_at_glance
-        self._inputs: dict[str, _Input] = {}
+        self._inputs: dict[str, _InputSummary] = {}
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
         self._is_native: set[str] = set()  # inputs whose last record was native
@@ -97,19 +69,27 @@ class AutoDecoder(JsonDecoder):
 
     @classmethod
     def configure(cls, settings: Any) -> Self:
-        """Return a decoder for the settings under ``decode``."""
-        decoder = cls(strict_keys=settings.decode.strict_keys)
-        for name, kind in DECODERS.items():
-            if issubclass(kind, OtlpDecoder):
-                decoder._decoders[name] = kind.configure(settings)  # of its own class
-        return decoder
+        """Return a decoder of the formats of this pack."""
+        return cls.configure_among(settings, BUILT_IN)
+
+    @classmethod
+    def configure_among(cls, settings: Any, decoders: Mapping[str, type[Decoder]]) -> Self:
+        """Return a decoder of the formats of this pack, and of those among ``decoders`` that recognise records."""
+        made = {name: decoder.configure(settings) for name, decoder in BUILT_IN.items()}
+        for name, decoder in sorted(decoders.items()):
+            if name not in made and _can_recognise(decoder):
+                try:
+                    made[name] = decoder.configure(settings)
+                except SettingsError as error:
+                    _logger.warning("auto reads no records of the format %s: %s", name, error)
+        return cls(strict_keys=settings.decode.strict_keys, decoders=made)
 
     def remember(self, memory: Memory) -> Self:
         """Return a copy that lets spans and answers wait, and keeps them in ``memory``."""
         holding = copy(self)
         holding._decoders = {  # noqa: SLF001  # of its own class
             # Spans of exports were kept at the top before other formats could wait.
-            name: decoder.remember(_TopRows(memory) if name == "otlp-json" else memory.part(name))
+            name: decoder.remember(_MemoryWithoutParts(memory) if name == "otlp-json" else memory.part(name))
             for name, decoder in self._decoders.items()
         }
         return holding
@@ -137,7 +117,7 @@ class AutoDecoder(JsonDecoder):
         origin = record.origin
         if origin in self._is_native:
             try:
-                events: Sequence[Event] = self._native(record)
+                events = self._native(record)
             except DecodeError:
                 pass  # perhaps another format; its decoder gives the reason
             else:
@@ -154,8 +134,7 @@ class AutoDecoder(JsonDecoder):
         origin = record.origin
         if origin not in self._is_known or origin not in self._is_native:
             return None
-        told: bytes | None = self._glance(record)
-        return told
+        return self._glance(record)
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: the formats decide."""
@@ -163,15 +142,17 @@ class AutoDecoder(JsonDecoder):
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Detect the format of the record. Return the events that its decoder finds, or raise DecodeError."""
-        name, confidence = detect(data)
+        name, confidence = self._formats.detect(data)
         if confidence >= _LEAST_CONFIDENCE:
             return self._decode_as(name, confidence, record)
         if isinstance(data, list) and data:
             return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
-        raise DecodeError(f"no format is known by this shape; name one of {', '.join(DECODERS)} with --from-format")
+        raise DecodeError(
+            f"no format is known by this shape; name one of {', '.join(sorted(self._decoders))} with --from-format"
+        )
 
     def _decode_as(self, name: str, confidence: float, record: Record) -> Sequence[Event]:
-        events: Sequence[Event] = self._decoders[name].decode(record)
+        events = self._decoders[name].decode(record)
         read = self._input(record.origin)
         self.detected[name] = max(confidence, self.detected.get(name, 0.0))
         if name not in read.formats:
@@ -184,15 +165,15 @@ class AutoDecoder(JsonDecoder):
             self._is_native.discard(record.origin)
         return self._note(record, events)
 
-    def _input(self, origin: str) -> _Input:
+    def _input(self, origin: str) -> _InputSummary:
         read = self._inputs.get(origin)
         if read is None:
-            if len(self._inputs) >= _INPUTS:
+            if len(self._inputs) >= _MAX_INPUTS:
                 oldest = next(iter(self._inputs))
                 del self._inputs[oldest]
                 self._is_native.discard(oldest)
                 self._is_known.discard(oldest)
-            read = self._inputs[origin] = _Input()
+            read = self._inputs[origin] = _InputSummary()
         return read
 
     def _note(self, record: Record, events: Sequence[Event]) -> Sequence[Event]:
@@ -205,7 +186,7 @@ class AutoDecoder(JsonDecoder):
         return events
 
 
-class _TopRows:
+class _MemoryWithoutParts:
     """A memory without the rows of its parts."""
 
     def __init__(self, memory: Memory) -> None:
@@ -216,6 +197,11 @@ class _TopRows:
     def rows(self) -> Iterator[str]:
         """Yield the names of the rows that belong to no part."""
         return (name for name in self._memory.rows() if "\0" not in name)
+
+
+def _can_recognise(decoder: type[Decoder]) -> bool:
+    """Whether a decoder says of itself which records are of its format."""
+    return any("recognises" in vars(base) for base in decoder.__mro__ if base is not Decoder)
 
 
 def _calls_tools(event: Event) -> bool:

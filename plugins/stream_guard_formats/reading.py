@@ -73,6 +73,16 @@ def object_at(data: dict[str, Json], field: str) -> dict[str, Json]:
     return found if isinstance(found, dict) else {}
 
 
+def has_fields(data: Json, *fields: str) -> bool:
+    """Whether a parsed record is an object with all of these fields at its top."""
+    return isinstance(data, dict) and all(field in data for field in fields)
+
+
+def first_object(data: Json) -> dict[str, Json]:
+    """Return the first item of a list if that is an object, or an empty object."""
+    return data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+
+
 def number_at(data: dict[str, Json], field: str) -> float | None:
     """Return the field's number, which may be written as a text, or None."""
     return number_in(data.get(field))

@@ -276,4 +276,4 @@ class Assembly:
         if form not in decoders:
             near = did_you_mean(form, decoders)
             raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
-        return decoders[form].configure(settings)
+        return decoders[form].configure_among(settings, decoders)

@@ -28,6 +28,11 @@ class HelpdeskLine(msgspec.Struct):
 class HelpdeskDecoder(sg.JsonDecoder):
     """Reads one line to a record: a message of the customer, a reply of the bot, or a use of a tool."""
 
+    @classmethod
+    def recognises(cls, data: sg.Json) -> float:
+        """Return the confidence that a record is a line of the log: only its lines have a ticket."""
+        return 0.95 if isinstance(data, dict) and "ticket" in data and "who" in data else 0.0
+
     def read(self, data: sg.Json, record: sg.Record) -> Sequence[sg.Event]:
         """Return the line's event. Its id is the line's own, so that a line that is read again changes nothing."""
         del record  # says where the line came from, for formats whose lines have no id

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.message_styles import message_style
 from stream_guard_formats.chat.openai_chat import given_request
 from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import (
@@ -27,6 +28,11 @@ ReadStatus = Callable[[dict[str, Json], str], ResultStatus]
 
 class AnthropicDecoder(JsonDecoder):
     """Reads messages with content blocks. A message that a later record sends again keeps its event id."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a conversation, by the blocks of its messages."""
+        return 0.9 if message_style(data) == "anthropic" else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one transcript, not a list of them."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.message_styles import message_style
 from stream_guard_formats.chat.openai_chat import blocks_of
 from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
-from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
+from stream_guard_formats.reading import excerpt, has_fields, object_at, objects_in, text_at
 
 _ROLES: Final = {
     "human": "user",
@@ -26,6 +27,11 @@ _ROLES: Final = {
 
 class LangChainDecoder(JsonDecoder):
     """Reads lists of messages, states of a graph and results of a chain. A message keeps its id when sent again."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a conversation, by its agent or its messages."""
+        return 0.9 if has_fields(data, "lc_agent_name", "messages") or message_style(data) == "langchain" else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one transcript, not a list of them."""

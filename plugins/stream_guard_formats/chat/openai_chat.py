@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.message_styles import message_style
 from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import (
     Conversation,
@@ -24,6 +25,16 @@ _IDENTIFYING: Final = ("content", "function_call", "role", "tool_call_id", "tool
 
 class OpenAIChatDecoder(JsonDecoder):
     """Reads chat completions as they are logged. A message that a later record sends again keeps its event id."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a conversation. Plain messages look the same in all formats."""
+        if isinstance(data, dict):
+            has_choices = isinstance(data.get("choices"), list) and "messages" not in data
+            if has_choices or data.get("object") == "chat.completion":
+                return 0.9
+        style = message_style(data)
+        return 0.9 if style == "openai" else 0.5 if style == "plain" else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one transcript, not a list of them."""

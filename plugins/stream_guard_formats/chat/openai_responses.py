@@ -22,6 +22,15 @@ class OpenAIResponsesDecoder(JsonDecoder):
     A conversation may be named, or each response names the one before it. The last 10,000 responses are remembered.
     """
 
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a response, or a request with its response."""
+        if not isinstance(data, dict):
+            return 0.0
+        request, response = object_at(data, "request"), object_at(data, "response")
+        is_response = "response" in (data.get("object"), response.get("object"))
+        return 0.95 if is_response or ("output" in response and "input" in request) else 0.0
+
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
         self._sessions: OrderedDict[str, str] = OrderedDict()  # by response

@@ -15,11 +15,17 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.reading import excerpt, object_at, objects_in, text_at
+from stream_guard_formats.reading import excerpt, has_fields, object_at, objects_in, text_at
 
 
 class AgentDojoDecoder(JsonDecoder):
     """Reads run files, one to a line. The decisions of a run, such as ``security``, are not events."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a run, by its suite or its task."""
+        is_run = has_fields(data, "suite_name", "messages") or has_fields(data, "user_task_id", "messages")
+        return 0.95 if is_run else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the run's events in order, its end with them, or raise DecodeError."""

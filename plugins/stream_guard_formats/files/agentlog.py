@@ -32,6 +32,11 @@ class AgentlogDecoder(JsonDecoder):
     else the name of the file, because the format has no other id.
     """
 
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is an envelope."""
+        return 0.95 if isinstance(data, dict) and "id" in data and "kind" in data and "payload" in data else 0.0
+
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
         self._files: dict[str, _FileProgress] = {}

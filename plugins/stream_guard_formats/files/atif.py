@@ -43,6 +43,11 @@ class AtifDecoder(JsonDecoder):
     Steps that were copied from an earlier trajectory are not new. An observation that belongs to no call is no result.
     """
 
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a trajectory, by the version of its schema."""
+        return 1.0 if isinstance(data, dict) and str(data.get("schema_version", "")).startswith("ATIF") else 0.0
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the steps in order, those of sub-agents at their calls, or raise DecodeError."""
         trajectory = open_run(data, "an ATIF trajectory", "steps").data

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stream_guard import Event, Json, JsonDecoder, Record
 from stream_guard_formats.chat.anthropic_messages import add_answer_results, add_user, answer_blocks
 from stream_guard_formats.conversation import Conversation, ResultStatus, label
-from stream_guard_formats.reading import as_object, object_at, seconds, text_at
+from stream_guard_formats.reading import as_object, has_fields, object_at, seconds, text_at
 
 # Lines of one message follow each other closely, so few messages have to be remembered.
 _MESSAGES: Final = 4096
@@ -21,6 +21,7 @@ _REFUSED: Final = (
     "Claude requested permissions to ",
 )
 _MAX_AGENT: Final = 200
+_LINES_WITHOUT_SESSION: Final = ("summary", "file-history-snapshot", "queue-operation", "pr-link")
 
 
 class ClaudeCodeDecoder(JsonDecoder):
@@ -31,6 +32,13 @@ class ClaudeCodeDecoder(JsonDecoder):
     run stops between two lines. The first lines of the last 4096 messages are remembered, so that a line that is read
     again gives the same events.
     """
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a line of a session file."""
+        if has_fields(data, "sessionId", "type"):
+            return 0.95 if "uuid" in data else 0.8
+        return 0.8 if isinstance(data, dict) and data.get("type") in _LINES_WITHOUT_SESSION else 0.0
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)

@@ -7,8 +7,9 @@ from typing import Final
 
 from stream_guard import Event, Json, Record
 from stream_guard_formats.files.claude_code import ClaudeCodeDecoder
-from stream_guard_formats.reading import as_object, text_at
+from stream_guard_formats.reading import as_object, has_fields, text_at
 
+_LINES: Final = ("system", "assistant", "user", "result", "stream_event")
 _MESSAGES: Final = ("assistant", "user")
 
 
@@ -18,6 +19,11 @@ class ClaudeStreamJsonDecoder(ClaudeCodeDecoder):
     Partial messages say in pieces what a whole message says next, and the last line sums everything up: none of them is
     an event. A line with ``parent_tool_use_id`` is a sub-agent's.
     """
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a line of stream-json."""
+        return 0.95 if has_fields(data, "session_id") and data.get("type") in _LINES else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the line. Lines about the program itself have none."""

@@ -12,8 +12,9 @@ import msgspec
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.chat.response_items import call_of, read_output, result_of, text_in
 from stream_guard_formats.conversation import Conversation, ResultStatus, derived_session, label, text_block
-from stream_guard_formats.reading import as_object, digest, object_at, seconds, text_at
+from stream_guard_formats.reading import as_object, digest, has_fields, object_at, seconds, text_at
 
+_LINES: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _FILE_ID: Final = re.compile(r"rollout-.{0,40}?([0-9a-f]{8}-[0-9a-f-]{27})\.jsonl")
 # How messages begin that the program writes in the user's role.
 _NOT_A_PERSON: Final = (
@@ -73,6 +74,13 @@ class CodexRolloutDecoder(JsonDecoder):
     An answer of the model comes in several lines, its tokens in the last. With a memory the answer waits for them, and
     for calls beside the first, until something else happens. What the program tells again is not counted again.
     """
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a line of a rollout."""
+        if not has_fields(data, "payload") or data.get("type") not in _LINES:
+            return 0.0
+        return 1.0 if "timestamp" in data else 0.8
 
     @property
     def waits(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from stream_guard import Event, GateDecision, Json, JsonDecoder, Record
 from stream_guard_formats.chat.openai_chat import add_message
 from stream_guard_formats.conversation import Conversation, derived_session, label, text_of
-from stream_guard_formats.reading import as_object, object_at, objects_in, seconds, text_at
+from stream_guard_formats.reading import as_object, first_object, has_fields, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans.raw_spans import Span
 from stream_guard_formats.spans.span_reader import SpanReader
 
@@ -29,6 +29,13 @@ class InspectDecoder(JsonDecoder):
     The events of a sample tell all that happened; its messages are read only where it has none. Contents that the log
     keeps apart as attachments are put back.
     """
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a log, or a sample with its events."""
+        if has_fields(data, "eval", "samples"):
+            return 1.0
+        return 0.9 if isinstance(data, dict) and "event" in first_object(data.get("events")) else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the samples, one after the other, or raise DecodeError."""

@@ -15,11 +15,16 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.reading import number_at, objects_in, text_at
+from stream_guard_formats.reading import has_fields, number_at, objects_in, text_at
 
 
 class StepTelemetryDecoder(JsonDecoder):
     """Reads ``{"episode_id": ..., "steps": [...]}``. A step is a turn, with the results of its calls."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is an episode."""
+        return 0.95 if has_fields(data, "episode_id", "steps") else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the episode's events in order, its end with them, or raise DecodeError."""

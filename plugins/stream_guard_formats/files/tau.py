@@ -16,11 +16,16 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.reading import excerpt, number_at, object_at, objects_in, seconds, text_at
+from stream_guard_formats.reading import excerpt, has_fields, number_at, object_at, objects_in, seconds, text_at
 
 
 class TauBenchDecoder(JsonDecoder):
     """Reads tau-bench results: OpenAI messages under ``traj``. A run whose harness failed has none."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a result."""
+        return 0.95 if has_fields(data, "traj") else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the conversation's events in order, its end with them, or raise DecodeError."""
@@ -39,6 +44,11 @@ class TauBenchDecoder(JsonDecoder):
 
 class Tau2Decoder(JsonDecoder):
     """Reads tau2 simulations: messages with times. The simulated user calls tools too."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a simulation."""
+        return 0.95 if has_fields(data, "termination_reason", "messages") else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the simulation's events in order, its end with them, or raise DecodeError."""

@@ -12,7 +12,7 @@ import msgspec
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, read_json
 from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.native.decoder import NativeDecoder
-from stream_guard_formats.reading import as_object, digest, excerpt, name_of, text_at
+from stream_guard_formats.reading import as_object, digest, excerpt, has_fields, name_of, text_at
 
 _PREFIX: Final = "ce_"
 _NEEDED: Final = ("specversion", "id", "source", "type")
@@ -20,6 +20,11 @@ _NEEDED: Final = ("specversion", "id", "source", "type")
 
 class CloudEventsDecoder(JsonDecoder):
     """Reads events in envelopes. The envelope supplies a missing id, a missing time, and the session as subject."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is an event in the structured form."""
+        return 1.0 if has_fields(data, "specversion", "type", "source") else 0.0
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,7 +11,9 @@ import msgspec
 import xxhash
 
 from stream_guard import (
+    EVENT_KINDS,
     DecodeError,
+    Decoder,
     Event,
     Json,
     Memory,
@@ -23,6 +25,7 @@ from stream_guard import (
     parts_of,
     read_json,
 )
+from stream_guard_formats.detection import FormatDetector
 from stream_guard_formats.native.glance import session_at_glance
 from stream_guard_formats.native.reasons import check_kind, check_list, explain_shape
 from stream_guard_formats.usage import read_usage
@@ -48,8 +51,9 @@ class NativeDecoder:
     It has the methods of a ``Decoder`` and does not derive from it: what is compiled derives from nothing interpreted.
     """
 
-    def __init__(self, *, strict_keys: bool = True) -> None:
+    def __init__(self, *, strict_keys: bool = True, formats: FormatDetector | None = None) -> None:
         self._decode = _read_event
+        self._formats = formats  # the reason for a record of another format names that format
         self._strict = strict_keys
 
     @property
@@ -92,6 +96,16 @@ class NativeDecoder:
         """Return a decoder for the settings under ``decode``."""
         return cls(strict_keys=settings.decode.strict_keys)
 
+    @classmethod
+    def configure_among(cls, settings: Any, decoders: Mapping[str, type[Decoder]]) -> NativeDecoder:
+        """Return a decoder that names one of the other formats where a record looks like it."""
+        return cls(strict_keys=settings.decode.strict_keys, formats=FormatDetector(decoders))
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is an event, by its kind and its session."""
+        return 1.0 if isinstance(data, dict) and data.get("kind") in EVENT_KINDS and "session_id" in data else 0.0
+
     def keeps(self, event: Event) -> bool:
         """Whether an event is one that this decoder returns."""
         del event
@@ -117,9 +131,9 @@ class NativeDecoder:
         if data is None:
             return []
         if isinstance(data, list) and data:
-            check_list(data)
+            check_list(data, self._formats)
             return [event for _, part in parts_of(data, record) for event in self.decode(part)]
-        check_kind(data)
+        check_kind(data, self._formats)
         _repair(data)
         try:
             event = msgspec.convert(data, Event)

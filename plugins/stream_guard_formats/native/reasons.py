@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final, get_args, get_type_hints
 
 from stream_guard import EVENT_KINDS, DecodeError, Event, Json
-from stream_guard_formats.detection import detect
+from stream_guard_formats.detection import FormatDetector
 from stream_guard_formats.reading import name_of
 
 _EVENTS: Final = {event.__struct_config__.tag: event for event in get_args(Event)}
@@ -25,32 +25,36 @@ _WORDS: Final = {
 }
 
 
-def check_kind(data: Json) -> None:
-    """Raise DecodeError unless the value is an object with a known ``kind``."""
+def check_kind(data: Json, formats: FormatDetector | None) -> None:
+    """Raise DecodeError unless the value is an object with a known ``kind``. The reason may name one of ``formats``."""
     if not isinstance(data, dict):
-        advice = _other_format(data)
+        advice = _other_format(data, formats)
         raise DecodeError(f"an event is a JSON object, this is {name_of(data)}; a record holds one event{advice}")
     known = f"known kinds: {', '.join(EVENT_KINDS)}"
     if "kind" not in data:
-        raise DecodeError(f'the event has no "kind"{_other_format(data) or _suggestion("kind", data)}; {known}')
+        raise DecodeError(
+            f'the event has no "kind"{_other_format(data, formats) or _suggestion("kind", data)}; {known}'
+        )
     kind = data["kind"]
     if not isinstance(kind, str):
         raise DecodeError(f'"kind" must be a string, this is {name_of(kind)}; {known}')
     if kind not in EVENT_KINDS:
         close = get_close_matches(kind[:40], EVENT_KINDS, 1)
-        advice = f"; did you mean {close[0]!r}?" if close else _other_format(data)
+        advice = f"; did you mean {close[0]!r}?" if close else _other_format(data, formats)
         raise DecodeError(f"unknown kind {_excerpt(repr(kind), 60)}{advice}; {known}")
 
 
-def check_list(items: list[Json]) -> None:
+def check_list(items: list[Json], formats: FormatDetector | None) -> None:
     """Raise DecodeError where a list is no list of native events but one record of another format."""
-    if advice := _other_format(items):
+    if advice := _other_format(items, formats):
         raise DecodeError(f"the list is no list of native events{advice}")
 
 
-def _other_format(data: Json) -> str:
+def _other_format(data: Json, formats: FormatDetector | None) -> str:
     """Return which other format a record looks like, and how to have it read."""
-    name, confidence = detect(data)
+    if formats is None:
+        return ""
+    name, confidence = formats.detect(data)
     if name in {"", "native"}:
         return ""
     return f"; is this another format? try --from-format auto: looks like {name} {confidence:.2f}"

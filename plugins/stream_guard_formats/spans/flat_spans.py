@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.reading import digest, name_of, number_at, object_at, objects_of, seconds, text_at
+from stream_guard_formats.reading import (
+    digest,
+    first_object,
+    name_of,
+    number_at,
+    object_at,
+    objects_of,
+    seconds,
+    text_at,
+)
 from stream_guard_formats.spans.otlp_base import OtlpDecoder
 from stream_guard_formats.spans.otlp_json import attributes_of, nanoseconds
 from stream_guard_formats.spans.raw_spans import RawSpan, SpanKind
@@ -23,6 +32,12 @@ _LATEST: Final = 253_402_300_800.0
 
 class FlatSpansDecoder(OtlpDecoder, JsonDecoder):
     """Reads a span or a list of spans. The ids and times may have the names of any SDK; a span may lack them."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a span, or a list of spans."""
+        span = data if isinstance(data, dict) else first_object(data)
+        return 0.85 if is_flat_span(span) else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: always, it may hold one trace in pieces."""

@@ -8,7 +8,16 @@ from typing import Any, Final
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.chat.messages import unpack
 from stream_guard_formats.conversation import Conversation, derived_session, label
-from stream_guard_formats.reading import as_object, name_of, object_at, objects_in, seconds, text_at
+from stream_guard_formats.reading import (
+    as_object,
+    first_object,
+    has_fields,
+    name_of,
+    object_at,
+    objects_in,
+    seconds,
+    text_at,
+)
 from stream_guard_formats.spans.foreign_decisions import read_decision
 from stream_guard_formats.spans.raw_spans import Span, SpanSort
 from stream_guard_formats.spans.span_reader import SpanReader
@@ -23,11 +32,22 @@ _SORTS: Final[dict[str, SpanSort]] = {
     "EVALUATOR": "decision",
 }
 # What instrumentations put in front of a tool's name when they name its span.
+_OBSERVATIONS: Final = ("GENERATION", "SPAN", "EVENT", "TOOL", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "GUARDRAIL")
 _PREFIXES: Final = ("execute_tool ", "running tool: ")
 
 
 class LangfuseDecoder(JsonDecoder):
     """Reads ``{"trace": ..., "observations": [...]}``, with inputs and outputs in any known convention."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a trace with its observations, or some of them."""
+        if has_fields(data, "trace", "observations"):
+            return 1.0
+        if has_fields(data, "id", "observations") or has_fields(data, "traceId", "type", "startTime"):
+            return 0.8
+        observation = first_object(data)
+        return 0.9 if "traceId" in observation and observation.get("type") in _OBSERVATIONS else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: always, it may hold one trace in pieces."""

@@ -10,7 +10,16 @@ from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.chat.messages import unpack
 from stream_guard_formats.chat.transcripts import SESSION_FIELDS
 from stream_guard_formats.conversation import Conversation, derived_session
-from stream_guard_formats.reading import name_of, object_at, objects_in, objects_of, seconds, text_at
+from stream_guard_formats.reading import (
+    first_object,
+    has_fields,
+    name_of,
+    object_at,
+    objects_in,
+    objects_of,
+    seconds,
+    text_at,
+)
 from stream_guard_formats.spans.raw_spans import Span, SpanSort
 from stream_guard_formats.spans.span_reader import SpanReader
 
@@ -21,6 +30,12 @@ _DEEPEST: Final = 100
 
 class LangSmithDecoder(JsonDecoder):
     """Reads runs with ``run_type``. Chains around calls tell again what the calls told, and only group them."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a run, or a list of runs."""
+        is_run = has_fields(data, "run_type", "inputs") or has_fields(data, "run_type", "child_runs")
+        return 0.95 if is_run or "run_type" in first_object(data) else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: always, it may hold one trace in pieces."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session
-from stream_guard_formats.reading import object_at, objects_in, seconds, text_at
+from stream_guard_formats.reading import first_object, has_fields, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans.conventions import read_span, session_of
 from stream_guard_formats.spans.flat_spans import is_flat_span, read_flat_span
 from stream_guard_formats.spans.raw_spans import RawSpan
@@ -19,6 +19,13 @@ _DURATION: Final = re.compile(r"P(?:(\d{1,5})D)?T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(
 
 class OpenInferenceDecoder(JsonDecoder):
     """Reads ``{"trace_id": ..., "spans": [...]}`` a span or a list, with children under ``child_spans``."""
+
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is a trace, or a list of its spans."""
+        if has_fields(data, "trace_id", "spans"):
+            return 0.95
+        return 0.9 if "span_attributes" in first_object(data) else 0.0
 
     def reads_list(self, items: Sequence[Json]) -> bool:
         """Whether the list is one record: always, it may hold one trace in pieces."""

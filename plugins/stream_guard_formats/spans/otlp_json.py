@@ -26,6 +26,17 @@ _KINDS: Final[dict[str, SpanKind]] = {
 class OtlpJsonDecoder(OtlpDecoder, JsonDecoder):
     """Reads ``resourceSpans`` and ``resourceLogs``, one request or a file exporter's line to a record."""
 
+    @classmethod
+    def recognises(cls, data: Json) -> float:
+        """Return the confidence that a record is an export of traces or of logs."""
+        if not isinstance(data, dict):
+            return 0.0
+        traces, logs = object_at(data, "traces"), object_at(data, "logs")
+        is_export = any("resourceSpans" in one for one in (data, traces)) or any(
+            "resourceLogs" in one for one in (data, logs)
+        )
+        return 1.0 if is_export else 0.0
+
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the spans in time order, or raise DecodeError."""
         export = as_object(data, "an OTLP export")

@@ -17,6 +17,7 @@ from stream_guard.policy.hints import path_meant
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.names import spellings
 from stream_guard.registry import Registry
+from stream_guard.settings import Settings
 
 EIGHT = """\
 idle: 5m
@@ -193,9 +194,9 @@ def test_no_hint_repeats_what_was_written(registry: Registry) -> None:
         (b'{"Kind": "turn", "session_id": "s"}', 'did you mean "kind"?'),
     ],
 )
-def test_a_record_of_another_format_says_which_it_looks_like(value: bytes, hint: str) -> None:
+def test_a_record_of_another_format_says_which_it_looks_like(value: bytes, hint: str, registry: Registry) -> None:
     with pytest.raises(DecodeError) as caught:
-        NativeDecoder().decode(Record(value))
+        NativeDecoder.configure_among(Settings(), registry.decoders).decode(Record(value))
     assert hint in str(caught.value)
     assert ("--from-format auto" in str(caught.value)) == hint.startswith("looks like")
 
