@@ -59,8 +59,8 @@ class Conversation:
         """Add an answer of the model. ``extra`` may hold stop_reason, usage and latency_ms."""
         response: dict[str, Json] = {"content": content}
         for name, value in extra.items() if extra else ():
-            if value is not None and (told := read_usage(value) if name == "usage" else value) is not None:
-                response[name] = told
+            if value is not None and (kept := read_usage(value) if name == "usage" else value) is not None:
+                response[name] = kept
         self.events.append(Turn(**self._header("t", made_from, header), response=response))
 
     def call(self, made_from: Json, block: dict[str, Json], **header: Any) -> None:

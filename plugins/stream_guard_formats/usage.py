@@ -83,29 +83,29 @@ def _collect(found: dict[str, Json], path: str, numbers: dict[_Sort, float], bes
 
 def _add_up(numbers: dict[_Sort, float], beside: set[_Sort], cache_beside: bool | None) -> dict[str, Json]:
     """Return the numbers in our spelling, with cached tokens inside the input and thinking beside the output."""
-    told = {sort: int(number) for sort, number in numbers.items() if number < _MAX_TOKENS}
-    if not told.keys() - {"total", "cost"}:
-        return {INPUT: told["total"]} if "total" in told else {}
-    cached = told.get("cache_read", 0) + told.get("cache_write", 0)
-    thinking = told.get("thinking", 0)
+    counted = {sort: int(number) for sort, number in numbers.items() if number < _MAX_TOKENS}
+    if not counted.keys() - {"total", "cost"}:
+        return {INPUT: counted["total"]} if "total" in counted else {}
+    cached = counted.get("cache_read", 0) + counted.get("cache_write", 0)
+    thinking = counted.get("thinking", 0)
     if cache_beside is None:
         cache_beside = bool(beside & {"cache_read", "cache_write"})
     # A share is never larger than its whole.
-    cache_beside = cache_beside or cached > told.get("input", 0)
-    thinking_beside = "thinking" in beside or thinking > told.get("output", 0)
-    if "total" in told:
-        plain = told.get("input", 0) + told.get("output", 0)
+    cache_beside = cache_beside or cached > counted.get("input", 0)
+    thinking_beside = "thinking" in beside or thinking > counted.get("output", 0)
+    if "total" in counted:
+        plain = counted.get("input", 0) + counted.get("output", 0)
         ways = [(cache_beside, thinking_beside), (False, False), (True, True), (True, False), (False, True)]
-        fitting = [way for way in ways if plain + cached * way[0] + thinking * way[1] == told["total"]]
+        fitting = [way for way in ways if plain + cached * way[0] + thinking * way[1] == counted["total"]]
         cache_beside, thinking_beside = fitting[0] if fitting else ways[0]
     usage: dict[str, Json] = {}
-    if "input" in told or cached:
-        usage[INPUT] = told.get("input", 0) + (cached if cache_beside else 0)
-    if "output" in told:
-        usage[OUTPUT] = max(0, told["output"] - (0 if thinking_beside else thinking))
+    if "input" in counted or cached:
+        usage[INPUT] = counted.get("input", 0) + (cached if cache_beside else 0)
+    if "output" in counted:
+        usage[OUTPUT] = max(0, counted["output"] - (0 if thinking_beside else thinking))
     for sort, name in (("thinking", THINKING), ("cache_read", CACHE_READ), ("cache_write", CACHE_WRITE)):
-        if sort in told:
-            usage[name] = told[sort]
+        if sort in counted:
+            usage[name] = counted[sort]
     return usage
 
 

@@ -100,7 +100,7 @@ def join_chunks(messages: list[tuple[str, dict[str, Json]]]) -> list[tuple[str, 
         if not is_chunk or joined[-1][0] != role:
             joined.append((role, message))
             continue
-        # Later chunks go on with the text and the arguments, and the last ones tell usage and finish reason.
+        # Later chunks go on with the text and the arguments, and the last ones hold usage and finish reason.
         merged = before | {name: value for name, value in message.items() if value}
         merged["content"] = _join_content(before.get("content"), message.get("content"))
         pieces = [*objects_in(before, "tool_call_chunks", "chunks"), *objects_in(message, "tool_call_chunks", "chunks")]

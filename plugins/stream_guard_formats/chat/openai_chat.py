@@ -52,7 +52,7 @@ class OpenAIChatDecoder(JsonDecoder):
             add_message(conversation, message, strict_keys=self.strict_keys)
         choices = objects_in(response, "choices", "choices")
         for choice in choices[:1]:
-            # The user was told one of several choices. The others are kept, but nobody said them.
+            # The user saw one of several choices. The others are kept, but they are no messages.
             others = [object_at(other, "message") for other in choices[1:]]
             extra = {
                 "stop_reason": choice.get("finish_reason"),

@@ -91,7 +91,7 @@ class OpenAIResponsesDecoder(JsonDecoder):
     ) -> None:
         """Add the events of items. What the model wrote between two other items is one turn."""
         content: list[Json] = []
-        behind: list[dict[str, Json]] = []  # items that tell what came of calls in the content
+        behind: list[dict[str, Json]] = []  # results of calls in the content
         for item in items:
             role = item.get("role")
             block = call_of(item, strict_keys=self.strict_keys)

@@ -64,7 +64,7 @@ def result_of(item: dict[str, Json]) -> ItemResult | None:
     failed = bool(item.get("error")) or item.get("status") in _FAILED
     found = next((item[name] for name in ("error", "output", "outputs", "results") if item.get(name)), None)
     if found is None and not failed:
-        return None  # most tools of the provider do not tell what they returned
+        return None  # most tools of the provider do not report what they returned
     return ItemResult(_call_id(item), text_of(found) or found, "error" if failed else "ok")
 
 

@@ -125,8 +125,8 @@ class AtifDecoder(JsonDecoder):
 
 
 def _agent(trajectory: dict[str, Json], run_id: str = "", path: tuple[str, ...] = ()) -> _Agent:
-    told = object_at(trajectory, "agent")
-    name, version = text_at(told, "name"), text_at(told, "version")
+    described = object_at(trajectory, "agent")
+    name, version = text_at(described, "name"), text_at(described, "version")
     return _Agent(
-        f"{name}@{version}"[:200] if name and version else name[:200], run_id, path, text_at(told, "model_name")
+        f"{name}@{version}"[:200] if name and version else name[:200], run_id, path, text_at(described, "model_name")
     )

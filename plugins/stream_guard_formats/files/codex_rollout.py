@@ -1,4 +1,4 @@
-"""Codex's rollout files: a line for each item of the model's answers, and for each event that the program tells."""
+"""Codex's rollout files: a line for each item of the model's answers, and for each event of the program."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Rollout(msgspec.Struct, omit_defaults=True):
     answered: bool = False  # the last event was an answer
     results: list[tuple[str, Json, ResultStatus, float | None]] = []  # of calls in the answer that is not complete
     lines: int = 0
-    total: Json = None  # tokens of all answers, as they were told last
-    twins: dict[str, int] = {}  # texts that were told once; a second telling, of the other sort, is the same
+    total: Json = None  # tokens of all answers, by the last count
+    twins: dict[str, int] = {}  # texts that one sort of line had; a line of the other sort repeats them
     failed: list[str] = []  # calls that an event said had failed
     calls: list[str] = []
     ids: dict[str, int] = {}
@@ -72,7 +72,7 @@ class CodexRolloutDecoder(JsonDecoder):
     """Reads ``{"timestamp", "type", "payload"}``, of one session in each file or under each key of a topic.
 
     An answer of the model comes in several lines, its tokens in the last. With a memory the answer waits for them, and
-    for calls beside the first, until something else happens. What the program tells again is not counted again.
+    for calls beside the first, until something else happens. Texts that the program repeats are not counted again.
     """
 
     @classmethod
@@ -113,7 +113,7 @@ class CodexRolloutDecoder(JsonDecoder):
         for name, rollout in self._rollouts.items():
             conversation = _conversation(rollout)
             _end_answer(conversation, rollout)
-            events += self._told(conversation)
+            events += self._collect_events(conversation)
             self._keep(name, rollout)
         return events
 
@@ -140,7 +140,7 @@ class CodexRolloutDecoder(JsonDecoder):
         elif kind == "response_item":
             self._item(conversation, rollout, payload, time)
         elif kind == "event_msg":
-            _tell(conversation, rollout, payload, time)
+            _add_program_event(conversation, rollout, payload, time)
         if self._memory is None:
             _end_answer(conversation, rollout)
         try:
@@ -148,7 +148,7 @@ class CodexRolloutDecoder(JsonDecoder):
         except OverflowError:  # an answer with a number that no row can hold does not wait
             _end_answer(conversation, rollout)
             self._keep(name, rollout)
-        return [*self._forget_oldest(), *self._told(conversation)]
+        return [*self._forget_oldest(), *self._collect_events(conversation)]
 
     def _forget_oldest(self) -> Sequence[Event]:
         """Forget the oldest of too many files, and return the answer that waits in it."""
@@ -160,10 +160,10 @@ class CodexRolloutDecoder(JsonDecoder):
             self._memory.drop(name)
         conversation = _conversation(rollout)
         _end_answer(conversation, rollout)
-        return self._told(conversation)
+        return self._collect_events(conversation)
 
-    def _told(self, conversation: _RolloutConversation) -> list[Event]:
-        """Return the events. Tell where the records of those stood that waited."""
+    def _collect_events(self, conversation: _RolloutConversation) -> list[Event]:
+        """Return the events, and note where the records of those that waited stood."""
         if self._memory is not None:
             for event, line in conversation.waited:
                 self._memory.note_origin(event, conversation.origin, line)
@@ -188,9 +188,9 @@ class CodexRolloutDecoder(JsonDecoder):
             else:
                 _add_block(conversation, rollout, call, time)
         elif item.get("type") == "message" and role == "assistant":
-            _say(conversation, rollout, text_in(item), time, "item")
+            _add_agent_text(conversation, rollout, text_in(item), time, "item")
         elif item.get("type") == "message" and role == "user":
-            _hear(conversation, rollout, text_in(item), header, "item")
+            _add_user_text(conversation, rollout, text_in(item), header, "item")
         if result is not None and result.call_id:
             rollout.answered = False
             failed = result.status == "ok" and result.call_id in rollout.failed
@@ -260,16 +260,20 @@ def _add_turn(conversation: Conversation, rollout: Rollout, content: list[Json],
     rollout.answered = True
 
 
-def _say(conversation: _RolloutConversation, rollout: Rollout, text: str, time: float | None, sort: str) -> None:
-    if not text or _was_told(rollout, "agent", text, sort):
+def _add_agent_text(
+    conversation: _RolloutConversation, rollout: Rollout, text: str, time: float | None, sort: str
+) -> None:
+    if not text or _is_repeated(rollout, "agent", text, sort):
         return
     if any(block["type"] == "text" for block in rollout.answer):
         _end_answer(conversation, rollout)  # one answer says one thing; another text is another answer
     _add_block(conversation, rollout, text_block(text), time)
 
 
-def _hear(conversation: _RolloutConversation, rollout: Rollout, text: str, header: dict[str, Any], sort: str) -> None:
-    if not text or text.startswith(_NOT_A_PERSON) or _was_told(rollout, "user", text, sort):
+def _add_user_text(
+    conversation: _RolloutConversation, rollout: Rollout, text: str, header: dict[str, Any], sort: str
+) -> None:
+    if not text or text.startswith(_NOT_A_PERSON) or _is_repeated(rollout, "user", text, sort):
         return
     _end_answer(conversation, rollout)
     rollout.answered = False
@@ -277,9 +281,9 @@ def _hear(conversation: _RolloutConversation, rollout: Rollout, text: str, heade
         conversation.user(["u", header["time"], text], text, **header)
 
 
-def _was_told(rollout: Rollout, who: str, text: str, sort: str) -> bool:
-    """Whether the text was told before by the other sort of line, item or event; each tells everything once."""
-    mine, other = (f"{one}:{who}:{digest(text.encode('utf-8', 'surrogatepass'))}" for one in _both(sort))
+def _is_repeated(rollout: Rollout, who: str, text: str, sort: str) -> bool:
+    """Whether the other sort of line, item or event, had the text before. Each sort has every text once."""
+    mine, other = (f"{one}:{who}:{digest(text.encode('utf-8', 'surrogatepass'))}" for one in _own_and_other(sort))
     if rollout.twins.get(other):
         rollout.twins[other] -= 1
         return True
@@ -289,35 +293,37 @@ def _was_told(rollout: Rollout, who: str, text: str, sort: str) -> bool:
     return False
 
 
-def _both(sort: str) -> tuple[str, str]:
+def _own_and_other(sort: str) -> tuple[str, str]:
     return (sort, "event" if sort == "item" else "item")
 
 
-def _tell(conversation: _RolloutConversation, rollout: Rollout, told: dict[str, Json], time: float | None) -> None:
-    """Take what the program tells: texts and calls that no item has, failures, and tokens."""
-    kind, header = text_at(told, "type"), _header(rollout, time)
-    call_id = text_at(told, "call_id")[:512]
+def _add_program_event(
+    conversation: _RolloutConversation, rollout: Rollout, reported: dict[str, Json], time: float | None
+) -> None:
+    """Add what an event of the program reports: texts and calls that no item has, failures, and tokens."""
+    kind, header = text_at(reported, "type"), _header(rollout, time)
+    call_id = text_at(reported, "call_id")[:512]
     if kind == "user_message":
-        _hear(conversation, rollout, text_at(told, "message"), header, "event")
+        _add_user_text(conversation, rollout, text_at(reported, "message"), header, "event")
     elif kind == "agent_message":
-        _say(conversation, rollout, text_at(told, "message"), time, "event")
+        _add_agent_text(conversation, rollout, text_at(reported, "message"), time, "event")
     elif kind == "token_count":
-        _count_tokens(conversation, rollout, object_at(told, "info"))
+        _count_tokens(conversation, rollout, object_at(reported, "info"))
     elif kind == "error":
         _end_answer(conversation, rollout)
-        why = text_at(told, "message")[:1000] or "the model failed"
+        why = text_at(reported, "message")[:1000] or "the model failed"
         conversation.turn(["e", time, why], [], extra={"stop_reason": "error", "error": why}, **header)
     elif kind.endswith("_end") and call_id:
-        if told.get("success") is False or told.get("exit_code") not in (None, 0):
+        if reported.get("success") is False or reported.get("exit_code") not in (None, 0):
             rollout.failed = [*rollout.failed[1 - _REMEMBERED :], call_id]
         if kind == "mcp_tool_call_end" and call_id not in rollout.calls:
-            _add_unseen_call(conversation, rollout, told, header)
+            _add_unseen_call(conversation, rollout, reported, header)
 
 
 def _count_tokens(conversation: _RolloutConversation, rollout: Rollout, info: dict[str, Json]) -> None:
-    """Give the answer that waits its tokens. The same count is told again when other numbers change."""
+    """Give the answer that waits its tokens. The same count comes again when other numbers change."""
     if not info:
-        return  # told about limits only
+        return  # the event is about limits only
     total = info.get(_TOKENS)
     again = total is not None and total == rollout.total
     rollout.total = total
@@ -325,16 +331,16 @@ def _count_tokens(conversation: _RolloutConversation, rollout: Rollout, info: di
 
 
 def _add_unseen_call(
-    conversation: _RolloutConversation, rollout: Rollout, told: dict[str, Json], header: dict[str, Any]
+    conversation: _RolloutConversation, rollout: Rollout, reported: dict[str, Json], header: dict[str, Any]
 ) -> None:
     """Add a call to an MCP server that no item announced, and its result."""
-    asked, call_id = object_at(told, "invocation"), text_at(told, "call_id")[:512]
+    asked, call_id = object_at(reported, "invocation"), text_at(reported, "call_id")[:512]
     if not text_at(asked, "tool"):
         return
     _end_answer(conversation, rollout)
     args = asked.get("arguments")
     block: dict[str, Json] = {"id": call_id, "name": text_at(asked, "tool"), "input": {} if args is None else args}
     conversation.call(["c", call_id], block, **header)
-    answer = object_at(told, "result")
+    answer = object_at(reported, "result")
     output, status = read_output(answer.get("Ok", answer.get("Err")), failed="Err" in answer)
     conversation.result(["r", call_id], call_id, output, status=status, **header)

@@ -26,7 +26,7 @@ _DEEPEST: Final = 50
 class InspectDecoder(JsonDecoder):
     """Reads a log with ``samples``, one sample, or its events. Every sample is a session.
 
-    The events of a sample tell all that happened; its messages are read only where it has none. Contents that the log
+    The events of a sample hold all that happened; its messages are read only where it has none. Contents that the log
     keeps apart as attachments are put back.
     """
 

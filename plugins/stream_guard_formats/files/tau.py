@@ -33,7 +33,7 @@ class TauBenchDecoder(JsonDecoder):
         if not opened.messages:
             return []
         run, messages = opened.data, opened.messages
-        # Benchmarks number their tasks. Only the content tells which run of a task a record is.
+        # Benchmarks number their tasks. Only the content shows which run of a task a record is.
         names = (f"task-{text_at(run, 'task_id')}", f"trial-{text_at(run, 'trial')}")
         conversation = Conversation(derived_session(record.value, *names), labels={"scenario": label(names[0])})
         for message in messages:

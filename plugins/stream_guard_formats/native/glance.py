@@ -19,7 +19,7 @@ _HEAD: Final = re.compile(
 
 
 def session_at_glance(record: Record) -> bytes | None:
-    """Return the session that all events of a record belong to; None where a glance does not tell, or with headers."""
+    """Return the session that all events of a record belong to; None where a glance is not enough, or with headers."""
     if record.headers:
         return None
     value = record.value

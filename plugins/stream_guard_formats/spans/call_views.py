@@ -28,7 +28,7 @@ class MergedCall(NamedTuple):
 
     span: Span
     inner: tuple[Span, ...] = ()  # the other views, outermost first
-    told: bool = False  # a view of it became events before
+    emitted: bool = False  # a view of it became events before
 
 
 def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCall]:
@@ -42,7 +42,7 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
     wanted = {span.span_id for span in new if span.sort == "tool"}
     if not outer:  # nearly always: each span is a call
         alone = [tool for tool in tools if tool.span_id in wanted]
-        return [MergedCall(_complete([tool], outcomes, repeated=False), told=tool.told) for tool in alone]
+        return [MergedCall(_complete([tool], outcomes, repeated=False), emitted=tool.emitted) for tool in alone]
     repeated = _detach_repeated(outer, spans)
     groups: dict[str, list[Span]] = {}
     for tool in sorted(tools, key=lambda one: (one.start or 0.0, -(one.end or 0.0), one.span_id)):
@@ -51,9 +51,9 @@ def merge_views(spans: Mapping[str, Span], new: Iterable[Span]) -> list[MergedCa
     for head, views in groups.items():
         if any(view.span_id in wanted for view in views):
             views.sort(key=lambda view: view.span_id != head)
-            told = any(view.told for view in views)
+            emitted = any(view.emitted for view in views)
             span = _complete(views, outcomes, repeated=head in repeated)
-            merged.append(MergedCall(span, tuple(views[1:]), told))
+            merged.append(MergedCall(span, tuple(views[1:]), emitted))
     return merged
 
 
@@ -96,9 +96,9 @@ def _find_outer(tool: Span, spans: Mapping[str, Span], index: Mapping[str, Seque
             return None
         passed.add(above.span_id)
         above = spans.get(above.parent_id)
-    if tool.told or not index:
+    if tool.emitted or not index:
         return None
-    # No way up: a span around this one was not sent, or the views are siblings. Ids tell, then time and arguments.
+    # No way up: a span around this one was not sent, or the views are siblings. Ids decide, then time and arguments.
     shared = [*index.get(f"i{tool.identity}", ())[:_MAX_SHARED], *index.get(f"c{tool.call_id}", ())[:_MAX_SHARED]]
     same = [other for other in shared if _is_around(other, tool) and _has_same_id(other, tool)]
     if not same and tool.protocol and above is None and tool.parent_id and (args := _digest_of(tool)):
@@ -146,8 +146,8 @@ def _detach_repeated(outer: dict[str, str], spans: Mapping[str, Span]) -> set[st
         inner.setdefault(outer_id, []).append(spans[span_id])
     repeated: set[str] = set()
     for outer_id, views in inner.items():
-        # What was told before stays as it was told.
-        first, *others = sorted(views, key=lambda view: (not view.told, view.start or 0.0, view.span_id))
+        # A view that became events before stays the first.
+        first, *others = sorted(views, key=lambda view: (not view.emitted, view.start or 0.0, view.span_id))
         for view in others:
             if _is_before(first, view) or _is_before(view, first):
                 del outer[view.span_id]
@@ -168,20 +168,20 @@ def _head(span_id: str, outer: Mapping[str, str]) -> str:
 
 
 def _complete(views: Sequence[Span], outcomes: Mapping[str, Span], *, repeated: bool) -> Span:
-    """Return the outermost view, with what only the others have. Around several tries, it tells the last outcome."""
+    """Return the outermost view, with what only the others have. Around several tries, it has the last outcome."""
     head = views[0]
     if len(views) == 1 and head.span_id not in outcomes:
         return head
-    telling = views[1:] if repeated and len(views) > 1 else views
+    last = views[1:] if repeated and len(views) > 1 else views
     ends = [outcomes[view.span_id] for view in views if view.span_id in outcomes]
     return head._replace(
         inputs=next((view.inputs for view in views if view.inputs is not None), None),
-        outputs=next((view.outputs for view in telling if view.outputs is not None), None),
+        outputs=next((view.outputs for view in last if view.outputs is not None), None),
         call_id=next((view.call_id for view in views if view.call_id), ""),
-        failed=any(view.failed for view in (*telling, *ends)),
-        error=next((view.error for view in (*telling, *ends) if view.error), ""),
+        failed=any(view.failed for view in (*last, *ends)),
+        error=next((view.error for view in (*last, *ends) if view.error), ""),
         agent=next((view.agent for view in views if view.agent), ""),
-        end=telling[0].end,
+        end=last[0].end,
         decision=next((view.decision for view in views if view.decision is not None), None),
         identity=next((view.identity for view in views if view.identity), ""),
     )

@@ -1,4 +1,4 @@
-"""Spans of tools, retrievals and memories as calls and their results."""
+"""Writes calls and their results, from the spans of tools, retrievals and memories."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from stream_guard_formats.chat.messages import may_hold_result, read_messages, u
 from stream_guard_formats.conversation import ResultStatus, text_of
 from stream_guard_formats.spans.call_views import MergedCall, args_digest, same_tool
 from stream_guard_formats.spans.conversation_history import AnnouncedCall
-from stream_guard_formats.spans.decision_writer import DecisionTelling
-from stream_guard_formats.spans.event_context import SpanTelling
+from stream_guard_formats.spans.decision_writer import DecisionWriter
+from stream_guard_formats.spans.event_context import EventContext
 from stream_guard_formats.spans.raw_spans import Span
 
 
-class CallTelling:
-    """Tells what tools were called, and what came of it."""
+class CallWriter:
+    """Adds tool calls and their results to a conversation."""
 
-    def __init__(self, telling: SpanTelling, decisions: DecisionTelling) -> None:
-        self._telling = telling
-        self._conversation, self._history, self._tree = telling.conversation, telling.history, telling.tree
+    def __init__(self, context: EventContext, decisions: DecisionWriter) -> None:
+        self._context = context
+        self._conversation, self._history, self._tree = context.conversation, context.history, context.tree
         self._decisions = decisions
 
     def add(self, merged: MergedCall) -> None:
-        """Add a tool call and its result, unless a view of it was told."""
+        """Add a tool call and its result, unless a view of it became events before."""
         span = merged.span
-        if merged.told or (span.identity and self._telling.is_told(f"v{span.identity}")):
+        if merged.emitted or (span.identity and self._context.note_emitted(f"v{span.identity}")):
             return
         if span.call_id and self._history.take(f"result before {span.call_id}"):
-            return  # a later request told the result before the span came
+            return  # a later request had the result before the span came
         args = unpack(span.inputs)
         call = self._announced_call(span, args)
         call_id = span.call_id or (call.call_id if call else span.span_id)
@@ -37,14 +37,14 @@ class CallTelling:
             if span.call_id:
                 self._history.add_message(f"span before {span.call_id}")
             self._conversation.call(
-                [span.span_id], block, **self._telling.header(span, span.start) | {"captured": captured}
+                [span.span_id], block, **self._context.header(span, span.start) | {"captured": captured}
             )
         elif call in self._history.open:
             self._history.open.remove(call)
         for view in merged.inner if call is None or call.args == args_digest(args) else ():
-            # The session counts what is merged: to it, another view is the same attempt, reported again.
+            # The session counts another view as the same attempt, reported again.
             self._conversation.call(
-                [view.span_id], block, **self._telling.header(view, view.start) | {"captured": captured}
+                [view.span_id], block, **self._context.header(view, view.start) | {"captured": captured}
             )
         if span.decision is not None and span.decision.action != "allow":
             self._decisions.add(span, span._replace(call_id=call_id, name=tool))
@@ -56,12 +56,12 @@ class CallTelling:
         output, failed = _tool_output(span.outputs)
         captured = span.outputs is not None
         if (
-            not captured and call_id in self._telling.outputs
+            not captured and call_id in self._context.outputs
         ):  # the span leaves the result out, the next model call has it
-            output, captured = self._telling.outputs[call_id], True
+            output, captured = self._context.outputs[call_id], True
         elif not captured and span.error and span.inputs is not None:  # content is captured, and there was none
             output, captured = span.error, True
-        header = self._telling.header(span, span.end) | {"captured": captured}
+        header = self._context.header(span, span.end) | {"captured": captured}
         if span.start is not None and span.end is not None:
             header["latency_ms"] = (span.end - span.start) * 1000
         status: ResultStatus = "error" if failed or span.failed else "ok"
@@ -88,9 +88,9 @@ class CallTelling:
     def add_store(self, span: Span) -> None:
         """Add a retrieval, or what was done with a memory, as a call of a tool that is called like it."""
         block = {"id": span.span_id, "name": span.name, "input": span.inputs or {}}
-        header = self._telling.header(span, span.start) | {"captured": span.inputs is not None}
+        header = self._context.header(span, span.start) | {"captured": span.inputs is not None}
         self._conversation.call([span.span_id], block, **header)
-        header = self._telling.header(span, span.end) | {"captured": span.outputs is not None}
+        header = self._context.header(span, span.end) | {"captured": span.outputs is not None}
         status: ResultStatus = "error" if span.failed else "ok"
         self._conversation.result(
             f"r{span.span_id}", span.span_id, span.outputs, status=status, tool=span.name, **header

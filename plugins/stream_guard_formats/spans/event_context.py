@@ -1,4 +1,4 @@
-"""What the events of a conversation's spans share: the conversation, its history, and the agents around a span."""
+"""The context in which spans become events: the conversation, its history, and the spans around each other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from stream_guard_formats.spans.span_tree import SpanTree
 _MAX_OPEN_CALLS: Final = 256
 
 
-class SpanTelling:
-    """Where spans are told: the conversation that gets the events, what it had before, and the spans there are."""
+class EventContext:
+    """The conversation that gets the events, its history, and the spans of the trace. All writers share it."""
 
     def __init__(self, conversation: Conversation, history: ConversationHistory, tree: SpanTree) -> None:
         self.conversation = conversation
@@ -42,11 +42,11 @@ class SpanTelling:
             header |= {"run_id": span.run_id, "agent": header.get("agent") or "sub-agent"}
         return header
 
-    def is_told(self, key: str) -> bool:
-        """Whether a view of this was told before; from now on it is."""
-        told = self.history.count_of(key) > 0
+    def note_emitted(self, key: str) -> bool:
+        """Note that a view of this becomes an event. Return whether another view did before."""
+        before = self.history.count_of(key) > 0
         self.history.add_message(key)
-        return told
+        return before
 
     def announce(self, calls: Sequence[dict[str, Json]]) -> None:
         """Note calls that have no result yet."""

@@ -1,4 +1,4 @@
-"""What other guards, approvers and evaluators said, as far as telemetry tells."""
+"""Decisions of other guards, approvers and evaluators, read from telemetry."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _MAX_TEXT: Final = 200
 
 
 class ForeignDecision(NamedTuple):
-    """What a guard, a person or an evaluator said about an attempt or an answer."""
+    """The decision of a guard, a person or an evaluator about an attempt or an answer."""
 
     action: GateAction
     rule_ids: tuple[str, ...] = ()

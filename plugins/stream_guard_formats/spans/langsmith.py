@@ -29,7 +29,7 @@ _DEEPEST: Final = 100
 
 
 class LangSmithDecoder(JsonDecoder):
-    """Reads runs with ``run_type``. Chains around calls tell again what the calls told, and only group them."""
+    """Reads runs with ``run_type``. Chains around calls repeat what the calls hold, and only group them."""
 
     @classmethod
     def recognises(cls, data: Json) -> float:
@@ -147,9 +147,9 @@ def _model(run: dict[str, Json], answer: dict[str, Json]) -> str:
 def _usage(run: dict[str, Json], answer: dict[str, Json]) -> Json:
     outputs = object_at(run, "outputs")
     said = _fields(answer).get("usage_metadata") or outputs.get("usage_metadata") or outputs.get("usage")
-    told = object_at(object_at(outputs, "llm_output"), "token_usage")
+    reported = object_at(object_at(outputs, "llm_output"), "token_usage")
     counted = {name: run[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens") if run.get(name)}
-    return said or told or counted or None
+    return said or reported or counted or None
 
 
 def _stop_reason(run: dict[str, Json], answer: dict[str, Json], generation: dict[str, Json]) -> str:

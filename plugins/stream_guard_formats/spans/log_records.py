@@ -30,7 +30,7 @@ _CLAUDE_SORTS: Final = {
 }
 
 
-class AgentLog(NamedTuple):
+class AgentLogRecord(NamedTuple):
     """A log record about an agent."""
 
     trace_id: str
@@ -60,9 +60,9 @@ def trace_of_log(fields: dict[str, Json]) -> str:
     return f"logs/{session_id}" if session_id else ""
 
 
-def logged_spans(logs: Iterable[AgentLog]) -> Iterator[RawSpan]:
+def logged_spans(logs: Iterable[AgentLogRecord]) -> Iterator[RawSpan]:
     """Yield the spans that log records describe: one for each call to a model, and one for each other thing."""
-    by_span: dict[tuple[str, str], list[AgentLog]] = {}
+    by_span: dict[tuple[str, str], list[AgentLogRecord]] = {}
     for log in logs:
         if log.name.startswith(_CLAUDE):
             yield from _claude_span(log)
@@ -74,7 +74,7 @@ def logged_spans(logs: Iterable[AgentLog]) -> Iterator[RawSpan]:
         yield from _model_call(trace_id, span_id, its_logs)
 
 
-def _model_call(trace_id: str, span_id: str, logs: Sequence[AgentLog]) -> Iterator[RawSpan]:
+def _model_call(trace_id: str, span_id: str, logs: Sequence[AgentLogRecord]) -> Iterator[RawSpan]:
     """Yield the span that log records describe, unless they hold no messages of a call to a model."""
     attributes = next((log.fields for log in logs if log.name == DETAILS), None)
     if attributes is None:
@@ -97,7 +97,7 @@ def _model_call(trace_id: str, span_id: str, logs: Sequence[AgentLog]) -> Iterat
         yield RawSpan(trace_id, span_id, "", "", start, end if end != start else None, attributes)
 
 
-def _other_span(log: AgentLog) -> Iterator[RawSpan]:
+def _other_span(log: AgentLogRecord) -> Iterator[RawSpan]:
     """Yield a decision or a failure, as a span inside the one that it is about."""
     if log.name == _EXCEPTION:
         fields = {"span.type": "tool.execution", "error.type": text_at(log.fields, "exception.type") or "exception"}
@@ -111,7 +111,7 @@ def _other_span(log: AgentLog) -> Iterator[RawSpan]:
     yield RawSpan(log.trace_id, f"{log.span_id}/{name}", log.span_id, log.name, log.time, None, fields)
 
 
-def _claude_span(log: AgentLog) -> Iterator[RawSpan]:
+def _claude_span(log: AgentLogRecord) -> Iterator[RawSpan]:
     sort = _CLAUDE_SORTS.get(log.name.removeprefix(_CLAUDE))
     if sort is None:
         return

@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 from stream_guard import Decoder, Event, Memory
 from stream_guard_formats.spans.otlp_sessions import OtlpSessions
 from stream_guard_formats.spans.stitching import Stitcher
-from stream_guard_formats.spans.waiting_spans import SpanWaits
+from stream_guard_formats.spans.waiting_spans import WaitLimits
 
 # Seconds of event time that spans wait for the one that names their conversation, and for those around them.
-_WAITS: Final = SpanWaits(session=60.0, parents=30.0)
+_WAITS: Final = WaitLimits(session=60.0, parents=30.0)
 
 
 class OtlpDecoder(Decoder):
@@ -25,7 +25,7 @@ class OtlpDecoder(Decoder):
 
     lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
 
-    def __init__(self, *, strict_keys: bool = True, waits: SpanWaits = _WAITS) -> None:
+    def __init__(self, *, strict_keys: bool = True, waits: WaitLimits = _WAITS) -> None:
         super().__init__(strict_keys=strict_keys)
         self._waits = waits
         self._sessions: OtlpSessions | Stitcher = OtlpSessions()
@@ -33,7 +33,7 @@ class OtlpDecoder(Decoder):
     @classmethod
     def configure(cls, settings: Any) -> Self:
         """Return a decoder for the settings under ``decode``."""
-        waits = SpanWaits(settings.decode.trace_wait, settings.decode.parent_wait)
+        waits = WaitLimits(settings.decode.trace_wait, settings.decode.parent_wait)
         return cls(strict_keys=settings.decode.strict_keys, waits=waits)
 
     def remember(self, memory: Memory) -> Self:

@@ -10,7 +10,7 @@ from typing import Final
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.reading import as_object, number_in, object_at, objects_in, text_at
-from stream_guard_formats.spans.log_records import AgentLog, is_about_agents, log_name, logged_spans, trace_of_log
+from stream_guard_formats.spans.log_records import AgentLogRecord, is_about_agents, log_name, logged_spans, trace_of_log
 from stream_guard_formats.spans.otlp_base import OtlpDecoder
 from stream_guard_formats.spans.raw_spans import RawSpan, SpanKind
 
@@ -82,7 +82,7 @@ def _raw_span(span: dict[str, Json], service: str) -> RawSpan:
     )
 
 
-def _agent_logs(data: dict[str, Json]) -> Iterator[AgentLog]:
+def _agent_logs(data: dict[str, Json]) -> Iterator[AgentLogRecord]:
     for resource in objects_in(data, "resourceLogs", "resources"):
         for scope in objects_in(resource, "scopeLogs", "scopes"):
             for log in objects_in(scope, "logRecords", "log records"):
@@ -95,7 +95,7 @@ def _agent_logs(data: dict[str, Json]) -> Iterator[AgentLog]:
                     # Without a trace, a record may still name its session.
                     session_trace = "" if log.get("traceId") else trace_of_log(fields)
                     trace_id = session_trace or _id(log, "traceId", 16)
-                    yield AgentLog(trace_id, _id(log, "spanId", 8, needed=not session_trace), name, fields, time)
+                    yield AgentLogRecord(trace_id, _id(log, "spanId", 8, needed=not session_trace), name, fields, time)
 
 
 def attributes_of(holder: dict[str, Json]) -> dict[str, Json]:

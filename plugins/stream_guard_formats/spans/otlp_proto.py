@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from stream_guard import DecodeError, Event, Json, Record
 from stream_guard_formats.reading import text_at
-from stream_guard_formats.spans.log_records import AgentLog, is_about_agents, log_name, logged_spans, trace_of_log
+from stream_guard_formats.spans.log_records import AgentLogRecord, is_about_agents, log_name, logged_spans, trace_of_log
 from stream_guard_formats.spans.otlp_base import OtlpDecoder
 from stream_guard_formats.spans.otlp_json import nanoseconds
 from stream_guard_formats.spans.raw_spans import RawSpan, SpanKind
@@ -109,10 +109,10 @@ def _fields(log: Any) -> dict[str, Json]:
     return _attributes(log.attributes) | (body if isinstance(body, dict) else {})
 
 
-def _agent_log(log: Any) -> AgentLog:
+def _agent_log(log: Any) -> AgentLogRecord:
     fields = _fields(log)
     time = nanoseconds(log.time_unix_nano) or nanoseconds(log.observed_time_unix_nano)
-    return AgentLog(log.trace_id.hex() or trace_of_log(fields), log.span_id.hex(), _name(log), fields, time)
+    return AgentLogRecord(log.trace_id.hex() or trace_of_log(fields), log.span_id.hex(), _name(log), fields, time)
 
 
 def _attributes(pairs: Iterable[Any], depth: int = 0) -> dict[str, Json]:

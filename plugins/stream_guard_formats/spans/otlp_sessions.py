@@ -23,8 +23,8 @@ class OtlpSessions:
     """Turns each export into events at once; nothing waits for a later record.
 
     A record may leave out the conversation that an earlier record of its trace named, so the conversations of the
-    last 10,000 traces are remembered. A span without content may come after log records that hold its content, so
-    the ids of such spans are remembered too, and the span gives no events.
+    last 10,000 traces are summarise. A span without content may come after log records that hold its content, so
+    the ids of such spans are summarise too, and the span gives no events.
     """
 
     def __init__(self) -> None:

@@ -54,4 +54,4 @@ class Span(NamedTuple):
     remote: bool = False  # an agent behind a service: its span is all that is known of it
     decision: ForeignDecision | None = None
     args_digest: str = ""  # of a span that was read before
-    told: bool = False  # it was read before
+    emitted: bool = False  # it became events before

@@ -85,7 +85,7 @@ def messages_in_events(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[l
 
 
 def choices_of(outputs: Json, attributes: dict[str, Json]) -> tuple[Json, Json]:
-    """Return the answer, and the other choices where the model was asked for several: nobody was told them all."""
+    """Return the answer, and the other choices where the model was asked for several."""
     found = outputs
     if not isinstance(found, list) or len(found) < 2 or not all(isinstance(item, dict) for item in found):
         return outputs, None

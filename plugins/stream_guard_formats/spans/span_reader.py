@@ -9,15 +9,15 @@ from stream_guard import Event
 from stream_guard_formats.chat.messages import may_hold_result
 from stream_guard_formats.conversation import Conversation
 from stream_guard_formats.spans.call_views import merge_views
-from stream_guard_formats.spans.call_writer import CallTelling
+from stream_guard_formats.spans.call_writer import CallWriter
 from stream_guard_formats.spans.conversation_history import ConversationHistory
-from stream_guard_formats.spans.decision_writer import DecisionTelling
-from stream_guard_formats.spans.event_context import SpanTelling
+from stream_guard_formats.spans.decision_writer import DecisionWriter
+from stream_guard_formats.spans.event_context import EventContext
 from stream_guard_formats.spans.raw_spans import Span
 from stream_guard_formats.spans.span_tree import SpanTree
-from stream_guard_formats.spans.turn_writer import TurnTelling
+from stream_guard_formats.spans.turn_writer import TurnWriter
 
-# Seconds of event time. Exporters send every five seconds: what another process tells may come that much later.
+# Seconds of event time. Exporters send every five seconds: records of another process may come that much later.
 _WAIT_FOR_CONTENT: Final = 5.0
 _WAIT_FOR_SPANS: Final = 15.0
 _RANKS: Final = {"llm": 0, "tool": 1}
@@ -40,24 +40,24 @@ class SpanReader:
         self._history = history or ConversationHistory()
         conversation.count_ids(self._history.ids)
         self._tree = SpanTree(known)
-        telling = SpanTelling(conversation, self._history, self._tree)
-        self._turns, self._decisions = TurnTelling(telling), DecisionTelling(telling)
-        self._calls = CallTelling(telling, self._decisions)
+        context = EventContext(conversation, self._history, self._tree)
+        self._turns, self._decisions = TurnWriter(context), DecisionWriter(context)
+        self._calls = CallWriter(context, self._decisions)
         self._is_prepared = False
 
     def missing_views(self, spans: Sequence[Span]) -> float:
-        """Return how many seconds to wait for a record that probably tells more of what the spans are about.
+        """Return how many seconds to wait for a record that probably completes the spans.
 
-        So it is for a call to a model without content, which log records may hold, and for a request whose history has
-        more answers than are known.
+        A call to a model without content waits for log records, which may hold it. A request whose history has more
+        answers than are known waits for the spans of those answers.
         """
         self._prepare(spans)
         wait = 0.0
         before = sum(self._history.turns.values())
-        for span in sorted(spans, key=_place):
+        for span in sorted(spans, key=_sort_key):
             if span.sort == "llm" and not span.failed and not span.identity:
                 inputs, outputs = self._turns.messages[span.span_id]
-                if not inputs and not outputs and not span.told:
+                if not inputs and not outputs and not span.emitted:
                     wait = max(wait, _WAIT_FOR_CONTENT)
                 elif sum(message.role == "assistant" for message in inputs) > before:
                     wait = _WAIT_FOR_SPANS
@@ -67,12 +67,12 @@ class SpanReader:
     def read(self, spans: Sequence[Span], sources: list[tuple[Event, str]] | None = None) -> list[Event]:
         """Return the events of the spans, sorted by time. An event without a time stays behind the one before it.
 
-        ``sources`` is extended by each event with the id of the span that told it.
+        ``sources`` is extended by each event with the id of its span.
         """
         if not self._is_prepared:
             self._prepare(spans)
         calls = {call.span.span_id: call for call in merge_views(self._tree.spans, spans)}
-        for span in sorted(spans, key=_place):
+        for span in sorted(spans, key=_sort_key):
             if span.sort == "tool":
                 if (call := calls.pop(span.span_id, None)) is not None:
                     self._calls.add(call)
@@ -101,7 +101,7 @@ class SpanReader:
             self._turns.add_announced_results(span)
 
 
-def _place(span: Span) -> tuple[float, int, float, str]:
+def _sort_key(span: Span) -> tuple[float, int, float, str]:
     """Return the sort key of a span. At the same moment, calls to a model come first, then tools."""
     return span.start or 0.0, _RANKS.get(span.sort, 2), span.end or 0.0, span.span_id
 

@@ -15,7 +15,7 @@ class SpanTree:
 
     def __init__(self, known: Sequence[Span]) -> None:
         self.spans: dict[str, Span] = {span.span_id: span for span in known}
-        self._told = {span.span_id for span in known}
+        self._emitted = {span.span_id for span in known}
         self._outcomes: dict[str, Span] = {}  # what came of a span, by its id
         self._agents: dict[str, list[Span]] = {}  # around a span, by its parent
         self._calling_agents: set[str] = set()  # agents that call a model themselves; others only group them
@@ -36,15 +36,15 @@ class SpanTree:
                         self._calling_agents.add(nearest)
 
     def is_model_call(self, span: Span) -> bool:
-        """Whether a span is a call to a model and no span inside it, or told before around it, is the same call."""
+        """Whether a span is a call to a model and no span inside it, or emitted before around it, is the same call."""
         if span.sort != "llm" and not span.remote:
             return False
         if span.span_id in self._around_model_calls:
             return False
-        if not self._told:
+        if not self._emitted:
             return True
         around = self.model_call_around(span)
-        return around is None or around.span_id not in self._told
+        return around is None or around.span_id not in self._emitted
 
     def model_call_around(self, span: Span) -> Span | None:
         """Return the span around this one that is a call to a model too: the same call, seen from outside."""

@@ -24,27 +24,27 @@ from stream_guard_formats.spans.trace_rows import (
     decode_waiting,
     encode_row,
     known_span,
-    remembered,
+    summarise,
 )
-from stream_guard_formats.spans.waiting_spans import SpanWaits, WaitingTrace
+from stream_guard_formats.spans.waiting_spans import WaitingTrace, WaitLimits
 
-# Names of rows: the clock, and a letter in front of a trace's or a conversation's id; behind the letter of what waits
-# stands a number too.
+# Names of rows: the clock, or a letter and the id of a trace or a conversation. A row of waiting spans has a number
+# behind its letter.
 _CLOCK: Final = "now"
 _TRACE: Final = "t"
 _CONVERSATION: Final = "c"
 _WAITING: Final = "w"
 # Rows of traces, and of conversations; those that were unused longest are dropped.
 _MAX_ROWS: Final = 20_000
-# What may wait in one trace and in all, and how many spans that were read, or never came, are remembered.
+# What may wait in one trace and in all, and how many spans that were read, or never came, are summarise.
 _MAX_WAITING: Final = 10_000
 _MAX_WAITING_BYTES: Final = 16 << 20
 _MAX_ALL_BYTES: Final = 64 << 20
 _MAX_READ: Final = 2_000
 # Seconds of event time that log records wait for the span of their call. Exporters send every five seconds.
 _WAIT_FOR_SPAN: Final = 5.0
-# The share of the wait for its parents after which a span may be told together with another. What waits on is written
-# anew each time, so a trace must not tell its spans one by one.
+# The share of the wait for its parents after which a span may be emitted together with another. The spans that
+# go on waiting are written anew each time, so a trace must not emit its spans one by one.
 _PATIENCE: Final = 29 / 30
 
 _encode_history = msgspec.msgpack.Encoder().encode
@@ -52,7 +52,7 @@ _decode_history = msgspec.msgpack.Decoder(ConversationHistory).decode
 
 
 class _OpenTrace(NamedTuple):
-    """Spans of a trace that are about to be told."""
+    """Spans of a trace that are about to become events."""
 
     session_id: str
     raws: list[RawSpan]
@@ -71,15 +71,15 @@ class Stitcher:
     - The clock of the spans has advanced by ``waits.session`` seconds. The trace is a session itself.
 
     Then they wait until every span around them is there, or the clock has advanced by ``waits.parents`` seconds. A span
-    that has not come by then is given up: whatever is inside it is told without it, now and later. At last they wait
-    some more seconds where a later record probably tells more of the same: the content of a call to a model, its span,
-    or an answer in its history.
+    that has not come by then is given up: the spans inside it become events without it, now and later. At last they
+    wait some more seconds where a later record probably completes them: with the content of a call to a model, with its
+    span, or with an answer in its history.
 
     The session of a trace does not change afterwards. Waiting spans, histories and the clock are rows of ``memory``:
     a process that is restarted continues where it stopped.
     """
 
-    def __init__(self, memory: Memory, waits: SpanWaits) -> None:
+    def __init__(self, memory: Memory, waits: WaitLimits) -> None:
         self._memory = memory
         self._waits = waits
         self._clock = float(memory.get(_CLOCK) or "-inf")
@@ -111,18 +111,18 @@ class Stitcher:
         if latest > self._clock:
             self._clock = latest
             self._memory.put(_CLOCK, repr(latest).encode(), latest)
-        return events + self._tell_due(self._now) + self._tell_surplus()
+        return events + self._emit_due(self._now) + self._emit_surplus()
 
     def elapse(self, seconds: float) -> list[Event]:
         """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
         self._silence += seconds
-        return self._tell_due(self._now + self._silence)
+        return self._emit_due(self._now + self._silence)
 
     def finish(self) -> list[Event]:
         """Return the events of all spans that wait, in time order. No further record will come."""
-        # What was said first is told first: a later trace of the conversation sends it again.
+        # The first messages are emitted first: a later trace of the conversation sends them again.
         traces = sorted(self._waiting, key=lambda trace_id: self._waiting[trace_id].began)
-        return by_time([event for trace_id in traces for event in self._tell(trace_id, inf)])
+        return by_time([event for trace_id in traces for event in self._emit(trace_id, inf)])
 
     @property
     def _now(self) -> float:
@@ -133,19 +133,19 @@ class Stitcher:
             if name[0] == _WAITING:
                 number, _, trace_id = name[1:].partition("/")
                 self._numbered = max(self._numbered, int(number))
-                self._wait_again(trace_id, name)
+                self._restore_row(trace_id, name)
             elif name != _CLOCK:
                 self._used[name[0]][name] = None
                 if name[0] == _TRACE and ((trace := self._load_trace(name[1:])).spans or trace.logged):
-                    self._move(name[1:], trace)
+                    self._move_to_own_row(name[1:], trace)
         for trace_id, waiting in self._waiting.items():
             due = waiting.until(self._waits)
             if due == -inf:
                 due = self._until(waiting, self._open(trace_id, waiting.trace, self._load_waiting(waiting)))
             self._set_due(trace_id, waiting, due)
 
-    def _wait_again(self, trace_id: str, name: str) -> None:
-        """Let the spans of a row wait that waited when the process ended, but for those that were told."""
+    def _restore_row(self, trace_id: str, name: str) -> None:
+        """Restore the spans of a row that were waiting, except those already emitted."""
         waiting = self._waiting.get(trace_id) or WaitingTrace(self._load_trace(trace_id))
         blob = self._memory.get(name) or b"[]"
         brought = waiting.add(decode_waiting(blob), self._now)
@@ -157,8 +157,8 @@ class Stitcher:
         waiting.size += len(blob)
         self._size += len(blob)
 
-    def _move(self, trace_id: str, trace: TraceRow) -> None:
-        """Give spans that wait in the row of their trace, as they once did, a row of their own."""
+    def _move_to_own_row(self, trace_id: str, trace: TraceRow) -> None:
+        """Move spans that wait in the row of their trace, as an earlier version stored them, to a row of their own."""
         brought = WaitingSpans(trace.spans, trace.logged, trace.service)
         trace.spans, trace.logged, trace.due = [], [], None
         waiting = WaitingTrace(trace)
@@ -180,11 +180,11 @@ class Stitcher:
         self._hold(trace_id, waiting, brought)
         self._set_due(trace_id, waiting, due)
         if waiting.count > _MAX_WAITING or waiting.size > _MAX_WAITING_BYTES:
-            return self._tell(trace_id, inf)
+            return self._emit(trace_id, inf)
         return []
 
     def _until(self, waiting: WaitingTrace, opened: _OpenTrace) -> float:
-        """Return until when to wait for a record that probably tells more of what the spans are about."""
+        """Return until when to wait for a record that probably completes the spans."""
         wait = max(opened.reader.missing_views(opened.spans), _WAIT_FOR_SPAN if waiting.lacks_span else 0.0)
         return waiting.first + min(wait, self._waits.session) if wait else -inf
 
@@ -202,34 +202,34 @@ class Stitcher:
             waiting.due = due
             heappush(self._due, (due, trace_id))
 
-    def _tell_due(self, now: float) -> list[Event]:
+    def _emit_due(self, now: float) -> list[Event]:
         """Return the events of the traces whose wait is over."""
         events: list[Event] = []
         while self._due and self._due[0][0] <= now:
             due, trace_id = heappop(self._due)
-            if trace_id in self._waiting and self._waiting[trace_id].due == due:  # else it was told since
-                events += self._tell(trace_id, now - self._waits.parents * _PATIENCE)
+            if trace_id in self._waiting and self._waiting[trace_id].due == due:  # else it was emitted since
+                events += self._emit(trace_id, now - self._waits.parents * _PATIENCE)
         return events
 
-    def _tell_surplus(self) -> list[Event]:
+    def _emit_surplus(self) -> list[Event]:
         """Return the events of what waits longest, where too much waits. Drop the rows that were unused longest."""
         events: list[Event] = []
         while self._size > _MAX_ALL_BYTES or len(self._waiting) > _MAX_ROWS:
-            events += self._tell(next(iter(self._waiting)), inf)
+            events += self._emit(next(iter(self._waiting)), inf)
         for used in self._used.values():
             while len(used) > _MAX_ROWS:
                 name, _ = used.popitem(last=False)
                 self._memory.drop(name)
         return events
 
-    def _tell(self, trace_id: str, since: float) -> list[Event]:
+    def _emit(self, trace_id: str, since: float) -> list[Event]:
         """Return the events of a trace whose wait is over; spans for which others wait since then are given up."""
         waiting = self._waiting[trace_id]
         brought = self._load_waiting(waiting)
         waiting.give_up(since)
-        told, kept = waiting.split(brought)
+        complete, kept = waiting.split(brought)
         waiting.trace.session_id = waiting.trace.session_id or _name_of(brought) or trace_id
-        events = self._close(trace_id, waiting, self._open(trace_id, waiting.trace, told))
+        events = self._close(trace_id, waiting, self._open(trace_id, waiting.trace, complete))
         if rows := waiting.by_record(kept):
             rest = WaitingTrace(waiting.trace)
             for row in rows:
@@ -240,7 +240,7 @@ class Stitcher:
     def _open(self, trace_id: str, trace: TraceRow, brought: WaitingSpans) -> _OpenTrace:
         session_id = trace.session_id or _name_of(brought) or trace_id
         raws = [raw for raw in join_logs(brought.spans, brought.logged) if trace.is_new(raw)]
-        spans = [read_span(raw)._replace(told=raw.span_id in trace.read) for raw in raws]
+        spans = [read_span(raw)._replace(emitted=raw.span_id in trace.read) for raw in raws]
         known = [known_span(span_id, span) for span_id, span in trace.read.items()]
         blob = self._memory.get(_CONVERSATION + session_id)
         history = ConversationHistory() if blob is None else _decode_history(blob)
@@ -255,20 +255,20 @@ class Stitcher:
             self._memory.count_orphans(orphans)
         trace.session_id = opened.session_id
         for span in opened.spans:
-            trace.read[span.span_id] = remembered(span)
+            trace.read[span.span_id] = summarise(span)
         for table in (trace.read, trace.absent):
             for span_id in list(table)[: max(0, len(table) - _MAX_READ)]:
                 del table[span_id]
         self._put(_TRACE, trace_id, encode_row(trace))
         self._put(_CONVERSATION, trace.session_id, _encode_history(opened.history))
-        for name in waiting.rows:  # last: what is dropped must be stored as told before
+        for name in waiting.rows:  # last: spans must be stored as emitted before their rows are dropped
             self._memory.drop(name)
         self._size -= waiting.size
         self._waiting.pop(trace_id, None)
         return events
 
     def _read(self, opened: _OpenTrace, places: Mapping[str, tuple[str, int]]) -> list[Event]:
-        """Return the events of the spans. Tell where the records stood that brought them, if that is known."""
+        """Return the events of the spans, and note where the records of the spans stood, if that is known."""
         if not places:
             return opened.reader.read(opened.spans)
         sources: list[tuple[Event, str]] = []

@@ -1,4 +1,4 @@
-"""What is stored of a trace between records: the spans that wait, and what later spans need of those that were told."""
+"""Rows that are stored of a trace between records: the spans that wait, and summaries of those that became events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from stream_guard_formats.spans.otlp_sessions import has_content
 from stream_guard_formats.spans.raw_spans import RawSpan, Span
 
 
-class ReadSpan(msgspec.Struct, array_like=True):
-    """What later spans of a trace need of a span that became events. It is stored: the order of the fields stays."""
+class SpanSummary(msgspec.Struct, array_like=True):
+    """The part of an emitted span that later spans of its trace need. It is stored: the order of the fields stays."""
 
     parent_id: str
     sort: str
@@ -27,14 +27,14 @@ class ReadSpan(msgspec.Struct, array_like=True):
 
 
 class TraceRow(msgspec.Struct, array_like=True):
-    """One trace whose spans were told. It is stored: the order of the fields stays."""
+    """One trace with spans that became events. It is stored: the order of the fields stays."""
 
     session_id: str = ""  # empty until it is known
     due: float | None = None  # this and the next three stay empty: spans that waited once stood here
     service: str = ""
     spans: list[RawSpan] = []
     logged: list[RawSpan] = []
-    read: dict[str, ReadSpan] = {}  # by span id
+    read: dict[str, SpanSummary] = {}  # by span id
     absent: dict[str, bool] = {}  # spans around others that did not come in time
 
     def is_new(self, raw: RawSpan) -> bool:
@@ -59,8 +59,8 @@ decode_trace = msgspec.json.Decoder(TraceRow).decode
 decode_waiting = msgspec.json.Decoder(WaitingSpans).decode
 
 
-def known_span(span_id: str, span: ReadSpan) -> Span:
-    """Return what is known of a span that became events before."""
+def known_span(span_id: str, span: SpanSummary) -> Span:
+    """Return a span that became events before, as far as its summary has it."""
     return Span(
         span_id,
         parent_id=span.parent_id,
@@ -74,14 +74,14 @@ def known_span(span_id: str, span: ReadSpan) -> Span:
         protocol=span.protocol,  # type: ignore[arg-type]  # as it was stored
         identity=span.identity,
         agent=span.agent or span.name,
-        told=True,
+        emitted=True,
     )
 
 
-def remembered(span: Span) -> ReadSpan:
-    """Return what to remember of a span that became events."""
+def summarise(span: Span) -> SpanSummary:
+    """Return the summary of a span that became events."""
     filled = span.inputs is not None or span.outputs is not None
-    found = ReadSpan(span.parent_id, span.sort, span.name[:200], filled, failed=span.failed, agent=span.agent)
+    found = SpanSummary(span.parent_id, span.sort, span.name[:200], filled, failed=span.failed, agent=span.agent)
     if span.sort == "tool":
         found.start, found.end, found.protocol = span.start, span.end, span.protocol
         found.call_id, found.args, found.identity = span.call_id, args_digest(span.inputs), span.identity

@@ -1,4 +1,4 @@
-"""Calls to a model as turns: the answer, and what of the request was not told before.
+"""Writes turns from calls to a model: the answer, and the messages of the request that are new.
 
 Every call to a model sends the whole history again. A message becomes an event when it is met for the first time.
 Results are recognised by the id of their call, texts by how often they occurred, and answers also by their place.
@@ -15,7 +15,7 @@ from stream_guard import Json
 from stream_guard_formats.chat.messages import CallResult, Message, read_messages, unpack
 from stream_guard_formats.conversation import label, text_block
 from stream_guard_formats.spans.conversation_history import digest_of
-from stream_guard_formats.spans.event_context import SpanTelling
+from stream_guard_formats.spans.event_context import EventContext
 from stream_guard_formats.spans.raw_spans import Span
 
 _encode = msgspec.json.Encoder().encode
@@ -29,24 +29,24 @@ class _NamedMessage(NamedTuple):
     digest: str
 
 
-class TurnTelling:
-    """Tells calls to a model, and the messages and results that they carry."""
+class TurnWriter:
+    """Adds calls to a model, with their messages and results, to a conversation."""
 
-    def __init__(self, telling: SpanTelling) -> None:
-        self._telling = telling
-        self._conversation, self._history, self._tree = telling.conversation, telling.history, telling.tree
+    def __init__(self, context: EventContext) -> None:
+        self._context = context
+        self._conversation, self._history, self._tree = context.conversation, context.history, context.tree
         self.messages: dict[str, tuple[list[Message], list[Message]]] = {}  # by model span: inputs and outputs
         self._parsed: dict[bytes, list[Message]] = {}  # input messages by their JSON: each comes with every later call
         self._names: dict[int, _NamedMessage] = {}
 
     def prepare(self, spans: Sequence[Span]) -> None:
-        """Read the messages of the spans: a result may be told with the span of its call."""
+        """Read the messages of the spans, because a later call to a model may hold the result of an earlier call."""
         for span in spans:
             if span.sort == "llm" or span.remote:
                 inputs, outputs = self._read_inputs(span.inputs), read_messages(span.outputs, "assistant")
                 self.messages[span.span_id] = inputs, outputs
                 results = [result for message in inputs for result in message.results]
-                self._telling.outputs |= {result.call_id: result.output for result in results if result.call_id}
+                self._context.outputs |= {result.call_id: result.output for result in results if result.call_id}
 
     def _read_inputs(self, inputs: Json) -> list[Message]:
         """Return the messages that went to the model. A message that was sent before is not parsed again."""
@@ -63,19 +63,19 @@ class TurnTelling:
         return messages
 
     def add(self, span: Span) -> None:
-        """Add the turn that a call to a model is, unless another view of it was told."""
-        if span.identity and self._telling.is_told(f"m{span.identity}"):
+        """Add the turn that a call to a model is, unless another view of it became events before."""
+        if span.identity and self._context.note_emitted(f"m{span.identity}"):
             return
         span = self._tree.with_outcome(span)
         inputs, outputs = self.messages[span.span_id]
         if not inputs and not outputs:
             inputs, outputs = self._content_around(span)
-        header = self._telling.header(span, span.start)
+        header = self._context.header(span, span.start)
         self._add_messages(inputs, header)
         answers = [message for message in outputs if message.role == "assistant"]
         content: list[Json] = [text_block(message.text) for message in answers if message.text]
         content += [call for message in answers for call in message.calls]
-        if span.told:
+        if span.emitted:
             self._add_late_content(content, outputs, header)
             return
         extra = dict(span.response)
@@ -104,10 +104,10 @@ class TurnTelling:
         return self.messages.get(around.span_id, ([], [])) if around is not None else ([], [])
 
     def _add_late_content(self, content: list[Json], outputs: Sequence[Message], header: dict[str, Any]) -> None:
-        """Add the calls and the results of a turn that was told without its content."""
+        """Add the calls and the results of a turn that was emitted without its content."""
         for block in content:
             if block["type"] == "tool_use":
-                self._telling.announce([block])
+                self._context.announce([block])
                 self._conversation.call(["late", block["id"]], block, **header)
         self._add_messages([message for message in outputs if message.results], header, results_only=True)
 
@@ -117,7 +117,7 @@ class TurnTelling:
         run = header.get("run_id", "")
         history.turns[run] = history.turns.get(run, 0) + 1
         self._conversation.turn(key, content, extra=extra, **header)
-        self._telling.announce([block for block in content if block["type"] == "tool_use"])
+        self._context.announce([block for block in content if block["type"] == "tool_use"])
 
     def _add_messages(self, messages: Sequence[Message], header: dict[str, Any], *, results_only: bool = False) -> None:
         """Add the messages, or only the results in them, that did not become events before."""
@@ -167,7 +167,7 @@ class TurnTelling:
             for message in read_messages(span.outputs)
             if any(result.call_id in announced for result in message.results)
         ]
-        self._add_messages(messages, self._telling.header(span, span.end), results_only=True)
+        self._add_messages(messages, self._context.header(span, span.end), results_only=True)
 
     def _add_result(self, result: CallResult, key: str, header: dict[str, Any]) -> None:
         waiting = self._history.open

@@ -1,7 +1,7 @@
 """Spans of one trace that wait, and which spans around them have not come yet.
 
 Spans are sent when they end, so those inside come before those around them. Which agent's a span is, whether a person
-or an agent wrote a message, and which spans are one call: all of that the spans around it say.
+or an agent wrote a message, and which spans are one call: the spans around it say all of that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stream_guard_formats.spans.trace_rows import TraceRow, WaitingSpans, encode
 _MAX_DEPTH: Final = 100
 
 
-class SpanWaits(NamedTuple):
+class WaitLimits(NamedTuple):
     """How long spans wait, in seconds of event time."""
 
     session: float  # for the span that names the conversation
@@ -49,12 +49,12 @@ class WaitingTrace:
 
     @property
     def lacks_span(self) -> bool:
-        """Whether log records told of a call to a model, and its span has not come."""
+        """Whether log records describe a call to a model whose span has not come."""
         found = (span_id for span_id in self._logged.values() if span_id and span_id not in self._parents)
         return any(span_id not in self.trace.read for span_id in found)
 
-    def until(self, waits: SpanWaits) -> float:
-        """Return until when to wait, as far as the ids and the times tell; minus infinity where nothing is missing."""
+    def until(self, waits: WaitLimits) -> float:
+        """Return until when to wait, by the ids and the times; minus infinity where nothing is missing."""
         if waits.parents == inf:
             return inf
         if not self.named:
@@ -62,7 +62,7 @@ class WaitingTrace:
         return min(self.lacking.values()) + waits.parents if self.lacking else -inf
 
     def add(self, brought: WaitingSpans, now: float) -> WaitingSpans:
-        """Note spans, and return those that neither wait yet nor were told. ``now`` is the time of what has none."""
+        """Note spans. Return those that neither wait nor became events. A span without a time gets ``now``."""
         spans: dict[str, RawSpan] = {}
         for raw in brought.spans:
             if raw.span_id not in self._parents and raw.span_id not in spans and self.trace.is_new(raw):
@@ -88,7 +88,7 @@ class WaitingTrace:
             self.began, self.first = min(self.began, raw.start or ended), min(self.first, ended)
             self.named = self.named or bool(session_of(raw.attributes))
             since = self.lacking.pop(raw.span_id, inf)
-            since = min(since, ended) if is_telling(raw) else since
+            since = min(since, ended) if becomes_events(raw) else since
             if since < inf and (missing := self.missing_above(raw)):
                 self.lacking[missing] = min(since, self.lacking.get(missing, inf))
 
@@ -116,24 +116,24 @@ class WaitingTrace:
             self.trace.absent[span_id] = True
 
     def orphans(self, spans: Iterable[RawSpan]) -> int:
-        """Return how many of the spans are told without a span that is around them."""
+        """Return how many of the spans become events without a span that is around them."""
         absent = self.trace.absent
-        return sum(is_telling(raw) and self._unknown_above(raw) in absent for raw in spans) if absent else 0
+        return sum(becomes_events(raw) and self._unknown_above(raw) in absent for raw in spans) if absent else 0
 
     def split(self, brought: WaitingSpans) -> tuple[WaitingSpans, WaitingSpans]:
-        """Return the spans that lack nothing any more, and those that lack something."""
+        """Return the spans whose parents are all known, and those that still lack one."""
         if not self.lacking:
             return brought, WaitingSpans()
         kept = [raw for raw in brought.spans if self.missing_above(raw)]
         left = {raw.span_id for raw in kept}
         logged = [raw for raw in brought.logged if raw.span_id in left or self.missing_above(raw)]
         held = {raw.span_id for raw in logged}
-        told = WaitingSpans(
+        complete = WaitingSpans(
             [raw for raw in brought.spans if raw.span_id not in left],
             [raw for raw in brought.logged if raw.span_id not in held],
             brought.service,
         )
-        return told, WaitingSpans(kept, logged, brought.service)
+        return complete, WaitingSpans(kept, logged, brought.service)
 
     def by_record(self, brought: WaitingSpans) -> list[WaitingSpans]:
         """Return the spans apart by the lines of their records, where these have lines."""
@@ -148,8 +148,8 @@ class WaitingTrace:
         return list(apart.values())
 
 
-def is_telling(raw: RawSpan) -> bool:
-    """Whether a span may become events; others only say what is around those that do."""
+def becomes_events(raw: RawSpan) -> bool:
+    """Whether a span may become events; other spans only surround those that do."""
     sort = sort_of(raw.attributes, raw.name)
     if sort == "agent":
         return raw.kind == "client"
@@ -157,5 +157,5 @@ def is_telling(raw: RawSpan) -> bool:
 
 
 def is_model_log(raw: RawSpan) -> bool:
-    """Whether log records tell of a call to a model that has a span of its own."""
+    """Whether log records describe a call to a model that has a span of its own."""
     return not raw.parent_id and "span.type" not in raw.attributes
