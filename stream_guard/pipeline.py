@@ -70,7 +70,7 @@ class Pipeline:
     ) -> None:
         if places is not None:
             table.memory.origins = places.tell
-            table.named = places.name
+            table.tell_names(places.name)
         self.reader = EventReader(decoder, dead_letters, table.memory)
         self._places = places
         self._admission = admission

@@ -131,7 +131,7 @@ def follow_session(
     counts = Counts()
     table = open_table(watch(policy, notes), counts, limits, mode=mode)
     if places is not None:
-        table.named = places.name
+        table.tell_names(places.name)
     notes.feed(table, events)
     if end:
         table.end_all(notes.found)

@@ -17,15 +17,11 @@ from stream_guard.engine import Engine
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import (
     Event,
-    GateDecision,
     SessionEnd,
     ToolCall,
-    ToolResult,
-    Turn,
-    UserMessage,
     check_session_id,
 )
-from stream_guard.observability.counts import CloseReason, Counts
+from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
@@ -35,6 +31,7 @@ from stream_guard.sessions.keyed_states import KeyedStates
 from stream_guard.sessions.lifecycle import EndRights, Lifecycle
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.session_fold import SessionFold
 from stream_guard.sessions.stamps import stamped_call
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Counted, Tracker
@@ -72,8 +69,12 @@ class SessionTable:
         self.keyed = KeyedStates(engine, self._kept, self._lifecycle, self.clock, shared_clock=shared_clock)
         self._max_live = self.limits.max_live  # kept here: settings are slow to ask
         self._ends = EndRights(self.limits)
+        self._fold = SessionFold(self._kept, self._lifecycle, self.clock, counts, self.limits)
         self._set_engine(engine)
-        self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
+
+    def tell_names(self, told: Callable[[Event, str], None]) -> None:
+        """Tell the id of each event that came without one, when it gets it."""
+        self._fold.named = told
 
     @property
     def watermark(self) -> float:
@@ -87,7 +88,8 @@ class SessionTable:
     def _set_engine(self, engine: Engine) -> None:
         self.engine = engine
         show_across = self._show_across if engine.cross_session else None
-        self._tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
+        tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
+        self._fold.use(engine, tracker)
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
 
@@ -141,7 +143,7 @@ class SessionTable:
             counted = self._reorder(event, session, out)
             self._follow_clock(time, event.session_id, out)
             return counted
-        counted = self._apply(event, session, out)
+        counted = self._fold.apply(event, session, out)
         if self.shared_clock:
             if time > clock.now:
                 if time <= clock.passed:
@@ -165,8 +167,8 @@ class SessionTable:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
         if session.buffer and type(event) is not SessionEnd:
             session.hold_back(event, session.buffer[-1][0])
-            return self._release_surplus(session, out, event)
-        return self._apply(event, session, out)
+            return self._fold.release_surplus(session, out, event)
+        return self._fold.apply(event, session, out)
 
     def feed_now(self, event: Event, out: Findings) -> Counted | None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
@@ -178,7 +180,7 @@ class SessionTable:
         current = self._touched.get(event.session_id)
         if current is None or not current.buffer:
             return counted
-        return self._release(current, inf, out, fresh) or counted
+        return self._fold.release(current, inf, out, fresh) or counted
 
     def find_counted(self, attempt: ToolCall) -> Counted | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
@@ -203,105 +205,6 @@ class SessionTable:
         if self.counts.sessions + len(self._kept.resting) > self._max_live:
             self._evict(session, out)
         return session
-
-    def _apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
-        """Fold an event that is next in order."""
-        time = event.time
-        if not self._ends.all_may and type(event) is SessionEnd and not self._ends.may_end(event):
-            self._end_for_now(event, session, out)
-            return None
-        if time is not None:
-            now, clock = session.now, self.clock
-            if now <= time < now + self._idle and time <= clock.horizon and session.before is None:
-                if session.timers:
-                    self.engine.fire(session, time, out)
-                session.now = time
-            elif time <= clock.horizon or clock.is_credible(time):
-                session = self._move(session, event, time, out)
-            else:
-                self.counts.disbelieved_times += 1
-                if now == -inf:  # it must end some time
-                    session.now = max(clock.now, 0.0) or clock.horizon
-                time = None
-        if type(event) is SessionEnd:
-            self.counts.session_ends += 1
-            self._end(session, "closed", out, time=time)
-            return None
-        self._count(event)
-        return self._judge(event, session, out)
-
-    def _count(self, event: Event) -> None:
-        counts = self.counts
-        if type(event) is Turn:
-            counts.turns += 1
-        elif type(event) is ToolCall:
-            counts.tool_calls += 1
-        elif type(event) is ToolResult:
-            counts.tool_results += 1
-        elif type(event) is UserMessage:
-            counts.user_messages += 1
-        elif type(event) is GateDecision:
-            counts.decisions += 1
-
-    def _move(self, session: Session, event: Event, time: float, out: Findings) -> Session:
-        """Move the session's own clock to an event; return the session that the event belongs to."""
-        now = session.now
-        if time < now and session.before is not None and time - session.before.now < self._idle:
-            session = self._take_back(session, out)
-            now = session.now
-        if time < now:
-            self.counts.late_events += 1
-            return session
-        session.forget_before(time - self._idle)
-        if time - now >= self._idle and now > -inf:
-            session = self._lifecycle.renew(session, out)
-            session.jump = event
-        elif session.timers:
-            self.engine.fire(session, time, out)
-        session.now = time
-        return session
-
-    def _take_back(self, session: Session, out: Findings) -> Session:
-        """Go on with the session from before a jump that this event takes back: there was no pause."""
-        before, jump = session.before, session.jump
-        if before is None:
-            return session
-        self.counts.disbelieved_times += 1
-        before.lag, before.scheduled = session.lag, inf
-        before.take_buffer(session)
-        before.ids = session.ids
-        self._touched[session.id] = before
-        if jump is not None and type(jump) is not SessionEnd:
-            with self._tracker.one_session_only():  # the rules of other keys have seen it
-                self._judge(jump, before, out)
-        return before
-
-    def _judge(self, event: Event, session: Session, out: Findings) -> Counted | None:
-        """Show an event to the rules."""
-        session.seq += 1
-        event_id = event.event_id
-        if not event_id or event_id[0] == "~":
-            # No id at the source: content digest and number in the session make one that a replay repeats.
-            given_id = f"{event_id or '~'}.{session.seq}"
-            if self.named is not None:
-                self.named(event, given_id)
-            event = replace(event, event_id=given_id)
-        if event.part and event.part != session.explicit_part:
-            self._tracker.begin_part(session, out, name=event.part)
-        counted = self._tracker.apply(event, session, out)
-        session.note_last(event)
-        return counted
-
-    def _end_for_now(self, end: SessionEnd, session: Session, out: Findings) -> None:
-        """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
-        self.counts.session_ends += 1
-        time = end.time
-        if time is not None and not self.clock.is_credible(time):
-            self.counts.disbelieved_times += 1
-            time = None
-        elif time is not None and not session.now <= time < session.now + self._idle:
-            time = None
-        self._end(session, "closed", out, time=time, keep=True)
 
     def _is_told_again(self, event: Event, session: Session) -> bool:
         """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
@@ -329,35 +232,9 @@ class SessionTable:
         """Buffer the event until no earlier one is expected."""
         session.hold_back(event, event.time or 0.0)
         settled = session.buffer[-1][0] - self._lateness
-        counted = self._advance_session(session, max(settled, session.now), out, event)
+        counted = self._fold.advance(session, max(settled, session.now), out, event)
         current = self._touched.get(session.id)
-        return counted if current is None else self._release_surplus(current, out, event) or counted
-
-    def _release_surplus(self, session: Session, out: Findings, awaited: Event) -> Counted | None:
-        """Judge the earliest buffered events at once when the session holds back more than it may."""
-        current: Session | None = session
-        found: Counted | None = None
-        while current is not None and current.buffered > self.limits.max_buffered_bytes:
-            self.counts.evictions["buffered_events"] += 1
-            event = current.let_go()
-            counted = self._apply(event, current, out)
-            found = counted if event is awaited else found
-            current = self._touched.get(session.id)
-        return found
-
-    def _release(self, session: Session, until: float, out: Findings, awaited: Event | None = None) -> Counted | None:
-        """Apply the buffered events up to a time; one of them may end or renew the session.
-
-        Returns what the ``awaited`` one was counted as, if it was among them.
-        """
-        current: Session | None = session
-        found: Counted | None = None
-        while current is not None and current.buffer and current.buffer[0][0] <= until:
-            event = current.let_go()
-            counted = self._apply(event, current, out)
-            found = counted if event is awaited else found
-            current = self._touched.get(session.id)
-        return found
+        return counted if current is None else self._fold.release_surplus(current, out, event) or counted
 
     def _evict(self, newest: Session, out: Findings) -> None:
         """Close the session that has been idle longest: the limit is exceeded."""
@@ -377,7 +254,7 @@ class SessionTable:
             oldest = self._kept.find_first_loaded(newest)
         if oldest is not None:
             self.counts.evictions["sessions"] += 1
-            self._end(oldest, "evicted", out, time=oldest.time)
+            self._fold.end(oldest, "evicted", out, time=oldest.time)
 
     def _follow_clock(self, time: float, session_id: str, out: Findings) -> None:
         """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""
@@ -417,7 +294,7 @@ class SessionTable:
                 if session.resting:
                     self._kept.drop(session)
                 else:
-                    self._advance_session(session, watermark - session.lag, out)
+                    self._fold.advance(session, watermark - session.lag, out)
                 session = self._touched.get(session_id)
             if session is not None:
                 # Everything up to the watermark is done, whatever a rounded deadline says.
@@ -427,48 +304,10 @@ class SessionTable:
                     self._kept.deadlines.push(session.scheduled, session_id)
         self._kept.next_due = self._kept.deadlines.first()
 
-    def _advance_session(
-        self, session: Session, now: float, out: Findings, awaited: Event | None = None
-    ) -> Counted | None:
-        """Advance the clock of one session to ``now``; return what the ``awaited`` event was counted as."""
-        counted = self._release(session, now, out, awaited)
-        current = self._touched.get(session.id)
-        if current is None or current.resting:
-            return counted
-        self.engine.fire(current, now, out)
-        if now - current.now >= self._idle and current.now > -inf:
-            if current.buffer:  # the buffered events came after the idle time
-                self._lifecycle.renew(current, out)
-            else:
-                # Other sessions' clocks show it as idle; it may know better.
-                self._lifecycle.close(current, "idle", out, time=current.now + self._idle)
-                # However far the clock has jumped: it is kept for as long again from now.
-                current.lag = max(current.lag, self.clock.now - self._idle - current.now)
-                self._kept.rest(current)
-        return counted
-
-    def _end(
-        self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, keep: bool = False
-    ) -> None:
-        """Close a session and forget it, or ``keep`` it: apply its buffered events first, then judge its end."""
-        if session.buffer:
-            self._touched[session.id] = session
-            self._release(session, inf, out)
-            current = self._touched.get(session.id)
-            if current is None or current.resting:
-                return  # one of the buffered events ended it
-            session = current
-        self._lifecycle.close(session, reason, out, time=time)
-        if keep:
-            session.ended = True
-            self._kept.rest(session)
-        else:
-            self._kept.drop(session)
-
     def end_all(self, out: Findings) -> None:
         """End of input: end every open session, sorted by id."""
         for session_id in sorted(self._kept.ids()):
-            self._release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
+            self._fold.release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
             session = self._touched.get(session_id)
             if session is None:
                 continue
@@ -476,7 +315,9 @@ class SessionTable:
                 self._kept.drop(session)
                 continue
             # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
-            self._end(session, "end_of_input", out, time=None if session.time is None else session.now + self._idle)
+            self._fold.end(
+                session, "end_of_input", out, time=None if session.time is None else session.now + self._idle
+            )
 
     def states_of(self, session_id: str) -> list[State]:
         """Return the rules' states of a session, for tests and for explanations."""
