@@ -7,10 +7,10 @@ from typing import Final, Literal
 import msgspec
 
 from stream_guard.reports import visible
+from stream_guard_diff.change_sentences import change_words
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.gate import FailOn, GateOn
 from stream_guard_diff.judging import MeasuredAxis
-from stream_guard_diff.wording import change_words
 
 MOST_REASONS: Final = 6
 

@@ -14,9 +14,9 @@ from stream_guard.language.patterns import ToolPattern
 from stream_guard.model import Event, Json, ToolCall, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.gates import certain_leaves
+from stream_guard.policy.message_parts import printable
 from stream_guard.policy.paths import events_handled
 from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.policy.wording import printable
 
 Awaited: TypeAlias = Literal["tool", "path", "text", "event"]
 

@@ -20,8 +20,8 @@ from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry,
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
 from stream_guard.history import incidents
+from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.policy.wording import did_you_mean
 from stream_guard.reports.safe import visible
 
 _MOST_CHANGES: Final = 8  # entries that made a state what it was, the latest ones

@@ -45,7 +45,7 @@ def show_pack(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print a pack as it is written: a policy that can be read, tested, or copied and changed."""
-    from stream_guard.policy.wording import did_you_mean, show
+    from stream_guard.policy.message_parts import did_you_mean, show
 
     packs = load_plugins(settings_file)[1].policy_packs
     if name not in packs:

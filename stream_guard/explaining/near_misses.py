@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from stream_guard.engine.bound import BoundRule, overrides
+from stream_guard.explaining.event_lines import describe_event, describe_value
 from stream_guard.explaining.states import NOTHING, StateWords, take
-from stream_guard.explaining.wording import describe_event, describe_value
 from stream_guard.language.conditions import Leaf
 from stream_guard.language.paths import MISSING
 from stream_guard.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard.explaining.wording import describe_value
+from stream_guard.explaining.event_lines import describe_value
 from stream_guard.language.conditions import GROUPS
 from stream_guard.model import Action, Json, Scope
 from stream_guard.policy.spec import SESSION_KEY, RuleSpec

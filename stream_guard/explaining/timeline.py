@@ -16,10 +16,10 @@ import msgspec
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.engine.bound import BoundRule
 from stream_guard.errors import Place
+from stream_guard.explaining.event_lines import describe_event, tool_of
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.states import NOTHING, StateWords, take
 from stream_guard.explaining.watching import watch
-from stream_guard.explaining.wording import describe_event, tool_of
 from stream_guard.model import Event, Finding, Json, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table

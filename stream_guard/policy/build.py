@@ -24,12 +24,12 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm, RuleTestForm
 from stream_guard.policy.gates import Flaw, Steps, always_holds, events_holding, flaws, never_holds
 from stream_guard.policy.hints import Advice, with_path_advice
+from stream_guard.policy.message_parts import did_you_mean, listed, show
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import OnError, RuleSpec
 from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import did_you_mean, listed, show
 from stream_guard.registry import Registry
 from stream_guard.rule import Params, RuleType
 

@@ -10,9 +10,9 @@ from stream_guard.model import Json
 from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import AgentForm
+from stream_guard.policy.message_parts import did_you_mean, listed, show
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import RuleSpec
-from stream_guard.policy.wording import did_you_mean, listed, show
 
 MAX_EXPANDED: Final = 10_000
 MAX_DEPTH: Final = 16

@@ -10,8 +10,8 @@ from stream_guard.errors import PolicyError, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Steps
+from stream_guard.policy.message_parts import listed, show
 from stream_guard.policy.nodes import PolicyDocument
-from stream_guard.policy.wording import listed, show
 from stream_guard.ports import Dialect
 from stream_guard.registry import Registry
 

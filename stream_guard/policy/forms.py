@@ -13,9 +13,9 @@ from stream_guard.language.durations import Duration, parse_duration
 from stream_guard.language.paths import Path
 from stream_guard.model import Json, Severity
 from stream_guard.policy.agents import ExecutionMode
+from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.paths import dead_end
 from stream_guard.policy.spec import DEFAULT_IDLE, OnError, OnUnevaluable
-from stream_guard.policy.wording import did_you_mean, show
 
 MAX_ID: Final = 200
 MAX_REASON: Final = 2000

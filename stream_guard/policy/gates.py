@@ -12,8 +12,8 @@ from stream_guard.model import Json
 from stream_guard.policy.belonging import advice_for_condition
 from stream_guard.policy.codes import Code
 from stream_guard.policy.hints import operator_meant, text_advice, with_path_advice
+from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.paths import ALL_EVENTS, Events, dead_end, events_with
-from stream_guard.policy.wording import did_you_mean, show
 
 Steps: TypeAlias = tuple[str | int, ...]
 

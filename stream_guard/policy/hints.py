@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from stream_guard.language.operators import OPERATORS
 from stream_guard.language.paths import ROOTS, Path
 from stream_guard.model import Json
+from stream_guard.policy.message_parts import did_you_mean, printable, show
 from stream_guard.policy.paths import RESULT_FIELDS, dead_end
-from stream_guard.policy.wording import did_you_mean, printable, show
 
 
 class Advice(NamedTuple):

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from typing import Final
 
 from stream_guard.policy.codes import Code
+from stream_guard.policy.message_parts import show
 from stream_guard.policy.nodes import Builder, Mark, Node, new_list, new_mapping
 from stream_guard.policy.scalars import check_text, finite
-from stream_guard.policy.wording import show
 
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n]*(?:

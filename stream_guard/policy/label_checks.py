@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from stream_guard.language.conditions import Condition, Leaf
 from stream_guard.model import SessionEnd
 from stream_guard.policy.codes import Code
+from stream_guard.policy.message_parts import listed, show
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import RuleSpec
-from stream_guard.policy.wording import listed, show
 
 Setters: TypeAlias = Mapping[str, list[RuleSpec]]
 """The rules that set a label, by its name."""

@@ -23,11 +23,11 @@ from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.gates import Flaw
 from stream_guard.policy.label_checks import check_labels
+from stream_guard.policy.message_parts import printable, show
 from stream_guard.policy.packs import with_packs
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
-from stream_guard.policy.wording import printable, show
 from stream_guard.registry import Registry
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from stream_guard.errors import Place, Problem
 from stream_guard.model import Json
 from stream_guard.policy.codes import Code
-from stream_guard.policy.wording import printable, show
+from stream_guard.policy.message_parts import printable, show
 
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 250_000

@@ -15,8 +15,8 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import NativePolicy
 from stream_guard.policy.document import read_document
 from stream_guard.policy.gates import Steps
+from stream_guard.policy.message_parts import did_you_mean, listed, printable, show
 from stream_guard.policy.nodes import PolicyDocument
-from stream_guard.policy.wording import did_you_mean, listed, printable, show
 from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry
 

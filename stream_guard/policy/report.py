@@ -8,9 +8,9 @@ from stream_guard.errors import Place, Problem
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import NativePolicy
 from stream_guard.policy.gates import Flaw, Steps
+from stream_guard.policy.message_parts import printable
 from stream_guard.policy.nodes import PolicyDocument
 from stream_guard.policy.translation import MAX_PROBLEMS
-from stream_guard.policy.wording import printable
 
 
 class ProblemReport:

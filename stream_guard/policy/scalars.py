@@ -7,8 +7,8 @@ import re
 from typing import Final
 
 from stream_guard.policy.codes import Code
+from stream_guard.policy.message_parts import show
 from stream_guard.policy.nodes import Builder, Mark
-from stream_guard.policy.wording import show
 
 _CONSTANTS: Final = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),

@@ -13,8 +13,8 @@ from stream_guard.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps, flaws
 from stream_guard.policy.hints import Advice, value_advice, with_path_advice
+from stream_guard.policy.message_parts import did_you_mean, listed, nearest, show
 from stream_guard.policy.names import names_at, spellings
-from stream_guard.policy.wording import did_you_mean, listed, nearest, show
 
 _WANTS: Final = {
     "string_type": "text",

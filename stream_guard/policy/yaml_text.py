@@ -18,9 +18,9 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from stream_guard.policy.codes import Code
+from stream_guard.policy.message_parts import show
 from stream_guard.policy.nodes import MERGE, Builder, Mark, Node, ParseStopped, new_list, new_mapping
 from stream_guard.policy.scalars import check_text, resolve_plain
-from stream_guard.policy.wording import show
 
 _TEXT_TAGS: Final = frozenset(("!", "!!str", "tag:yaml.org,2002:str"))
 _TAB: Final = "YAML does not indent with tabs; use spaces"

@@ -33,8 +33,8 @@ from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy, with_lateness
+from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.policy.spec import Policy
-from stream_guard.policy.wording import did_you_mean
 from stream_guard.ports import Decoder, Sink, Source
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions

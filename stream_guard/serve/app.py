@@ -23,7 +23,7 @@ from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Alert, Event
-from stream_guard.policy.wording import did_you_mean, show
+from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
 from stream_guard.serve.admission import Admission

@@ -17,7 +17,7 @@ from stream_guard.reports import (
     write_sarif,
 )
 from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.report.wording import exercised, place, title, verdict
+from stream_guard_contract.report.matrix_texts import exercised, place, title, verdict
 from stream_guard_contract.scoring.matrix import Cell, CellState, Matrix
 
 _LEVELS: Final[dict[str, Level]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}

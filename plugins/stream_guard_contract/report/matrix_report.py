@@ -13,7 +13,7 @@ from rich.text import Text
 from stream_guard.reports import code, load_template, visible
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.report.machines import to_github, to_json, to_junit, to_sarif
-from stream_guard_contract.report.wording import exercised, place, title, verdict
+from stream_guard_contract.report.matrix_texts import exercised, place, title, verdict
 from stream_guard_contract.scoring.matrix import Cell, CellState, Matrix, ScenarioReport
 
 _COLOURS: Final = {

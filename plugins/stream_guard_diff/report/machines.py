@@ -18,12 +18,12 @@ from stream_guard.reports import (
     write_junit,
     write_sarif,
 )
+from stream_guard_diff.change_sentences import change_words
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.gate import ChangeLevel, level_named, level_of_finding
 from stream_guard_diff.judging import MeasuredAxis
 from stream_guard_diff.report.summary import change, moved
-from stream_guard_diff.wording import change_words
 
 _LEVELS: Final[dict[ChangeLevel, Level]] = {
     ChangeLevel.NONE: "none",

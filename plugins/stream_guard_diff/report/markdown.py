@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard.reports import code, number
+from stream_guard_diff.change_sentences import chance_words, change_words, interval_words, power_words
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.judging import ItemChange
 from stream_guard_diff.report.summary import change, drift_sentence, moved, pairing_sentence, sureness
-from stream_guard_diff.wording import chance_words, change_words, interval_words, power_words
 
 _MARKS: Final = {"none": "·", "minor": "🟡", "moderate": "🟠", "severe": "🔴"}
 _VERDICTS: Final = {

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_guard.reports import load_template, visible
+from stream_guard_diff.change_sentences import chance_words, change_words, interval_words, power_words
 from stream_guard_diff.comparison import Diff, Timeline
 from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.judging import ItemChange
 from stream_guard_diff.report.cards import SessionPage, session_page
 from stream_guard_diff.report.summary import change, drift_sentence, moved, pairing_sentence, sureness
-from stream_guard_diff.wording import chance_words, change_words, interval_words, power_words
 
 MAX_ROWS: Final = 6_000  # of all sessions together; beyond, a session has its line and no turns
 OPEN: Final = 3  # sessions whose turns are shown at once

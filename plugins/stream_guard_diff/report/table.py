@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_guard.reports import visible
+from stream_guard_diff.change_sentences import chance_words, change_words, interval_words, power_words
 from stream_guard_diff.comparison import DiffReport
 from stream_guard_diff.deciding import GateAnswer
 from stream_guard_diff.report.summary import change, drift_sentence, moved, pairing_sentence, sureness
-from stream_guard_diff.wording import chance_words, change_words, interval_words, power_words
 
 _COLOURS: Final = {"none": "dim", "minor": "yellow", "moderate": "dark_orange", "severe": "bold red"}
 _VERDICTS: Final = {"worse": "bold red", "changed": "dark_orange", "better": "green", "small": "dim", "noise": "dim"}

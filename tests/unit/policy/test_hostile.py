@@ -13,8 +13,8 @@ from pydantic import AfterValidator, ConfigDict
 import stream_guard as sg
 from stream_guard.errors import PolicyError
 from stream_guard.policy.load import load_policy
+from stream_guard.policy.message_parts import show
 from stream_guard.policy.translation import MAX_PROBLEMS
-from stream_guard.policy.wording import show
 from stream_guard.registry import Registry, build_registry
 
 WORDS = """

@@ -1,4 +1,4 @@
-"""Words for messages: values that are short and safe to print, and the nearest known word."""
+"""Parts of messages: values that are short and safe to print, lists of names, and the nearest known word."""
 
 from __future__ import annotations
 

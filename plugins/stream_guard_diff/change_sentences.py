@@ -1,4 +1,4 @@
-"""Changes in words that a person uses: of a hundred sessions so many, twice as long, as rare as chance."""
+"""Sentences about changes: shares of sessions, ratios, intervals, chance, and what an axis could have seen."""
 
 from __future__ import annotations
 

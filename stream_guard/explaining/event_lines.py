@@ -1,4 +1,4 @@
-"""Events in a line: who did what, short, without secrets, and unable to act on whoever shows it."""
+"""One line for each event: who did what, short, without secrets, and unable to act on whoever shows it."""
 
 from __future__ import annotations
 
