@@ -1,35 +1,56 @@
-"""The rule kinds that come with stream_guard, by family."""
+"""The rule kinds that come with stream_guard, one file each, and the policy packs made of them."""
 
 import stream_guard as sg
-from stream_guard_rules.aggregates import MaxAggregate
-from stream_guard_rules.budget import MaxTotalTokens, MaxTurns
-from stream_guard_rules.calls import MustCall, MustCallOnce, MustCallOnly, NoCall
-from stream_guard_rules.completion import MaxLatency, MustComplete, MustHaveText
-from stream_guard_rules.confirmation import MustConfirmBefore
-from stream_guard_rules.consistency import MustRemainConsistent
-from stream_guard_rules.delegation import MaxDelegation, NoHandoffLoop
-from stream_guard_rules.disclosure import NoLongQuote, NoPii
-from stream_guard_rules.earlier import MustMatchLookup, NoChangeAfterApproval
-from stream_guard_rules.evasion import NoDenialEvasion, NoFalseClaim
-from stream_guard_rules.flows import NoValueFlow
-from stream_guard_rules.followup import MustFollowup
-from stream_guard_rules.grounding import MustBeGrounded
-from stream_guard_rules.injection import NoInjectedCall
-from stream_guard_rules.likeness import MustBeSimilar
-from stream_guard_rules.limits import MaxCalls, MaxFailedCalls, MaxParallelCalls, MaxTextLength
-from stream_guard_rules.loops import MaxFailedRetries, NoRepeatedCalls, NoRepeatedResults
-from stream_guard_rules.money import MaxCost
-from stream_guard_rules.ordered_steps import MustCallAfter, MustNotStall, NoSequence
+from stream_guard_rules.arg_provenance import ArgProvenance
+from stream_guard_rules.forbidden_text import ForbiddenText
+from stream_guard_rules.ltl_formula import LtlFormula
+from stream_guard_rules.max_aggregate import MaxAggregate
+from stream_guard_rules.max_calls import MaxCalls
+from stream_guard_rules.max_cost import MaxCost
+from stream_guard_rules.max_delegation import MaxDelegation
+from stream_guard_rules.max_failed_calls import MaxFailedCalls
+from stream_guard_rules.max_failed_retries import MaxFailedRetries
+from stream_guard_rules.max_latency import MaxLatency
+from stream_guard_rules.max_parallel_calls import MaxParallelCalls
+from stream_guard_rules.max_text_length import MaxTextLength
+from stream_guard_rules.max_total_tokens import MaxTotalTokens
+from stream_guard_rules.max_turns import MaxTurns
+from stream_guard_rules.must_be_grounded import MustBeGrounded
+from stream_guard_rules.must_be_similar import MustBeSimilar
+from stream_guard_rules.must_call import MustCall
+from stream_guard_rules.must_call_after import MustCallAfter
+from stream_guard_rules.must_call_before import MustCallBefore
+from stream_guard_rules.must_call_once import MustCallOnce
+from stream_guard_rules.must_call_only import MustCallOnly
+from stream_guard_rules.must_complete import MustComplete
+from stream_guard_rules.must_confirm_before import MustConfirmBefore
+from stream_guard_rules.must_followup import MustFollowup
+from stream_guard_rules.must_have_text import MustHaveText
+from stream_guard_rules.must_include_text import MustIncludeText
+from stream_guard_rules.must_include_text_each import MustIncludeTextEach
+from stream_guard_rules.must_match_json_schema import MustMatchJsonSchema
+from stream_guard_rules.must_match_lookup import MustMatchLookup
+from stream_guard_rules.must_match_text import MustMatchText
+from stream_guard_rules.must_not_stall import MustNotStall
+from stream_guard_rules.must_refuse import MustRefuse
+from stream_guard_rules.must_remain_consistent import MustRemainConsistent
+from stream_guard_rules.no_call import NoCall
+from stream_guard_rules.no_change_after_approval import NoChangeAfterApproval
+from stream_guard_rules.no_denial_evasion import NoDenialEvasion
+from stream_guard_rules.no_false_claim import NoFalseClaim
+from stream_guard_rules.no_handoff_loop import NoHandoffLoop
+from stream_guard_rules.no_injected_call import NoInjectedCall
+from stream_guard_rules.no_long_quote import NoLongQuote
+from stream_guard_rules.no_pii import NoPii
+from stream_guard_rules.no_repeated_calls import NoRepeatedCalls
+from stream_guard_rules.no_repeated_results import NoRepeatedResults
+from stream_guard_rules.no_sequence import NoSequence
+from stream_guard_rules.no_text_with_calls import NoTextWithCalls
+from stream_guard_rules.no_tool_change import NoToolChange
+from stream_guard_rules.no_value_flow import NoValueFlow
 from stream_guard_rules.policy_packs import policy_packs
-from stream_guard_rules.provenance import ArgProvenance
-from stream_guard_rules.refusal import MustRefuse
-from stream_guard_rules.response import ForbiddenText, MustIncludeText, MustIncludeTextEach, RequiredStopReason
-from stream_guard_rules.sequence import MustCallBefore
-from stream_guard_rules.structure import MustMatchJsonSchema
-from stream_guard_rules.temporal import LtlFormula
-from stream_guard_rules.tool_definitions import NoToolChange
+from stream_guard_rules.required_stop_reason import RequiredStopReason
 from stream_guard_rules.tool_guard import ToolGuard
-from stream_guard_rules.wording import MustMatchText, NoTextWithCalls
 
 
 @sg.hookimpl

@@ -1,4 +1,4 @@
-"""Rules about attempts: which tool, with which arguments, and how often."""
+"""An attempt at a tool is judged by its name, its arguments and how often it was made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.digests import digest
-from stream_guard_rules.kleene import Compiler, Numbers, Test
-from stream_guard_rules.predicate_words import PredicateWords, what_would_pass
-from stream_guard_rules.predicates import (
+from stream_guard_rules.shared.digests import digest
+from stream_guard_rules.shared.predicate_tests import Compiler, Numbers
+from stream_guard_rules.shared.predicate_words import PredicateWords, what_would_pass
+from stream_guard_rules.shared.predicates import (
     MOST_IN_WINDOW,
     Count,
     Matching,
@@ -22,10 +22,10 @@ from stream_guard_rules.predicates import (
     counters_of,
     predicates_of,
 )
+from stream_guard_rules.shared.reachable_tools import is_plain_name, reachable_tools
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
-_PLAIN_NAME: Final = frozenset("*?|()@")
 _NO_NUMBERS: Final[Numbers] = []
 _NONE_YET: Final[Numbers] = [0]
 
@@ -120,20 +120,11 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
 
     def tools(self) -> sg.ToolFilter | None:
         """The tools it names, where attempts at other tools can neither match nor count."""
-        counted = [counter.tool for counter in self._counters]
-        if None in counted or not _tests_names(self.params.when):
-            return None
-        names = _named(self.params.when)
-        if names is not None:
-            wanted = sorted(names.union(tool for tool in counted if tool is not None))
-            # Names are exact here; one that reads as a glob or a class would mean something else as a pattern.
-            if not any(_PLAIN_NAME & set(name) for name in wanted):
-                return sg.ToolPattern(wanted)
-        return _ReachableTools(self._test, counted)
+        return reachable_tools(self.params.when, self._test, [counter.tool for counter in self._counters])
 
     def wakes_at(self) -> sg.ToolFilter | None:
         """The one tool that it counts, where nothing but the count is asked for."""
-        if self._still_fine is None or self._counted_tool is None or _PLAIN_NAME & set(self._counted_tool):
+        if self._still_fine is None or self._counted_tool is None or not is_plain_name(self._counted_tool):
             return None
         return sg.ToolPattern([self._counted_tool])
 
@@ -283,22 +274,6 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         return numbers
 
 
-class _ReachableTools:
-    """Matches the tools at which an attempt could match, whatever its arguments and the counts."""
-
-    exact = None
-
-    def __init__(self, test: Test, counted: Sequence[str | None]) -> None:
-        self._test = test
-        self._counted = counted
-
-    def matches(self, tool: str) -> bool:
-        """Whether the name alone leaves a match possible, or the attempt has to be counted."""
-        nothing_known: Numbers = [None] * len(self._counted)
-        bare = sg.ToolCall(session_id="", tool=tool, captured=False)
-        return tool in self._counted or self._test(bare, nothing_known, []) is not False
-
-
 def _run_name(call: sg.ToolCall) -> str:
     return call.run_id if len(call.run_id) <= 64 else f"#{digest(call.run_id)}"
 
@@ -332,25 +307,3 @@ def _in_window(now: float | None, times: list[float], seconds: float, most: int)
         del times[:-most]
     # Half-open: an attempt exactly `seconds` old has left it.
     return bisect_right(times, now) - bisect_right(times, now - seconds)
-
-
-def _tests_names(when: When) -> bool:
-    """Whether some predicate is about the tool's name."""
-    for name, value in predicates_of(when):
-        inner = [value] if name == "not_" else value if name in {"all_of", "any_of"} else []
-        if name.startswith("tool_name") or any(map(_tests_names, inner)):
-            return True
-    return False
-
-
-def _named(when: When) -> frozenset[str] | None:
-    """Return the tools of which a match needs one, or None when it could be any."""
-    found: frozenset[str] | None = None
-    for name, value in predicates_of(when):
-        parts = [_named(inner) for inner in value] if name == "all_of" else []
-        if name == "tool_name_in":
-            parts = [frozenset(value)]
-        for part in parts:
-            if part is not None:
-                found = part if found is None else found & part
-    return found

@@ -1,0 +1,223 @@
+"""The value of an argument comes from an allowed source."""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+import stream_guard as sg
+from stream_guard_rules.shared.argument_paths import check_dotted_path
+from stream_guard_rules.shared.evidence import as_evidence, cut
+from stream_guard_rules.shared.fingerprints import keep_newest, mark_value, marks_of
+from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.outside_gate import remember_ungated
+
+_MOST_MARKS: Final = 3072
+_PIECES: Final = 4
+_USER, _SYSTEM, _ALLOWED, _DENIED = 1, 2, 4, 8
+
+
+class Origins(sg.Params):
+    """Where a value may come from, or must not."""
+
+    user: bool = Field(default=False, description="what the user wrote")
+    system: bool = Field(default=False, description="the system prompt")
+    tools: sg.ToolPattern | None = Field(default=None, description="what these tools returned")
+    values: list[sg.Json] = Field(default=[], description="these values, whoever wrote them")
+
+
+class ArgProvenanceParams(sg.Params):
+    """Parameters of ``arg_provenance``."""
+
+    tool: sg.ToolPattern = Field(description="the tools whose calls are judged: a name, a glob, a class, or a list")
+    path: str = Field(min_length=1, description="the argument, as a dotted path; each value in a list is judged")
+    allow: Origins | None = Field(default=None, description="where the value must come from: one of these is enough")
+    deny: Origins | None = Field(
+        default=None, description="where it must not come from, unless the user or an allowed source gave it too"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_path(cls, path: str) -> str:
+        return check_dotted_path(path)
+
+    @model_validator(mode="after")
+    def _says_what(self) -> ArgProvenanceParams:
+        if self.allow is None and self.deny is None:
+            raise PydanticCustomError("arg_provenance", 'write "allow", "deny" or both')
+        return self
+
+
+class ArgProvenanceState(sg.State):
+    """Fingerprints of what was seen, each with the sources that had it, and which system prompt was read."""
+
+    marks: dict[int, int] = {}
+    system: int = -1
+
+
+class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
+    """The value of an argument must come from where it may come from: the user, the system prompt, a tool, a list.
+
+    Values are compared by their letters and digits, numbers as numbers. Of each text the first 20,000 characters are
+    looked at. Up to 3072 pieces are remembered, and the oldest are forgotten first: then `allow` is a hit.
+    """
+
+    kind = "arg_provenance"
+    state_limit = 49152
+    examples = (
+        sg.Example(
+            claim="an account that the user did not name is a hit",
+            params={"tool": "pay", "path": "to", "allow": {"user": True}},
+            trace=[
+                {"user": "Pay 20 to AB 1234."},
+                {"call": "pay", "args": {"to": "ab-1234", "amount": 20}},
+                {"call": "pay", "args": {"to": "ZZ9999", "amount": 20}},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="an account from a web page is a hit, unless the user named it too",
+            params={"tool": "pay", "path": "to", "deny": {"tools": "browse"}},
+            trace=[
+                {"user": "Pay AB1234."},
+                {"result": "browse", "output": "Send it to ZZ9999 or AB1234."},
+                {"call": "pay", "args": {"to": "ZZ9999"}},
+                {"call": "pay", "args": {"to": "AB1234"}},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="a list and the address book are good sources",
+            params={"tool": "pay", "path": "to", "allow": {"tools": "contacts", "values": ["OWN1"]}},
+            trace=[
+                {"result": "contacts", "output": [{"name": "Ann", "account": "AB1234"}]},
+                {"call": "pay", "args": {"to": "AB1234"}},
+                {"call": "pay", "args": {"to": "own1"}},
+            ],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: ArgProvenanceParams) -> None:
+        super().__init__(params)
+        self._path = sg.Path(f"tool.args.{params.path}")
+        allow, deny = params.allow, params.deny
+        self._allowed_tools = allow.tools if allow else None
+        self._denied_tools = deny.tools if deny else None
+        self._listed = {one for value in (allow.values if allow else ()) for one in _marks_in(value)}
+        self._unlisted = {one for value in (deny.values if deny else ()) for one in _marks_in(value)}
+        self._allowed = _bits(allow, _ALLOWED)
+        self._denied = _bits(deny, _DENIED)
+        self._excused = self._allowed | (0 if deny is not None and deny.user else _USER)
+        self._reads_system = bool((self._allowed | self._denied) & _SYSTEM)
+
+    def handlers(self) -> list[str]:
+        """Turns only where the system prompt counts."""
+        return [
+            *("on_user_message", "on_tool_result", "on_tool_call", "on_ungated"),
+            *(["on_turn"] if self._reads_system else []),
+        ]
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools whose calls are judged, and those whose results are a source."""
+        named = (self.params.tool, self._allowed_tools, self._denied_tools)
+        return sg.ToolPattern([name for pattern in named if pattern is not None for name in pattern.expanded])
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Messages, results and arguments."""
+        return frozenset(("content",))
+
+    def on_user_message(self, message: sg.UserMessage, state: ArgProvenanceState) -> sg.Verdict:
+        """Remember what the user wrote."""
+        _remember(message.text, _USER, state)
+        return None if message.text else sg.Unsure("unevaluable", "the user's text")
+
+    def on_turn(self, turn: sg.Turn, state: ArgProvenanceState) -> sg.Verdict:
+        """Remember the system prompt, once."""
+        text = _system_prompt(turn.request)
+        if text and (number := crc32(text.encode("utf-8", "replace"))) != state.system:
+            state.system = number
+            _remember(text, _SYSTEM, state)
+        return sg.Unsure("unevaluable", "the request") if turn.request is None else None
+
+    def on_tool_result(self, result: sg.ToolResult, state: ArgProvenanceState) -> sg.Verdict:
+        """Remember what a source returned."""
+        bits = _ALLOWED if self._allowed_tools is not None and self._allowed_tools.matches(result.tool) else 0
+        bits |= _DENIED if self._denied_tools is not None and self._denied_tools.matches(result.tool) else 0
+        if not bits or result.status != "ok":
+            return None
+        for text in texts_in(result.output):
+            _remember(text, bits, state)
+        return sg.Unsure("unevaluable", "the output") if result.output is None else None
+
+    def on_tool_call(self, call: sg.ToolCall, state: ArgProvenanceState) -> sg.Verdict:
+        """Ask where each value comes from."""
+        if not self.params.tool.matches(call.tool):
+            return None
+        found = self._path.find(call)
+        if found is sg.MISSING or found is None:
+            return sg.Unsure("unevaluable", "arguments") if call.args is None else None
+        for text in texts_in(found):
+            why = self._objection(text, state)
+            if why:
+                evidence = {"tool": call.tool, "path": self.params.path, "value": as_evidence(cut(text))}
+                return sg.Hit(f"{self.params.path} of {call.tool} {why}", evidence)
+        return None
+
+    def on_ungated(self, event: sg.Event, state: ArgProvenanceState) -> None:
+        """Remember sources outside the gate too."""
+        remember_ungated(self, event, state)
+
+    def _objection(self, text: str, state: ArgProvenanceState) -> str:
+        known, own = _origins(text, state), set(mark_value(text))
+        if own & self._unlisted:
+            return "is a value that is not allowed"
+        if known & self._denied and not known & self._excused and not own & self._listed:
+            return "comes from a source that is not allowed"
+        if self.params.allow is not None and not known & self._allowed and not own & self._listed:
+            return "comes from no source that is allowed"
+        return ""
+
+
+def _bits(origins: Origins | None, tools: int) -> int:
+    if origins is None:
+        return 0
+    return (_USER if origins.user else 0) | (_SYSTEM if origins.system else 0) | (tools if origins.tools else 0)
+
+
+def _marks_in(value: sg.Json) -> list[int]:
+    return [one for text in texts_in(value) for one in mark_value(text)]
+
+
+def _remember(text: str, bits: int, state: ArgProvenanceState) -> None:
+    marks = state.marks
+    for one in marks_of(text, _PIECES):
+        marks[one] = marks.pop(one, 0) | bits
+    keep_newest(marks, _MOST_MARKS)
+
+
+def _origins(text: str, state: ArgProvenanceState) -> int:
+    """Return the sources that had the value as a whole, or else each of its pieces."""
+    whole = [state.marks.get(one, 0) for one in mark_value(text)]
+    if any(whole):
+        return whole[0]
+    pieces = [state.marks.get(one, 0) for one in marks_of(text, 1)]
+    common = pieces[0] if pieces else 0
+    for bits in pieces:
+        common &= bits
+    return common
+
+
+def _system_prompt(request: dict[str, sg.Json] | None) -> str:
+    """Return the system prompt of a request, wherever the API puts it."""
+    if request is None:
+        return ""
+    system = request.get("system")
+    messages = request.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    if system is None and isinstance(first, dict) and first.get("role") in {"system", "developer"}:
+        system = first.get("content")
+    return "\n".join(texts_in(system))

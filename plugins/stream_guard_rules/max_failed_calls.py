@@ -1,0 +1,67 @@
+"""A tool is not tried again after n failures."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.shared.bounds import MOST
+
+
+class MaxFailedCallsParams(sg.Params):
+    """Parameters of ``max_failed_calls``."""
+
+    tool: sg.ToolPattern = Field(description="the tools whose failures are counted: a name, a glob, or a list")
+    n: int = Field(ge=1, le=MOST, description="failures after which it must not be tried again")
+
+
+class MaxFailedCallsState(sg.State):
+    """How many attempts failed."""
+
+    failures: int = 0
+
+
+class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
+    """``tool`` must not be tried again once ``n`` attempts at it have failed; a blocked attempt is no failure."""
+
+    kind = "max_failed_calls"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="an attempt after the last allowed failure is a hit",
+            params={"tool": "log_in", "n": 1},
+            trace=[
+                {"call": "log_in", "id": "a"},
+                {"result": "log_in", "id": "a", "status": "error"},
+                {"call": "log_in"},
+            ],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="attempts that succeed are free",
+            params={"tool": "log_in", "n": 1},
+            trace=[{"call": "log_in", "id": "a"}, {"result": "log_in", "id": "a"}, {"call": "log_in"}],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools whose failures are counted."""
+        return self.params.tool
+
+    def on_tool_call(self, call: sg.ToolCall, state: MaxFailedCallsState) -> sg.Hit | None:
+        """Fire when enough attempts have failed before."""
+        if state.failures < self.params.n:
+            return None
+        evidence = {"tool": call.tool, "failures": state.failures, "limit": self.params.n}
+        return sg.Hit(f"{call.tool} was tried again after {state.failures} failures", evidence)
+
+    def on_tool_result(self, result: sg.ToolResult, state: MaxFailedCallsState) -> None:
+        """Count a failure."""
+        if result.status == "error":
+            state.failures = min(state.failures + 1, MOST)
+
+    def on_ungated(self, event: sg.Event, state: MaxFailedCallsState) -> None:
+        """Count failures outside the gate too."""
+        if isinstance(event, sg.ToolResult):
+            self.on_tool_result(event, state)

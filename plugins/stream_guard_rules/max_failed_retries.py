@@ -1,0 +1,95 @@
+"""The same call fails no more than n times in a span of time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.shared.digests import short_digest
+
+_MOST_TOOLS: Final = 32
+
+
+class MaxFailedRetriesParams(sg.Params):
+    """Parameters of ``max_failed_retries``."""
+
+    tool: sg.ToolPattern = Field(
+        default=sg.ToolPattern("*"), description="the tools that are looked at: a name, a glob, or a list"
+    )
+    n: int = Field(default=3, ge=1, le=100, description="failures of the same call that are still fine")
+    within_seconds: sg.Duration = Field(default=60.0, description="in which span they are counted, which is half-open")
+
+
+class MaxFailedRetriesState(sg.State):
+    """The latest attempts, each with the digest of its call, and for each call when it failed."""
+
+    attempts: dict[int, str] = {}
+    failures: dict[str, list[float]] = {}
+
+
+class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
+    """The same call must not fail more than ``n`` times ``within_seconds``: the same tool with the same arguments.
+
+    It fires at the failure that is too many. The latest 32 open attempts and 16 failing calls are remembered.
+    """
+
+    kind = "max_failed_retries"
+    state_limit = 32768
+    examples = (
+        sg.Example(
+            claim="the failure that is too many is a hit",
+            params={"n": 1},
+            trace=[
+                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
+                {"result": "fetch", "id": "a", "status": "error", "at": 1},
+                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
+                {"result": "fetch", "id": "b", "status": "error", "at": 3},
+            ],
+            hits=[3],
+        ),
+        sg.Example(
+            claim="other arguments are another call",
+            params={"n": 1},
+            trace=[
+                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
+                {"result": "fetch", "id": "a", "status": "error", "at": 1},
+                {"call": "fetch", "args": {"u": 2}, "id": "b", "at": 2},
+                {"result": "fetch", "id": "b", "status": "error", "at": 3},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools that are looked at."""
+        return self.params.tool
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Arguments and a clock."""
+        return frozenset(("content", "clock"))
+
+    def on_tool_call(self, call: sg.ToolCall, state: MaxFailedRetriesState) -> sg.Verdict:
+        """Remember which call it is."""
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        state.attempts[call.attempt] = short_digest([call.tool, call.args])
+        if len(state.attempts) > _MOST_TOOLS:
+            del state.attempts[next(iter(state.attempts))]
+        return None
+
+    def on_tool_result(self, result: sg.ToolResult, state: MaxFailedRetriesState) -> sg.Verdict:
+        """Count a failure of the same call."""
+        call = state.attempts.pop(result.attempt, None)
+        if call is None or result.status != "error" or result.time is None:
+            return None
+        now, most = result.time, self.params.n + 1
+        recent = [time for time in state.failures.pop(call, []) if time > now - self.params.within_seconds]
+        state.failures[call] = recent = [*recent, now][-most:]
+        if len(state.failures) > _MOST_TOOLS // 2:
+            del state.failures[next(iter(state.failures))]
+        if len(recent) < most:
+            return None
+        evidence = {"tool": result.tool, "failures": len(recent), "limit": self.params.n}
+        return sg.Hit(f"the same call of {result.tool} failed {len(recent)} times", evidence)

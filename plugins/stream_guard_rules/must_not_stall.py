@@ -1,0 +1,81 @@
+"""An agent that is at work does not fall silent."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+import stream_guard as sg
+
+
+class MustNotStallParams(sg.Params):
+    """Parameters of ``must_not_stall``."""
+
+    within_seconds: sg.Duration = Field(description="how long there may be no turn, call or result; the clock tells")
+
+
+class MustNotStallState(sg.State):
+    """When the session last moved; nothing while it need not move."""
+
+    last: float | None = None
+
+
+class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
+    """An agent that is at work must not fall silent.
+
+    It is at work from a user's message, a turn, a call or a result until a turn that ends for good: one whose stop
+    reason is none of those that ask for tools. With ``scope: run``, each run is watched by itself.
+    """
+
+    kind = "must_not_stall"
+    state_limit = 16
+    examples = (
+        sg.Example(
+            claim="silence after a call is a hit when the time is up",
+            params={"within_seconds": 120},
+            trace=[{"call": "look", "at": 0}, {"user": "hello?", "at": 300}, {"turn": "Yes.", "at": 301}],
+            hits=["deadline"],
+        ),
+        sg.Example(
+            claim="an agent that has answered may be silent",
+            params={"within_seconds": 120},
+            trace=[
+                {"call": "look", "at": 0},
+                {"turn": "Done.", "at": 100},
+                {"user": "thanks", "at": 900},
+                {"turn": "Bye.", "at": 901},
+            ],
+            hits=[],
+        ),
+    )
+
+    def needs(self) -> frozenset[sg.Need]:
+        """A clock."""
+        return frozenset(("clock",))
+
+    def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> None:
+        """The agent has something to do."""
+        state.last = message.time
+
+    def on_turn(self, turn: sg.Turn, state: MustNotStallState) -> None:
+        """The agent goes on, or is done."""
+        reason = turn.response.get("stop_reason")
+        done = reason is not None and reason not in ("tool_use", "tool_calls", "pause_turn") and not turn.tools
+        state.last = None if done else turn.time
+
+    def on_tool_call(self, call: sg.ToolCall, state: MustNotStallState) -> None:
+        """The agent moves."""
+        state.last = call.time
+
+    def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> None:
+        """The agent moves."""
+        state.last = result.time
+
+    def deadline(self, state: MustNotStallState) -> float | None:
+        """The time at which the silence is too long."""
+        return None if state.last is None else state.last + self.params.within_seconds
+
+    def on_deadline(self, _time: float, state: MustNotStallState) -> sg.Hit | None:
+        """Fire once for one silence."""
+        state.last = None
+        seconds = self.params.within_seconds
+        return sg.Hit(f"nothing came for {seconds:g} seconds", {"seconds": seconds})

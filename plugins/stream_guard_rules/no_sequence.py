@@ -1,0 +1,235 @@
+"""Steps do not come one after the other."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from pydantic import Field
+
+import stream_guard as sg
+
+StepEvent: TypeAlias = Literal["call", "result", "turn", "user"]
+_MOST_STEPS: Final = 8
+_EVENTS: Final[dict[str, type[sg.Event]]] = {
+    "call": sg.ToolCall,
+    "result": sg.ToolResult,
+    "turn": sg.Turn,
+    "user": sg.UserMessage,
+}
+
+
+class StepParams(sg.Params):
+    """One step: an event that meets all that is written."""
+
+    on: StepEvent = Field(default="call", description="what it is: a call, a result, a turn or a message of the user")
+    tool: sg.ToolPattern | None = Field(default=None, description="of which tool: a name, a glob, a class, or a list")
+    when: sg.Condition | None = Field(default=None, description="conditions over the event itself")
+    at_least: int = Field(default=1, ge=1, le=100, description="how many of them make the step")
+
+
+class NoSequenceParams(sg.Params):
+    """Parameters of ``no_sequence``."""
+
+    steps: list[StepParams] = Field(
+        min_length=2, max_length=_MOST_STEPS, description="the steps, the last of which is a hit"
+    )
+    within_seconds: sg.Duration | None = Field(
+        default=None, description="how long the whole may take; without it, as long as the session"
+    )
+    unordered: bool = Field(default=False, description="the steps before the last may come in any order")
+    unless_between: StepParams | None = Field(
+        default=None, description="an event that begins anew: what came before it does not count"
+    )
+
+
+class NoSequenceState(sg.State):
+    """How far the steps have come: for each, since when what leads to it has been there, and how many came."""
+
+    starts: list[float | None] = []
+    counts: list[int] = []
+    firsts: list[float] = []
+
+
+class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
+    """The steps must not come one after the other; each event of the last step is a hit.
+
+    Other events may lie in between. An event counts for one place in the order. Conditions are about the event
+    itself, such as ``labels.x``, ``tool.args.x`` or ``tool.result.output.x``.
+    """
+
+    kind = "no_sequence"
+    state_limit = 2048
+    examples = (
+        sg.Example(
+            claim="a grant and its use within the time is a hit",
+            params={"steps": [{"tool": "grant"}, {"tool": "delete_*"}], "within_seconds": 60},
+            trace=[{"call": "grant", "at": 0}, {"call": "list", "at": 5}, {"call": "delete_user", "at": 60}],
+            hits=[2],
+        ),
+        sg.Example(
+            claim="the steps before the last may come in any order",
+            params={
+                "steps": [
+                    {"on": "result", "when": {"path": "labels.private", "op": "exists"}},
+                    {"on": "result", "when": {"path": "labels.untrusted", "op": "exists"}},
+                    {"tool": "send"},
+                ],
+                "unordered": True,
+            },
+            trace=[
+                {"result": "browse", "labels": {"untrusted": "1"}},
+                {"call": "send"},
+                {"result": "read", "labels": {"private": "1"}},
+                {"call": "send"},
+            ],
+            hits=[3],
+        ),
+        sg.Example(
+            claim="too late is fine, and so is what a user comes between",
+            params={
+                "steps": [{"tool": "grant", "at_least": 2}, {"tool": "delete_*"}],
+                "within_seconds": 60,
+                "unless_between": {"on": "user"},
+            },
+            trace=[
+                {"call": "grant", "at": 0},
+                {"call": "delete_user", "at": 1},
+                {"call": "grant", "at": 2},
+                {"call": "delete_user", "at": 61},
+                {"call": "grant", "at": 62},
+                {"user": "go on", "at": 63},
+                {"call": "delete_user", "at": 64},
+            ],
+            hits=[],
+        ),
+    )
+
+    def __init__(self, params: NoSequenceParams) -> None:
+        super().__init__(params)
+        self._last = len(params.steps) - 1
+        self._steps = [_Step(step) for step in params.steps]
+        self._anew = None if params.unless_between is None else _Step(params.unless_between)
+        self._all = [*params.steps, *([params.unless_between] if params.unless_between else [])]
+        used = {step.on for step in self._all}
+        names = {"call": "on_tool_call", "result": "on_tool_result", "turn": "on_turn", "user": "on_user_message"}
+        self._handlers = [names[on] for on in sorted(used)]
+
+    def handlers(self) -> list[str]:
+        """Those of the events that steps are about."""
+        return self._handlers
+
+    def tools(self) -> sg.ToolPattern | None:
+        """Those of the steps, unless one is about calls or results of any tool."""
+        about = [step.tool for step in self._all if step.on in ("call", "result")]
+        named = [tool for tool in about if tool is not None]
+        return sg.ToolPattern([name for tool in named for name in tool.expanded]) if len(named) == len(about) else None
+
+    def needs(self) -> frozenset[sg.Need]:
+        """A clock for ``within_seconds``, content where a condition reads it."""
+        content = any(leaf.path.reads_content for step in self._all if step.when for leaf in step.when.leaves)
+        clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
+        return clock | frozenset(("content",) if content else ())
+
+    def on_tool_call(self, call: sg.ToolCall, state: NoSequenceState) -> sg.Verdict:
+        """Take a step."""
+        return self._take(call, state)
+
+    def on_tool_result(self, result: sg.ToolResult, state: NoSequenceState) -> sg.Verdict:
+        """Take a step."""
+        return self._take(result, state)
+
+    def on_turn(self, turn: sg.Turn, state: NoSequenceState) -> sg.Verdict:
+        """Take a step."""
+        return self._take(turn, state)
+
+    def on_user_message(self, message: sg.UserMessage, state: NoSequenceState) -> sg.Verdict:
+        """Take a step."""
+        return self._take(message, state)
+
+    def _take(self, event: sg.Event, state: NoSequenceState) -> sg.Verdict:
+        now = event.time or 0.0
+        if not state.starts:
+            state.starts, state.counts = [None] * self._last, [0] * (self._last + 1)
+        if self._anew is not None and self._anew.fits(event):
+            state.starts, state.counts, state.firsts = [None] * self._last, [0] * (self._last + 1), []
+        hit = self._finish(event, now, state)
+        # From the last to the first: an event that fits two steps does not lead to itself.
+        for number in range(self._last - 1, -1, -1):
+            if self._steps[number].fits(event):
+                self._advance(number, now, state)
+        if hit is None:
+            for step in self._steps:
+                if step.lacks(event):
+                    return sg.Unsure("unevaluable", "a field that a step reads")
+        return hit
+
+    def _finish(self, event: sg.Event, now: float, state: NoSequenceState) -> sg.Hit | None:
+        step = self._steps[self._last]
+        if not step.fits(event):
+            return None
+        begun = state.starts if self.params.unordered else state.starts[-1:]
+        for start in begun:
+            if start is None or self._is_over(start, now):
+                state.counts[self._last] = 0
+                return None
+        state.counts[self._last] = min(state.counts[self._last] + 1, step.at_least)
+        if state.counts[self._last] < step.at_least:
+            return None
+        what = event.tool if isinstance(event, (sg.ToolCall, sg.ToolResult)) else step.on
+        return sg.Hit(f"{what} is the last of {self._last + 1} steps", {"steps": self._last + 1, "last": what})
+
+    def _advance(self, number: int, now: float, state: NoSequenceState) -> None:
+        """Count an event of a step before the last; note since when the steps up to it have been there."""
+        step = self._steps[number]
+        if number == 0 or self.params.unordered:
+            if step.at_least == 1:
+                state.starts[number] = now
+                return
+            state.counts[number] = min(state.counts[number] + 1, step.at_least)
+            if number == 0 and not self.params.unordered:
+                state.firsts = [*state.firsts[1 - step.at_least :], now]
+                state.starts[0] = state.firsts[0] if len(state.firsts) == step.at_least else None
+            elif state.counts[number] == step.at_least:
+                state.starts[number] = now
+            return
+        before = state.starts[number - 1]
+        if before is None or self._is_over(before, now):
+            state.counts[number] = 0
+            return
+        state.counts[number] += 1
+        if state.counts[number] >= step.at_least:
+            state.starts[number], state.counts[number] = before, 0
+
+    def _is_over(self, start: float, now: float) -> bool:
+        span = self.params.within_seconds
+        return span is not None and now - start > span
+
+
+class _Step:
+    """A step, ready to be held against events."""
+
+    __slots__ = ("_kind", "_tool", "_when", "at_least", "on")
+
+    def __init__(self, params: StepParams) -> None:
+        self.on: str = params.on
+        self.at_least = params.at_least
+        self._kind = _EVENTS[params.on]
+        self._tool = params.tool
+        self._when = params.when
+
+    def fits(self, event: sg.Event) -> bool:
+        """Whether the event is one of this step."""
+        return self._is_about(event) and (self._when is None or self._when.holds(event))
+
+    def lacks(self, event: sg.Event) -> bool:
+        """Whether the event leaves out a field that the step's conditions read."""
+        if self._when is None or not self._is_about(event):
+            return False
+        return any(leaf.path.lacks is not None and leaf.path.lacks(event) for leaf in self._when.leaves)
+
+    def _is_about(self, event: sg.Event) -> bool:
+        if not isinstance(event, self._kind):
+            return False
+        if self._tool is None:
+            return True
+        return self._tool.matches(event.tool if isinstance(event, (sg.ToolCall, sg.ToolResult)) else "")

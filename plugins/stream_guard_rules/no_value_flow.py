@@ -1,0 +1,211 @@
+"""No call sends away what certain results say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_rules.shared.fingerprints import MOST_TEXT, readings, squeezed
+from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.outside_gate import remember_ungated
+
+_MOST_MARKS: Final = 4096
+_MOST_SOURCES: Final = 32
+_BLOCK: Final = 64  # pieces of a text that are cut at once
+_SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
+_STEP: Final = 4  # one of so many pieces of a longer text is remembered, of a long one half of these
+
+
+class GuardedResult(sg.State):
+    """One result that must not leave: when it came, from which tool, and fingerprints of its text."""
+
+    time: float | None
+    tool: str
+    marks: list[int]
+
+
+class NoValueFlowParams(sg.Params):
+    """Parameters of ``no_value_flow``."""
+
+    tool: sg.ToolPattern = Field(description="the tools that send things away: a name, a glob, a class, or a list")
+    source: sg.ToolPattern = Field(default=sg.ToolPattern("*"), description="the tools whose results must not leave")
+    source_when: sg.Condition | None = Field(
+        default=None, description="conditions over a result that must not leave, such as a label"
+    )
+    min_chars: int = Field(
+        default=12, ge=6, le=200, description="characters in a row, blanks left out, that both must have"
+    )
+    within_seconds: sg.Duration | None = Field(default=None, description="how long a result is remembered")
+
+
+class NoValueFlowState(sg.State):
+    """The results that must not leave."""
+
+    sources: list[GuardedResult] = []
+
+
+class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
+    """What certain results say must not be sent away: ``min_chars`` characters in a row are enough.
+
+    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of each text the first
+    20,000 characters are looked at. 4096 fingerprints are remembered. Of a text over 256 characters one piece in four
+    is kept, of one over 8192 one in eight: then up to 3, or 7, characters more must agree.
+    """
+
+    kind = "no_value_flow"
+    state_limit = 32768
+    examples = (
+        sg.Example(
+            claim="a secret in what is sent is a hit, in base64 too",
+            params={"tool": "http_post", "source": "read_secret"},
+            trace=[
+                {"result": "read_secret", "output": "key=Xq7LmP92vRt4Zk8W"},
+                {"call": "http_post", "args": {"body": "it is xq7lmp92vrt4 zk8w"}},
+                {"call": "http_post", "args": {"body": "WHE3TG1QOTJ2UnQ0Wms4Vw=="}},
+            ],
+            hits=[1, 2],
+        ),
+        sg.Example(
+            claim="a few characters alike, and results of other tools, are fine",
+            params={"tool": "http_post", "source": "read_secret"},
+            trace=[
+                {"result": "read_secret", "output": "key=Xq7LmP92vRt4Zk8W"},
+                {"result": "read_file", "output": "nothing to hide here at all"},
+                {"call": "http_post", "args": {"body": "Xq7LmP9 nothing to hide here"}},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools on both sides."""
+        return sg.ToolPattern([*self.params.tool.expanded, *self.params.source.expanded])
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Results and arguments, and a clock for ``within_seconds``."""
+        clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
+        return clock | frozenset(("content",))
+
+    def on_tool_result(self, result: sg.ToolResult, state: NoValueFlowState) -> sg.Verdict:
+        """Remember what must not leave."""
+        condition = self.params.source_when
+        if not self.params.source.matches(result.tool) or (condition is not None and not condition.holds(result)):
+            return None
+        if result.output is None:
+            return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
+        marks = self._first_marks(result.output)
+        if marks:
+            state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], marks)])
+        return None
+
+    def on_tool_call(self, call: sg.ToolCall, state: NoValueFlowState) -> sg.Verdict:
+        """Compare what is sent with what must not leave."""
+        if not self.params.tool.matches(call.tool):
+            return None
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        sources = [source for source in state.sources if self._counts(source, call)]
+        if not sources:
+            return None
+        newest = frozenset(sources[-1].marks)
+        sent: set[int] = set()
+        for form in _sent_forms(list(texts_in(call.args))):
+            for pieces in self._pieces(form, every=True):
+                marks = list(map(crc32, pieces))
+                if not newest.isdisjoint(marks):
+                    return _hit(call, sources[-1])  # no source comes before it, whatever else is sent
+                if len(sources) > 1:
+                    sent.update(marks)
+        found = next((source for source in reversed(sources[:-1]) if not sent.isdisjoint(source.marks)), None)
+        return None if found is None else _hit(call, found)
+
+    def on_ungated(self, event: sg.Event, state: NoValueFlowState) -> None:
+        """Remember results outside the gate too."""
+        remember_ungated(self, event, state)
+
+    def _counts(self, source: GuardedResult, call: sg.ToolCall) -> bool:
+        span = self.params.within_seconds
+        if span is None or source.time is None or call.time is None:
+            return True
+        return call.time - source.time <= span
+
+    def _first_marks(self, output: sg.Json) -> list[int]:
+        """Return the first fingerprints of what a result says: no more are worked out than are kept."""
+        pieces: dict[bytes, None] = {}
+        for text in texts_in(output):
+            for form in readings(text):
+                for cut in self._pieces(form, every=False):
+                    pieces.update(dict.fromkeys(cut))
+                if len(pieces) >= _MOST_MARKS:
+                    return [crc32(piece) for piece in islice(pieces, _MOST_MARKS)]
+        return list(map(crc32, pieces))
+
+    def _pieces(self, text: str, *, every: bool) -> Iterator[list[bytes]]:
+        """Yield pieces of a text without blanks, and of its letters and digits alone.
+
+        ``every`` asks for all of them. One side is enough for that: of what is remembered, some will do.
+        """
+        length = self.params.min_chars
+        if len(text) < length and text.isascii():
+            return
+        plain, short = squeezed(text[:MOST_TEXT])
+        step = 1 if every or len(plain) <= _SHORT else _STEP if len(plain) <= _LONG else 2 * _STEP
+        yield _cut(plain, length, step)
+        if short != plain:
+            yield _cut(short, length, step)
+
+
+def _hit(call: sg.ToolCall, source: GuardedResult) -> sg.Hit:
+    evidence = {"tool": call.tool, "source": source.tool}
+    return sg.Hit(f"{call.tool} sends what {source.tool} returned", evidence)
+
+
+def _cut(text: str, length: int, step: int) -> list[bytes]:
+    """Return the pieces of a text that begin at every ``step``-th character, in any order."""
+    last = len(text) - length
+    if not text.isascii():
+        pieces = [text[start : start + length] for start in range(0, last + 1, step)]
+        return [piece.encode("utf-8", "surrogatepass") for piece in pieces]
+    gap = -length % step
+    size = length + gap
+    data = text.encode() + bytes(gap)
+    # The text from its beginning, from its second piece and so on, one after the other: now pieces do not overlap.
+    rows = [data[start : start + (last - start) // size * size + size] for start in range(0, min(size, last + 1), step)]
+    tiled = b"".join(rows)
+    cut: list[bytes] = []
+    for place in range(0, len(tiled), _BLOCK * size):
+        cut += _cutter(length, gap, min(_BLOCK, (len(tiled) - place) // size))(tiled, place)
+    return cut
+
+
+@lru_cache(maxsize=4 * _BLOCK)
+def _cutter(length: int, gap: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    """Return what cuts so many pieces at once: to cut each takes five times as long."""
+    return Struct(f"{length}s{gap}x" * count).unpack_from
+
+
+def _sent_forms(texts: Sequence[str]) -> Iterator[str]:
+    """Yield what a call sends: all its texts in a row, as it may split one, and what each says where it is encoded."""
+    joined = "".join(texts)
+    yield joined
+    for text in texts:
+        yield from readings(text)[0 if len(joined) > MOST_TEXT else 1 :]
+
+
+def _bounded(sources: list[GuardedResult]) -> list[GuardedResult]:
+    """Return the newest sources that fit."""
+    left = _MOST_MARKS
+    kept: list[GuardedResult] = []
+    for source in reversed(sources[-_MOST_SOURCES:]):
+        left -= len(source.marks)
+        if left < 0 and kept:
+            break
+        kept.insert(0, source)
+    return kept

@@ -1,0 +1,1 @@
+"""What rule kinds share, and the machinery of the larger ones."""

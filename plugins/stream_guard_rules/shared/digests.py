@@ -1,0 +1,55 @@
+"""Digests of JSON values: sixteen characters, the same for equal values."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from hashlib import blake2b
+from typing import Final
+
+import stream_guard as sg
+
+_SHORT: Final = 12
+
+
+def digest(value: sg.Json) -> str:
+    """Return a digest that agrees with ``json_equal``: 1 is 1.0, but true is not 1 and "5" is not 5.
+
+    It is cryptographic: the agent that a rule guards against may choose the value.
+    """
+    hashed = blake2b(digest_size=12)
+    waiting = [value]
+    while waiting:  # no recursion, so depth cannot hurt
+        item = waiting.pop()
+        if isinstance(item, dict):
+            hashed.update(b"{%d" % len(item))
+            for key in sorted(item):
+                waiting += (item[key], key)
+        elif isinstance(item, list):
+            hashed.update(b"[%d" % len(item))
+            waiting += item
+        else:
+            hashed.update(_scalar(item))
+    return urlsafe_b64encode(hashed.digest()).decode()
+
+
+def short_digest(value: sg.Json) -> str:
+    """Return the first twelve characters of a digest: enough to tell the few values that one state keeps apart."""
+    return digest(value)[:_SHORT]
+
+
+def digest_of_found(value: sg.Json) -> str:
+    """Return the short digest of what a path leads to; empty where it leads to nothing."""
+    return "" if value is sg.MISSING else short_digest(value)
+
+
+def _scalar(value: sg.Json) -> bytes:
+    """Return the value with its type and length, so that no two sequences of values give the same bytes."""
+    if isinstance(value, str):
+        data = value.encode("utf-8", "surrogatepass")
+        return b"s%d:" % len(data) + data
+    if isinstance(value, bool) or value is None:
+        return b"c%r;" % value
+    if isinstance(value, float) and not value.is_integer():
+        return b"f%r;" % value
+    # Hexadecimal: Python refuses to write very long integers in decimal.
+    return b"i%x;" % int(value)
