@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.evidence import as_evidence, cut
-from stream_guard_rules.shared.fingerprints import keep_newest, mark_value, marks_of
+from stream_guard_rules.shared.fingerprints import drop_oldest, fingerprints_of, value_fingerprints
 from stream_guard_rules.shared.json_texts import texts_in
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
-_MOST_MARKS: Final = 3072
+_MOST_FINGERPRINTS: Final = 3072
 _PIECES: Final = 4
 _USER, _SYSTEM, _ALLOWED, _DENIED = 1, 2, 4, 8
 
@@ -107,12 +107,12 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         allow, deny = params.allow, params.deny
         self._allowed_tools = allow.tools if allow else None
         self._denied_tools = deny.tools if deny else None
-        self._listed = {one for value in (allow.values if allow else ()) for one in _marks_in(value)}
-        self._unlisted = {one for value in (deny.values if deny else ()) for one in _marks_in(value)}
-        self._allowed = _bits(allow, _ALLOWED)
-        self._denied = _bits(deny, _DENIED)
-        self._excused = self._allowed | (0 if deny is not None and deny.user else _USER)
-        self._reads_system = bool((self._allowed | self._denied) & _SYSTEM)
+        self._allowed_values = {one for value in (allow.values if allow else ()) for one in _fingerprints_in(value)}
+        self._denied_values = {one for value in (deny.values if deny else ()) for one in _fingerprints_in(value)}
+        self._allowed_bits = _bits(allow, _ALLOWED)
+        self._denied_bits = _bits(deny, _DENIED)
+        self._excused_bits = self._allowed_bits | (0 if deny is not None and deny.user else _USER)
+        self._reads_system = bool((self._allowed_bits | self._denied_bits) & _SYSTEM)
 
     def handlers(self) -> list[str]:
         """Turns only where the system prompt counts."""
@@ -172,12 +172,12 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         remember_ungated(self, event, state)
 
     def _objection(self, text: str, state: ArgProvenanceState) -> str:
-        known, own = _origins(text, state), set(mark_value(text))
-        if own & self._unlisted:
+        known, own = _origins(text, state), set(value_fingerprints(text))
+        if own & self._denied_values:
             return "is a value that is not allowed"
-        if known & self._denied and not known & self._excused and not own & self._listed:
+        if known & self._denied_bits and not known & self._excused_bits and not own & self._allowed_values:
             return "comes from a source that is not allowed"
-        if self.params.allow is not None and not known & self._allowed and not own & self._listed:
+        if self.params.allow is not None and not known & self._allowed_bits and not own & self._allowed_values:
             return "comes from no source that is allowed"
         return ""
 
@@ -188,23 +188,23 @@ def _bits(origins: Origins | None, tools: int) -> int:
     return (_USER if origins.user else 0) | (_SYSTEM if origins.system else 0) | (tools if origins.tools else 0)
 
 
-def _marks_in(value: sg.Json) -> list[int]:
-    return [one for text in texts_in(value) for one in mark_value(text)]
+def _fingerprints_in(value: sg.Json) -> list[int]:
+    return [one for text in texts_in(value) for one in value_fingerprints(text)]
 
 
 def _remember(text: str, bits: int, state: ArgProvenanceState) -> None:
-    marks = state.marks
-    for one in marks_of(text, _PIECES):
-        marks[one] = marks.pop(one, 0) | bits
-    keep_newest(marks, _MOST_MARKS)
+    known = state.marks
+    for one in fingerprints_of(text, _PIECES):
+        known[one] = known.pop(one, 0) | bits
+    drop_oldest(known, _MOST_FINGERPRINTS)
 
 
 def _origins(text: str, state: ArgProvenanceState) -> int:
     """Return the sources that had the value as a whole, or else each of its pieces."""
-    whole = [state.marks.get(one, 0) for one in mark_value(text)]
+    whole = [state.marks.get(one, 0) for one in value_fingerprints(text)]
     if any(whole):
         return whole[0]
-    pieces = [state.marks.get(one, 0) for one in marks_of(text, 1)]
+    pieces = [state.marks.get(one, 0) for one in fingerprints_of(text, 1)]
     common = pieces[0] if pieces else 0
     for bits in pieces:
         common &= bits

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import Text
+from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
 from stream_guard_rules.shared.json_texts import strings_and_keys_in
 
@@ -24,7 +24,7 @@ _BY_PLACE: Final = {
 class ForbiddenTextParams(sg.Params):
     """Parameters of ``forbidden_text``."""
 
-    text: Text | None = Field(default=None, description="the text that must not occur, letter for letter")
+    text: SoughtText | None = Field(default=None, description="the text that must not occur, letter for letter")
     pattern: sg.Regex | None = Field(default=None, description="or a regular expression (RE2) for it")
     where: Literal["response", "tool_args", "tool_result", "user"] = Field(
         default="response", description="where to look: in payloads, every string and every key is read"

@@ -13,22 +13,22 @@ from stream_guard_rules.shared.announced_calls import awaits_calls
 from stream_guard_rules.shared.evidence import cut
 from stream_guard_rules.shared.ltl import MAX_CHARS, FormulaError, parse
 from stream_guard_rules.shared.ltl_monitor import START, Monitor
-from stream_guard_rules.shared.ltl_past import PAST, Past
+from stream_guard_rules.shared.ltl_past import PAST_PREFIX, PastFormulas
 
 _KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 
 
 def _is_known(atom: str) -> bool:
-    if atom.startswith(PAST):
+    if atom.startswith(PAST_PREFIX):
         return True
     return atom.startswith(_KNOWN) and (not atom.startswith("extra:") or "=" in atom)
 
 
 @lru_cache(maxsize=64)
-def watch(formula: str) -> tuple[Monitor, Past]:
+def monitor_of(formula: str) -> tuple[Monitor, PastFormulas]:
     """Return the monitor of a formula, and its part about the past; parameters and rule share them."""
-    past = Past(parse(formula))
-    return Monitor(past.rest, _is_known), past
+    past = PastFormulas(parse(formula))
+    return Monitor(past.formula, _is_known), past
 
 
 class LtlFormulaParams(sg.Params):
@@ -44,7 +44,7 @@ class LtlFormulaParams(sg.Params):
     @classmethod
     def _can_be_watched(cls, formula: str) -> str:
         try:
-            watch(formula)
+            monitor_of(formula)
         except FormulaError as error:
             raise PydanticCustomError("formula", "not a usable formula: {why}", {"why": str(error)}) from None
         return formula
@@ -59,8 +59,8 @@ class LtlFormulaState(sg.State):
     index: int = -1
     open: bool = False  # the turn announced calls that it did not list
     over: bool = False  # it has fired, or can never fire
-    past: int = 0  # what held before the latest turn, a bit for each operator about the past
-    past_after: int = 0
+    past_operators: int = 0  # what held before the latest turn, a bit for each operator about the past
+    past_operators_after: int = 0
 
 
 class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
@@ -107,12 +107,12 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
 
     def __init__(self, params: LtlFormulaParams) -> None:
         super().__init__(params)
-        self._monitor, self._past = monitor, past = watch(params.formula)
+        self._monitor, self._past_formulas = monitor, past = monitor_of(params.formula)
         # Atoms of the monitor first, then those that only the past reads; formulas about the past are no facts.
         self._atoms = [*monitor.atoms, *(name for name in past.names if name not in monitor.atoms and _is_known(name))]
-        parts = [(1 << number, atom) for number, atom in enumerate(self._atoms) if not atom.startswith(PAST)]
+        parts = [(1 << number, atom) for number, atom in enumerate(self._atoms) if not atom.startswith(PAST_PREFIX)]
         self._facts = [(bit, atom.partition(":")[0], atom.partition(":")[2]) for bit, atom in parts]
-        self._past_bits = [1 << monitor.atoms.index(atom) if atom in monitor.atoms else 0 for atom in past.atoms]
+        self._past_atom_bits = [1 << monitor.atoms.index(atom) if atom in monitor.atoms else 0 for atom in past.atoms]
         self._mask = (1 << len(monitor.atoms)) - 1
         self._tool_bits = {value: bit for bit, what, value in self._facts if what == "tool_call"}
         self._unknown = sum(self._tool_bits.values())
@@ -145,7 +145,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         if self._reads_stop and turn.response.get("stop_reason") is None:
             return sg.Unsure("unevaluable", "a stop_reason")
         facts, is_open = self._facts_of(turn), self._unknown != 0 and not turn.tools and awaits_calls(turn)
-        is_same = state.before == state.after and state.facts == facts and state.index >= 0 and not self._past_bits
+        is_same = state.before == state.after and state.facts == facts and state.index >= 0 and not self._past_atom_bits
         state.index = turn.index
         if is_same and not is_open and not state.open:
             return None  # the same step once more: it leads where it led
@@ -154,8 +154,8 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
             state.before = state.after
         if state.facts != facts:
             state.facts = facts
-        if state.past != state.past_after:
-            state.past = state.past_after
+        if state.past_operators != state.past_operators_after:
+            state.past_operators = state.past_operators_after
         if state.open != is_open:
             state.open = is_open
         return self._step(state)
@@ -200,7 +200,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def _step(self, state: LtlFormulaState) -> sg.Hit | None:
         """Move by the known facts of the turn; fire when no call that may still come can save the formula."""
         monitor = self._monitor
-        facts = self._with_past(state) if self._past_bits else state.facts
+        facts = self._with_past_facts(state) if self._past_atom_bits else state.facts
         after = monitor.step(state.before, facts)
         if state.after != after:
             state.after = after
@@ -208,16 +208,17 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
             return None
         if state.open:
             # What a call that may still come says about the past is open too.
-            unknown = (self._unknown & ~state.facts | sum(self._past_bits)) & self._mask
+            unknown = (self._unknown & ~state.facts | sum(self._past_atom_bits)) & self._mask
             if not all(after in monitor.lost for after in monitor.outcomes(state.before, facts, unknown)):
                 return None
         return self._fire(state)
 
-    def _with_past(self, state: LtlFormulaState) -> int:
+    def _with_past_facts(self, state: LtlFormulaState) -> int:
         """Return the facts of the turn with those about the past, and remember what the next turn needs."""
         facts = {atom: bool(state.facts >> number & 1) for number, atom in enumerate(self._atoms)}
-        state.past_after, holds = self._past.step(facts, state.past)
-        return (state.facts & self._mask) | sum(bit for bit, held in zip(self._past_bits, holds, strict=True) if held)
+        state.past_operators_after, holds = self._past_formulas.step(facts, state.past_operators)
+        past_facts = sum(bit for bit, held in zip(self._past_atom_bits, holds, strict=True) if held)
+        return (state.facts & self._mask) | past_facts
 
     def _fire(self, state: LtlFormulaState) -> sg.Hit:
         state.over = True

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import digest
-from stream_guard_rules.shared.fingerprints import mark
+from stream_guard_rules.shared.fingerprints import fingerprint
 
 Measured: TypeAlias = Literal["count", "distinct", "sum", "average", "percentile", "ratio", "growth"]
 MeasuredEvent: TypeAlias = Literal["call", "result", "turn", "user"]
@@ -209,7 +209,7 @@ class MaxAggregate(sg.Rule[MaxAggregateParams, MaxAggregateState]):
             lacking = params.path.lacks is not None and params.path.lacks(event)
             return sg.Unsure("unevaluable", "the value that it measures") if lacking else None
         if params.measure == "distinct":
-            return float(mark(digest(found)) >> 4)  # 52 bits: a float holds them
+            return float(fingerprint(digest(found)) >> 4)  # 52 bits: a float holds them
         number = isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found)
         return float(found) if number else sg.Unsure("type_mismatch")
 

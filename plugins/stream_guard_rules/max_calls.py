@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 
 class MaxCallsParams(sg.Params):
@@ -14,7 +14,7 @@ class MaxCallsParams(sg.Params):
     tool: sg.ToolPattern = Field(
         default=sg.ToolPattern("*"), description="the tools that are counted together: a name, a glob, or a list"
     )
-    n: int = Field(ge=0, le=MOST, description="calls that are still fine")
+    n: int = Field(ge=0, le=LARGEST_COUNT, description="calls that are still fine")
 
 
 class MaxCallsState(sg.State):
@@ -49,7 +49,7 @@ class MaxCalls(sg.Rule[MaxCallsParams, MaxCallsState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: MaxCallsState) -> sg.Hit | None:
         """Count the attempt."""
-        state.calls = min(state.calls + 1, MOST)
+        state.calls = min(state.calls + 1, LARGEST_COUNT)
         if state.calls <= self.params.n:
             return None
         evidence = {"tool": call.tool, "calls": state.calls, "limit": self.params.n}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 
 class MaxFailedCallsParams(sg.Params):
     """Parameters of ``max_failed_calls``."""
 
     tool: sg.ToolPattern = Field(description="the tools whose failures are counted: a name, a glob, or a list")
-    n: int = Field(ge=1, le=MOST, description="failures after which it must not be tried again")
+    n: int = Field(ge=1, le=LARGEST_COUNT, description="failures after which it must not be tried again")
 
 
 class MaxFailedCallsState(sg.State):
@@ -59,7 +59,7 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
     def on_tool_result(self, result: sg.ToolResult, state: MaxFailedCallsState) -> None:
         """Count a failure."""
         if result.status == "error":
-            state.failures = min(state.failures + 1, MOST)
+            state.failures = min(state.failures + 1, LARGEST_COUNT)
 
     def on_ungated(self, event: sg.Event, state: MaxFailedCallsState) -> None:
         """Count failures outside the gate too."""

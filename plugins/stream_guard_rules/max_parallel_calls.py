@@ -6,13 +6,13 @@ from pydantic import Field
 
 import stream_guard as sg
 
-REMEMBERED = 64  # open calls of one turn
+MOST_OPEN_CALLS = 64  # open calls of one turn
 
 
 class MaxParallelCallsParams(sg.Params):
     """Parameters of ``max_parallel_calls``."""
 
-    n: int = Field(default=1, ge=1, le=REMEMBERED, description="calls that may be open at the same time")
+    n: int = Field(default=1, ge=1, le=MOST_OPEN_CALLS, description="calls that may be open at the same time")
 
 
 class MaxParallelCallsState(sg.State):
@@ -49,7 +49,7 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
         """Count the open calls, this one included."""
         if call.index != state.turn:
             state.turn, state.open = call.index, []
-        state.open = [*state.open[1 - REMEMBERED :], call.attempt]
+        state.open = [*state.open[1 - MOST_OPEN_CALLS :], call.attempt]
         if len(state.open) <= self.params.n:
             return None
         evidence = {"tool": call.tool, "open": len(state.open), "limit": self.params.n}

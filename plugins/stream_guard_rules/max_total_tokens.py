@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
 _NEEDED: Final = ("input_tokens", "output_tokens")
@@ -22,7 +22,7 @@ class MaxTotalTokensParams(sg.Params):
     n: int = Field(
         validation_alias=AliasChoices("n", "limit"),
         ge=0,
-        le=MOST,
+        le=LARGEST_COUNT,
         description="tokens that are still fine (or `limit`)",
     )
     warn_at: int | None = Field(
@@ -87,7 +87,7 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
         used, unknown = _used(usage) if isinstance(usage, dict) else (0, True)
         before, limit, warn_at = state.total, self._limit, self._warn_at
         total = before + used
-        state.total = total = min(MOST, total)
+        state.total = total = min(LARGEST_COUNT, total)
         if before <= limit < total:
             return sg.Hit(f"{total:,} tokens used, {limit:,} allowed", {"total": total, "limit": limit})
         if warn_at is not None and before <= warn_at < total <= limit:
@@ -104,12 +104,12 @@ class MaxTotalTokens(sg.Rule[MaxTotalTokensParams, MaxTotalTokensState]):
 
 def _used(usage: dict[str, sg.Json]) -> tuple[int, bool]:
     """Return the tokens that are known, and whether input or output is not among them."""
-    given, made, thought = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("thinking_tokens")
-    if type(given) is int and type(made) is int and given >= 0 and made >= 0:  # nearly always so
-        if thought is None:
-            return given + made, False
-        if type(thought) is int and thought >= 0:
-            return given + made + thought, False
+    inputs, outputs, thinking = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("thinking_tokens")
+    if type(inputs) is int and type(outputs) is int and inputs >= 0 and outputs >= 0:  # nearly always so
+        if thinking is None:
+            return inputs + outputs, False
+        if type(thinking) is int and thinking >= 0:
+            return inputs + outputs + thinking, False
     used = found = 0
     for name in _TOKENS:
         value = usage.get(name)

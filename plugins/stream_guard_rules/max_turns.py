@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import AliasChoices, Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 
 class MaxTurnsParams(sg.Params):
@@ -14,7 +14,7 @@ class MaxTurnsParams(sg.Params):
     n: int = Field(
         validation_alias=AliasChoices("n", "limit"),
         ge=0,
-        le=MOST,
+        le=LARGEST_COUNT,
         description="turns that are still fine (or `limit`)",
     )
 

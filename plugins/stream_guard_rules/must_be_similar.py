@@ -54,7 +54,7 @@ class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
 
     def __init__(self, params: MustBeSimilarParams) -> None:
         super().__init__(params)
-        self._likeness = params.measure or word_likeness
+        self._similarity = params.measure or word_similarity
 
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
@@ -62,7 +62,7 @@ class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
 
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
         """Compare the text."""
-        alike = self._likeness(self.params.text, turn.text)
+        alike = self._similarity(self.params.text, turn.text)
         if alike >= self.params.threshold:
             return None
         evidence = {"alike": round(alike, 4), "threshold": self.params.threshold, "text": cut(self.params.text)}
@@ -72,21 +72,21 @@ class MustBeSimilar(sg.Rule[MustBeSimilarParams, sg.NoState]):
         """How alike the texts were, and how alike they must be."""
         if not isinstance(event, sg.Turn):
             return None
-        alike, threshold = self._likeness(self.params.text, event.text), self.params.threshold
+        alike, threshold = self._similarity(self.params.text, event.text), self.params.threshold
         return sg.Shortfall(
             f"the response is {alike:.0%} like the text, and {threshold:.0%} are asked", 1 - (alike - threshold)
         )
 
 
-def word_likeness(first: str, second: str) -> float:
+def word_similarity(first: str, second: str) -> float:
     """Return how alike the words of two texts are: the cosine of their counts, regardless of case and order."""
-    old, new = _count(first), _count(second)
-    if old == new:
+    left, right = _count(first), _count(second)
+    if left == right:
         return 1.0
-    if not old or not new:
+    if not left or not right:
         return 0.0
-    shared = sum(count * new[word] for word, count in old.items() if word in new)
-    norms = sum(count * count for count in old.values()) * sum(count * count for count in new.values())
+    shared = sum(count * right[word] for word, count in left.items() if word in right)
+    norms = sum(count * count for count in left.values()) * sum(count * count for count in right.values())
     return min(1.0, shared / sqrt(norms))
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 import stream_guard as sg
 
-_REMEMBERED = 8  # attempts that may still run
+_MOST_OPEN_ATTEMPTS = 8  # attempts that may still run
 
 
 class MustCallParams(sg.Params):
@@ -53,14 +53,14 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
     def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> None:
         """Count the attempt as a call until it is blocked or held."""
         if not state.ran and call.attempt not in state.open:
-            state.open = [*state.open[1 - _REMEMBERED :], call.attempt]
+            state.open = [*state.open[1 - _MOST_OPEN_ATTEMPTS :], call.attempt]
 
     def on_decision(self, decision: sg.GateDecision, state: MustCallState) -> None:
         """Remove an attempt that the gate holds or refuses; add it again when the gate allows it."""
         if decision.action != "allow":
             state.open = [attempt for attempt in state.open if attempt != decision.attempt]
         elif not state.ran and decision.attempt not in state.open:
-            state.open = [*state.open[1 - _REMEMBERED :], decision.attempt]
+            state.open = [*state.open[1 - _MOST_OPEN_ATTEMPTS :], decision.attempt]
 
     def on_tool_result(self, result: sg.ToolResult, state: MustCallState) -> None:
         """Record whether the attempt ran."""

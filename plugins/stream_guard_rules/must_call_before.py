@@ -135,11 +135,11 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         self._first, self._second, self._reset = params.first, params.second, params.reset_on
         self._argument = sg.Path(f"tool.args.{params.same_arg}") if params.same_arg else None
         self._must_succeed, self._within = params.first_must_succeed, params.within_seconds
-        self._enough = _RAN if params.first_must_succeed else _TRIED
+        self._required_standing = _RAN if params.first_must_succeed else _TRIED
         self._ignores_absence = params.if_first_absent == "ignore"
-        self._complaint = _complaint(params)
+        self._requirement = _requirement(params)
         # What can run out, be reset or be asked for again with another argument is never unlocked for good.
-        self._lasts = params.within_seconds is None and params.reset_on is None and params.same_arg is None
+        self._unlocks_for_good = params.within_seconds is None and params.reset_on is None and params.same_arg is None
 
     def tools(self) -> sg.ToolPattern:
         """Every tool that the rule names."""
@@ -156,7 +156,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if state.unlocked:
             return sg.SETTLED
         hit = self._judge(call, state) if self._second.matches(call.tool) else None
-        late = self._note(call, state)
+        late = self._remember_first(call, state)
         return late if hit is None else hit
 
     def on_decision(self, decision: sg.GateDecision, state: MustCallBeforeState) -> None:
@@ -183,8 +183,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         first = _find(result.attempt, state)
         if first is None:
             return None
-        late = self._late(first, result.tool, state) if must_succeed else None
-        if self._lasts:
+        late = self._late_hit(first, result.tool, state) if must_succeed else None
+        if self._unlocks_for_good:
             state.unlocked = True
             state.firsts = ()
             if state.waiting:
@@ -203,7 +203,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             return sg.SETTLED
         # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
         if type(event) is sg.ToolCall:
-            return self._note(event, state)
+            return self._remember_first(event, state)
         if type(event) is sg.ToolResult:
             return self.on_tool_result(event, state)
         if type(event) is sg.GateDecision:
@@ -215,12 +215,12 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if not isinstance(event, sg.ToolCall) or not self._second.matches(event.tool):
             return None
         within, now = self.params.within_seconds, event.time
-        good = [first for first in state.firsts if self._unlocks(first, self._value(event), now)]
-        if within is not None and now is not None and good:
-            age = min(now - first.time for first in good if first.time is not None)
+        valid = [first for first in state.firsts if self._unlocks(first, self._value(event), now)]
+        if within is not None and now is not None and valid:
+            age = min(now - first.time for first in valid if first.time is not None)
             return sg.Shortfall(f"{self.params.first} was {age:,.3g} s old, and is good for {within:g} s", age / within)
-        came = f"{self.params.first} came first" if good or state.unlocked else f"{event.tool} waits for what may come"
-        return sg.Shortfall(came, 0.1)
+        lack = f"{self.params.first} came first" if valid or state.unlocked else f"{event.tool} waits for what may come"
+        return sg.Shortfall(lack, 0.1)
 
     def _value(self, call: sg.ToolCall) -> str | None:
         """Return the digest of the argument to compare: empty without ``same_arg``, None if the argument is absent."""
@@ -242,11 +242,11 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _detail(self, call: sg.ToolCall) -> str:
         """Return what was called before what; with ``same_arg``: "Edit of a.py was called before Read of it"."""
         if self._argument is None:
-            return f"{call.tool} was called before {self._complaint}"
+            return f"{call.tool} was called before {self._requirement}"
         value = self._argument.find(call)
         if value is sg.MISSING or value is None:
-            return f"{call.tool} was called without {self.params.same_arg}, and before {self._complaint}"
-        return f"{call.tool} of {as_evidence(value)[:_SHOWN]} was called before {self._complaint}"
+            return f"{call.tool} was called without {self.params.same_arg}, and before {self._requirement}"
+        return f"{call.tool} of {as_evidence(value)[:_SHOWN]} was called before {self._requirement}"
 
     def _advice(self, call: sg.ToolCall) -> str:
         """Return the call that has to come first."""
@@ -264,13 +264,13 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         return evidence
 
     def _unlocks(self, first: First, value: str | None, now: float | None) -> bool:
-        if first.value != value or first.standing < self._enough:
+        if first.value != value or first.standing < self._required_standing:
             return False
         within = self._within
         # Half-open: a `first` exactly that old is no longer good.
         return within is None or (now is not None and first.time is not None and now - first.time < within)
 
-    def _note(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
+    def _remember_first(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._reset is not None and self._reset.matches(call.tool):
             state.firsts = ()
@@ -279,9 +279,9 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         first = First(call.attempt, _TRIED, call.time, value)
         firsts = state.firsts
         state.firsts = (*firsts[1 - _MOST_FIRSTS :], first) if firsts else (first,)
-        return None if self._must_succeed else self._late(first, call.tool, state)
+        return None if self._must_succeed else self._late_hit(first, call.tool, state)
 
-    def _late(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
+    def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""
         if not state.waiting:
             return None
@@ -315,7 +315,7 @@ def _find(attempt: int, state: MustCallBeforeState) -> First | None:
     return None
 
 
-def _complaint(params: MustCallBeforeParams) -> str:
+def _requirement(params: MustCallBeforeParams) -> str:
     """Return what was required, to follow "... was called before"."""
     same = " of it" if params.same_arg else ""
     succeeded = " succeeded" if params.first_must_succeed else ""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 import stream_guard as sg
 
-_REMEMBERED = 8  # attempts that may still run
+_MOST_OPEN_ATTEMPTS = 8  # attempts that may still run
 
 
 class MustCallOnceParams(sg.Params):
@@ -104,7 +104,7 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
         if not state.ran and attempt not in state.open:
-            state.open = (*state.open[1 - _REMEMBERED :], attempt) if state.open else (attempt,)
+            state.open = (*state.open[1 - _MOST_OPEN_ATTEMPTS :], attempt) if state.open else (attempt,)
 
     def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt

@@ -59,8 +59,8 @@ class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
         why = failure_of(turn)
         if why:
             return sg.Hit(f"the response failed: {why}", {"error": why})
-        told = turn.captured and "content" in turn.response
-        unknown = not told and turn.response.get("stop_reason") is None
+        has_content = turn.captured and "content" in turn.response
+        unknown = not has_content and turn.response.get("stop_reason") is None
         return sg.Unsure("unevaluable", "content and a stop_reason") if unknown else None
 
     def on_ungated(self, event: sg.Event, state: MustCompleteState) -> None:

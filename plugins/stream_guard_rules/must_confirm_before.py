@@ -11,7 +11,7 @@ import stream_guard as sg
 from stream_guard_rules.shared.json_texts import strings_in
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
-_REMEMBERED = 8  # calls that used an agreement and have no result yet
+_MOST_COVERED_CALLS = 8  # calls that used an agreement and have no result yet
 _YES: Final = (
     r"yes|yep|yeah|yup|sure|ok|okay|confirm|confirmed|confirming|approve|approved|agree|agreed|go ahead|proceed|"
     r"please do|do it|absolutely|definitely|of course|certainly|correct|sounds good|that works|perfect|great"
@@ -119,8 +119,8 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
 
     def __init__(self, params: MustConfirmBeforeParams) -> None:
         super().__init__(params)
-        self._is_meant = params.tool.matches if params.tool is not None else lambda _tool: False
-        self._asks = params.asks.matches if params.asks is not None else lambda _tool: False
+        self._needs_confirmation = params.tool.matches if params.tool is not None else lambda _tool: False
+        self._asks_user = params.asks.matches if params.asks is not None else lambda _tool: False
 
     def tools(self) -> sg.ToolPattern | None:
         """The tools the rule names; all tools where arguments decide."""
@@ -153,7 +153,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
             return _NO_ARGS if call.args is None and self.params.args_pattern is not None else None
         if state.left > 0:
             state.left -= 1
-            state.used = [*state.used[1 - _REMEMBERED :], call.attempt]
+            state.used = [*state.used[1 - _MOST_COVERED_CALLS :], call.attempt]
             return None
         advice = "say to the user what will be done, and wait for a yes"
         return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool}, advice=advice)
@@ -163,7 +163,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         if result.attempt in state.used and result.status != "ok":
             state.left += 1
             state.used = [attempt for attempt in state.used if attempt != result.attempt]
-        elif result.status == "ok" and self._asks(result.tool):
+        elif result.status == "ok" and self._asks_user(result.tool):
             if not _is_refusal(result.output):
                 state.left = self.params.covers
             return _NO_ANSWER if result.output is None else None
@@ -178,7 +178,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         state.spoke, state.used = False, []
 
     def _needs_yes(self, call: sg.ToolCall) -> bool:
-        if self._is_meant(call.tool):
+        if self._needs_confirmation(call.tool):
             return True
         pattern = self.params.args_pattern
         return pattern is not None and any(pattern.search(text) is not None for text in strings_in(call.args))

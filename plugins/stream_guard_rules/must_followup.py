@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.announced_calls import awaits_calls
-from stream_guard_rules.shared.bounds import Text
+from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
 
 MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
@@ -26,7 +26,7 @@ class IncludesText(sg.Params):
     """A text that must be said."""
 
     kind: Literal["text_includes"] = Field(description="the follow-up is a text")
-    text: Text = Field(description="the text to be said, letter for letter")
+    text: SoughtText = Field(description="the text to be said, letter for letter")
 
 
 class MustFollowupParams(sg.Params):

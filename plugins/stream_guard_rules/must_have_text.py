@@ -41,8 +41,10 @@ class MustHaveText(sg.Rule[sg.Params, sg.NoState]):
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
         """Look for a visible character."""
         text = turn.text
-        begun = text.lstrip()
+        stripped = text.lstrip()
         # Nearly every text begins with a sign of ASCII that is visible.
-        if begun and ("!" <= begun[0] <= "~" or self._visible.search(begun.encode("utf-8", "replace")) is not None):
+        if stripped and (
+            "!" <= stripped[0] <= "~" or self._visible.search(stripped.encode("utf-8", "replace")) is not None
+        ):
             return None
         return sg.Hit("the response has no text", {"characters": len(text)})

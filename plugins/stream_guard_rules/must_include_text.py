@@ -5,14 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import Text
+from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
 
 
 class MustIncludeTextParams(sg.Params):
     """Parameters of ``must_include_text``."""
 
-    text: Text = Field(description="the text to be found, letter for letter")
+    text: SoughtText = Field(description="the text to be found, letter for letter")
 
 
 class MustIncludeTextState(sg.State):

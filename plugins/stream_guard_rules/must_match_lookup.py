@@ -11,7 +11,7 @@ import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
 
-_MOST: Final = 32
+_MOST_LOOKUPS: Final = 32
 _MOST_EQUAL: Final = 8
 
 
@@ -143,26 +143,26 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         if self.params.lookup.matches(call.tool):
             key = self._lookup_key.find(call)
             if key is not sg.MISSING:
-                entry = Lookup(call.attempt, short_digest(key))
-                state.lookups = [*state.lookups[1 - _MOST :], entry]
+                lookup = Lookup(call.attempt, short_digest(key))
+                state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], lookup]
             elif call.args is None and verdict is None:
                 verdict = sg.Unsure("unevaluable", "arguments")
         return verdict
 
     def on_tool_result(self, result: sg.ToolResult, state: MustMatchLookupState) -> sg.Verdict:
         """Remember what was found."""
-        entry = next((one for one in state.lookups if one.attempt == result.attempt), None)
-        if entry is None:
+        lookup = next((one for one in state.lookups if one.attempt == result.attempt), None)
+        if lookup is None:
             return None
         if result.status != "ok":
-            state.lookups = [one for one in state.lookups if one is not entry]
+            state.lookups = [one for one in state.lookups if one is not lookup]
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output")
-        read = msgspec.structs.replace(result, output=_read(result.output))
-        entry.known = True
-        entry.right = self.params.where is None or self.params.where.holds(read)
-        entry.values = [digest_of_found(field.find(read)) for _, field in self._equal]
+        parsed = msgspec.structs.replace(result, output=_parsed(result.output))
+        lookup.known = True
+        lookup.right = self.params.where is None or self.params.where.holds(parsed)
+        lookup.values = [digest_of_found(field.find(parsed)) for _, field in self._equal]
         return None
 
     def on_ungated(self, event: sg.Event, state: MustMatchLookupState) -> None:
@@ -170,7 +170,7 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         if isinstance(event, sg.ToolCall) and self.params.lookup.matches(event.tool):
             key = self._lookup_key.find(event)
             if key is not sg.MISSING:
-                state.lookups = [*state.lookups[1 - _MOST :], Lookup(event.attempt, short_digest(key))]
+                state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], Lookup(event.attempt, short_digest(key))]
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
@@ -178,23 +178,23 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         key = self._key.find(call)
         if key is sg.MISSING:
             return sg.Unsure("unevaluable", "arguments") if call.args is None else None
-        mark = short_digest(key)
-        entry = next((one for one in reversed(state.lookups) if one.known and one.key == mark), None)
+        key_digest = short_digest(key)
+        lookup = next((one for one in reversed(state.lookups) if one.known and one.key == key_digest), None)
         evidence = {"tool": call.tool, "lookup": self.params.lookup.text}
-        if entry is None:
+        if lookup is None:
             ignored = self.params.if_absent == "ignore"
             return None if ignored else sg.Hit(f"{call.tool} was called without looking it up", evidence)
-        if not entry.right:
+        if not lookup.right:
             return sg.Hit(f"{call.tool} does not fit what was looked up", evidence)
         for number, (argument, _) in enumerate(self._equal):
             given = argument.find(call)
-            if given is not sg.MISSING and digest_of_found(given) != entry.values[number]:
+            if given is not sg.MISSING and digest_of_found(given) != lookup.values[number]:
                 evidence |= {"argument": argument.text}
                 return sg.Hit(f"{call.tool} has another value than what was looked up", evidence)
         return None
 
 
-def _read(output: sg.Json) -> sg.Json:
+def _parsed(output: sg.Json) -> sg.Json:
     """Return the output, read where it is JSON in a text."""
     if not isinstance(output, str) or output.lstrip()[:1] not in {"{", "["}:
         return output

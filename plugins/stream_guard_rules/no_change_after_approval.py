@@ -10,7 +10,7 @@ import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
 
-_MOST: Final = 32
+_MOST_APPROVALS: Final = 32
 
 
 class GivenApproval(sg.State):
@@ -100,7 +100,7 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         key = "" if self._key is None else digest_of_found(self._key.find(call))
         args = self._args(call)
         if self.params.approval.matches(call.tool):
-            state.approvals = [*state.approvals[1 - _MOST :], GivenApproval(call.attempt, key, args)]
+            state.approvals = [*state.approvals[1 - _MOST_APPROVALS :], GivenApproval(call.attempt, key, args)]
             return None
         approval = next((one for one in reversed(state.approvals) if one.given and one.key == key), None)
         if approval is None or approval.args == args:

@@ -11,7 +11,7 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.fingerprints import readings
+from stream_guard_rules.shared.fingerprints import decoded_forms
 from stream_guard_rules.shared.json_texts import texts_in
 
 _MOST_ATTEMPTS: Final = 16
@@ -163,7 +163,7 @@ def _words(value: sg.Json) -> list[int]:
 def _decoded_words(args: sg.Json) -> Iterator[list[int]]:
     """Yield the words of each text that stands encoded in the arguments: what is around it is how it is decoded."""
     for text in islice(texts_in(args), _MOST_TEXTS):
-        yield from map(_words, readings(text[:_MOST_TEXT])[1:])
+        yield from map(_words, decoded_forms(text[:_MOST_TEXT])[1:])
 
 
 def _overlap(one: Sequence[int], two: Sequence[int]) -> float:

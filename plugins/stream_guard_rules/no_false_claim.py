@@ -119,10 +119,10 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
         return next((sentence for sentence in sentences if self._claims(sentence)), "")
 
     def _claims(self, sentence: str) -> bool:
-        said = self.params.claim.search(sentence)
-        if said is None or sentence.rstrip().endswith("?"):
+        claim_words = self.params.claim.search(sentence)
+        if claim_words is None or sentence.rstrip().endswith("?"):
             return False
-        before = sentence.partition(said)[0].split()[-_WORDS_BEFORE:]
+        before = sentence.partition(claim_words)[0].split()[-_WORDS_BEFORE:]
         return _NO_CLAIM.search(" ".join(before)) is None
 
     def _hit(self, claim: str) -> sg.Hit:

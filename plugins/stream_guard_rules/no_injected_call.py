@@ -11,16 +11,23 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.action_requests import GRAVE, REQUESTS, DeedRequest, deeds_among, delegates, requests_in
+from stream_guard_rules.shared.action_requests import (
+    REQUEST_PATTERN,
+    SEVERE_ACTIONS,
+    ActionRequest,
+    action_requests_in,
+    actions_among,
+    delegates_to_others,
+)
 from stream_guard_rules.shared.evidence import cut
 from stream_guard_rules.shared.fingerprints import (
     MOST_TEXT,
-    compact,
+    decoded_forms,
+    drop_oldest,
+    fingerprint,
+    fingerprints_of,
     joined_pieces,
-    keep_newest,
-    mark,
-    marks_of,
-    readings,
+    letters_and_digits,
 )
 from stream_guard_rules.shared.instructions import INSTRUCTIONS, spans_of
 from stream_guard_rules.shared.json_texts import texts_in
@@ -73,9 +80,9 @@ class NoInjectedCallState(sg.State):
     sentences: list[list[int]] = []
     source: str = ""
     flooded: bool = False  # there were more instructions than can be remembered
-    requested: dict[int, int] = {}  # values that requests name, each with the deed
+    requested: dict[int, int] = {}  # values that requests name, each with the action
     requests: list[list[int]] = []  # as `sentences`
-    deeds: list[int] = []  # that the user spoke of
+    user_actions: list[int] = []  # that the user named
     delegated: bool = False  # the user told the agent to do what others ask for
 
 
@@ -153,7 +160,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The signs of instructions: results without them are data."""
-        requests = [sg.TextPattern("tool_result", REQUESTS)] if self.params.requests else []
+        requests = [sg.TextPattern("tool_result", REQUEST_PATTERN)] if self.params.requests else []
         return [sg.TextPattern("tool_result", self._signs), *requests]
 
     def needs(self) -> frozenset[sg.Need]:
@@ -164,12 +171,12 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         """Remember what the user gave."""
         text = message.text[:MOST_TEXT].encode("utf-8", "replace").decode()
         words = _words(text)
-        state.given |= dict.fromkeys(marks_of(text, 4), 1)
-        state.asked |= dict.fromkeys(map(_stem_mark, _stems(words)), 1)
-        keep_newest(state.given, _MOST_GIVEN)
-        keep_newest(state.asked, _MOST_GIVEN)
-        state.deeds = sorted(deeds_among(words).union(state.deeds))
-        state.delegated = state.delegated or delegates(text)
+        state.given |= dict.fromkeys(fingerprints_of(text, 4), 1)
+        state.asked |= dict.fromkeys(map(_stem_checksum, _stems(words)), 1)
+        drop_oldest(state.given, _MOST_GIVEN)
+        drop_oldest(state.asked, _MOST_GIVEN)
+        state.user_actions = sorted(actions_among(words).union(state.user_actions))
+        state.delegated = state.delegated or delegates_to_others(text)
         return None if message.text else sg.Unsure("unevaluable", "the user's text")
 
     def on_tool_result(self, result: sg.ToolResult, state: NoInjectedCallState) -> None:
@@ -181,7 +188,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             for piece in spans_of(self._pattern, plain, self.params.span):
                 self._taint(piece, state)
                 state.source = result.tool[:64]
-            for request in requests_in(plain, self.params.span) if self.params.requests else ():
+            for request in action_requests_in(plain, self.params.span) if self.params.requests else ():
                 self._note_request(request, state)
                 state.source = result.tool[:64]
 
@@ -194,7 +201,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         if value is not None:
             what = f"{call.tool} takes a value from instructions in a result of {state.source}"
             return sg.Hit(what, evidence | {"value": cut(value)})
-        if self.params.actions and self._is_foreign(call.tool, state):
+        if self.params.actions and self._is_only_injected(call.tool, state):
             return sg.Hit(f"{call.tool} does what instructions in a result of {state.source} ask for", evidence)
         return sg.Unsure("unevaluable", "arguments") if call.args is None else None
 
@@ -203,60 +210,62 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         remember_ungated(self, event, state)
 
     def _taint(self, piece: str, state: NoInjectedCallState) -> None:
-        for text in readings(piece):
-            state.tainted |= dict.fromkeys(marks_of(text, _PIECES, dense=True), 1)
+        for text in decoded_forms(piece):
+            state.tainted |= dict.fromkeys(fingerprints_of(text, _PIECES, dense=True), 1)
             for match in _SENTENCE.finditer(text):
-                state.sentences = _with_sentence(state.sentences, match.group())
+                state.sentences = _add_sentence(state.sentences, match.group())
         state.flooded = state.flooded or len(state.tainted) > _MOST_TAINTED
-        keep_newest(state.tainted, _MOST_TAINTED)
+        drop_oldest(state.tainted, _MOST_TAINTED)
 
-    def _note_request(self, request: DeedRequest, state: NoInjectedCallState) -> None:
-        for text in readings(request.text):
+    def _note_request(self, request: ActionRequest, state: NoInjectedCallState) -> None:
+        for text in decoded_forms(request.text):
             split = (piece for piece in joined_pieces(text, _FEW_PIECES) if not piece.isalpha())
-            values = [*self._values_in(text), *(mark(piece) for piece in split if len(piece) >= _SHORTEST)]
-            state.requested |= dict.fromkeys(values, request.deed)
-        if request.deed in GRAVE or not state.delegated:
-            state.requests = _with_sentence(state.requests, request.text)
-        keep_newest(state.requested, _MOST_REQUESTED)
+            values = [*self._values_in(text), *(fingerprint(piece) for piece in split if len(piece) >= _SHORTEST)]
+            state.requested |= dict.fromkeys(values, request.action)
+        if request.action in SEVERE_ACTIONS or not state.delegated:
+            state.requests = _add_sentence(state.requests, request.text)
+        drop_oldest(state.requested, _MOST_REQUESTED)
 
     def _is_injected(self, text: str, state: NoInjectedCallState) -> bool:
         """Whether the value, or in a long text one that looks like a value, is in instructions and not the user's."""
-        for reading in readings(text):
-            if len(reading) <= _LONG:
-                marks = [mark(compact(reading))] if len(compact(reading)) >= self.params.min_chars else []
+        for form in decoded_forms(text):
+            if len(form) <= _LONG:
+                value = letters_and_digits(form)
+                fingerprints = [fingerprint(value)] if len(value) >= self.params.min_chars else []
             else:
-                marks = list(self._values_in(reading))
-            if any(one not in state.given and _is_asked_for(one, state) for one in marks):
+                fingerprints = list(self._values_in(form))
+            if any(one not in state.given and _is_requested(one, state) for one in fingerprints):
                 return True
-            if state.flooded and any(one not in state.given for one in self._values_in(reading)):
+            if state.flooded and any(one not in state.given for one in self._values_in(form)):
                 return True
         return False
 
     def _values_in(self, text: str) -> Iterator[int]:
         for piece in text.split():
-            if len(compact(piece)) >= max(_SHORTEST, self.params.min_chars) and _VALUE_LIKE.search(piece) is not None:
-                yield mark(compact(piece))
+            value = letters_and_digits(piece)
+            if len(value) >= max(_SHORTEST, self.params.min_chars) and _VALUE_LIKE.search(piece) is not None:
+                yield fingerprint(value)
 
-    def _is_foreign(self, tool: str, state: NoInjectedCallState) -> bool:
+    def _is_only_injected(self, tool: str, state: NoInjectedCallState) -> bool:
         """Whether two words of the tool's name stand in one sentence of the instructions, and the user lacks one."""
-        words = [_stem_mark(stem) for stem in _stems(_words(tool))]
+        words = [_stem_checksum(stem) for stem in _stems(_words(tool))]
         sentences = [*state.sentences, *state.requests]
         return any(
-            len(said) > 1 and any(word not in state.asked for word in said)
-            for said in ([word for word in words if word in sentence] for sentence in sentences)
+            len(found) > 1 and any(word not in state.asked for word in found)
+            for found in ([word for word in words if word in sentence] for sentence in sentences)
         )
 
 
-def _is_asked_for(one: int, state: NoInjectedCallState) -> bool:
-    """Whether a value stands in instructions, or in a request for a deed that the user did not ask for."""
+def _is_requested(one: int, state: NoInjectedCallState) -> bool:
+    """Whether a value stands in instructions, or in a request for an action that the user did not ask for."""
     if one in state.tainted:
         return True
-    deed = state.requested.get(one)
-    return deed is not None and deed not in state.deeds and (deed in GRAVE or not state.delegated)
+    action = state.requested.get(one)
+    return action is not None and action not in state.user_actions and (action in SEVERE_ACTIONS or not state.delegated)
 
 
-def _with_sentence(sentences: list[list[int]], text: str) -> list[list[int]]:
-    stems = sorted(map(_stem_mark, _stems(_words(text))))[:_MOST_STEMS]
+def _add_sentence(sentences: list[list[int]], text: str) -> list[list[int]]:
+    stems = sorted(map(_stem_checksum, _stems(_words(text))))[:_MOST_STEMS]
     return [*sentences[1 - _MOST_SENTENCES :], stems] if len(stems) > 1 and stems not in sentences else sentences
 
 
@@ -271,5 +280,5 @@ def _stems(words: Iterable[str]) -> set[str]:
     return {word[:_STEM] for word in words}
 
 
-def _stem_mark(stem: str) -> int:
+def _stem_checksum(stem: str) -> int:
     return crc32(stem.encode())

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import Text
+from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
 
 
 class NoLongQuoteParams(sg.Params):
     """Parameters of ``no_long_quote``."""
 
-    text: Text = Field(description="the text that must not be repeated")
+    text: SoughtText = Field(description="the text that must not be repeated")
     words: int = Field(default=8, ge=3, le=100, description="how many words in a row are a quote")
 
 

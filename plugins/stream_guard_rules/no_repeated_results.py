@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 from stream_guard_rules.shared.cycles import AGAIN_DESCRIPTION, Again, is_due
 from stream_guard_rules.shared.digests import short_digest
 
@@ -74,7 +74,7 @@ class NoRepeatedResults(sg.Rule[NoRepeatedResultsParams, NoRepeatedResultsState]
             return sg.Unsure("unevaluable", "the output")
         tool, seen = short_digest(result.tool), short_digest([result.status, result.output])
         before, count = state.latest.pop(tool, ("", 0))
-        count = min(count + 1, MOST) if before == seen else 1
+        count = min(count + 1, LARGEST_COUNT) if before == seen else 1
         state.latest[tool] = seen, count
         if len(state.latest) > _MOST_TOOLS:
             del state.latest[next(iter(state.latest))]

@@ -108,7 +108,7 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         super().__init__(params)
         self._last = len(params.steps) - 1
         self._steps = [_Step(step) for step in params.steps]
-        self._anew = None if params.unless_between is None else _Step(params.unless_between)
+        self._reset_step = None if params.unless_between is None else _Step(params.unless_between)
         self._all = [*params.steps, *([params.unless_between] if params.unless_between else [])]
         used = {step.on for step in self._all}
         names = {"call": "on_tool_call", "result": "on_tool_result", "turn": "on_turn", "user": "on_user_message"}
@@ -132,25 +132,25 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: NoSequenceState) -> sg.Verdict:
         """Take a step."""
-        return self._take(call, state)
+        return self._advance_all(call, state)
 
     def on_tool_result(self, result: sg.ToolResult, state: NoSequenceState) -> sg.Verdict:
         """Take a step."""
-        return self._take(result, state)
+        return self._advance_all(result, state)
 
     def on_turn(self, turn: sg.Turn, state: NoSequenceState) -> sg.Verdict:
         """Take a step."""
-        return self._take(turn, state)
+        return self._advance_all(turn, state)
 
     def on_user_message(self, message: sg.UserMessage, state: NoSequenceState) -> sg.Verdict:
         """Take a step."""
-        return self._take(message, state)
+        return self._advance_all(message, state)
 
-    def _take(self, event: sg.Event, state: NoSequenceState) -> sg.Verdict:
+    def _advance_all(self, event: sg.Event, state: NoSequenceState) -> sg.Verdict:
         now = event.time or 0.0
         if not state.starts:
             state.starts, state.counts = [None] * self._last, [0] * (self._last + 1)
-        if self._anew is not None and self._anew.fits(event):
+        if self._reset_step is not None and self._reset_step.fits(event):
             state.starts, state.counts, state.firsts = [None] * self._last, [0] * (self._last + 1), []
         hit = self._finish(event, now, state)
         # From the last to the first: an event that fits two steps does not lead to itself.
@@ -167,9 +167,9 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         step = self._steps[self._last]
         if not step.fits(event):
             return None
-        begun = state.starts if self.params.unordered else state.starts[-1:]
-        for start in begun:
-            if start is None or self._is_over(start, now):
+        starts = state.starts if self.params.unordered else state.starts[-1:]
+        for start in starts:
+            if start is None or self._is_expired(start, now):
                 state.counts[self._last] = 0
                 return None
         state.counts[self._last] = min(state.counts[self._last] + 1, step.at_least)
@@ -193,14 +193,14 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
                 state.starts[number] = now
             return
         before = state.starts[number - 1]
-        if before is None or self._is_over(before, now):
+        if before is None or self._is_expired(before, now):
             state.counts[number] = 0
             return
         state.counts[number] += 1
         if state.counts[number] >= step.at_least:
             state.starts[number], state.counts[number] = before, 0
 
-    def _is_over(self, start: float, now: float) -> bool:
+    def _is_expired(self, start: float, now: float) -> bool:
         span = self.params.within_seconds
         return span is not None and now - start > span
 

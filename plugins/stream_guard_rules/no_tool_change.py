@@ -18,15 +18,15 @@ _MOST_TOOLS: Final = 256
 _LISTING: Final = "tools/list"
 
 # A description says what a tool does. These tell the agent to do something else, or to keep it from the user.
-_HIDES: Final = r"(?:tell|telling|mention|mentioning|inform|informing|notify|notifying|show|showing|reveal|revealing)"
-_CONFIDED: Final = r"(?:id_rsa|\.ssh|\.env|private key|api key|credential|password|conversation history|system prompt)"
+_TELLING: Final = r"(?:tell|telling|mention|mentioning|inform|informing|notify|notifying|show|showing|reveal|revealing)"
+_SECRETS: Final = r"(?:id_rsa|\.ssh|\.env|private key|api key|credential|password|conversation history|system prompt)"
 _POISON: Final = sg.Regex(
     r"(?i)\b(?:ignore|disregard|forget|override)\b[^.\n]{0,50}\b(?:instruction|prompt|rule|previous|prior|above|other)"
-    rf"|\b(?:do not|don't|never|without) {_HIDES}[^.\n]{{0,30}}\b(?:user|human|person|customer|anyone)"
+    rf"|\b(?:do not|don't|never|without) {_TELLING}[^.\n]{{0,30}}\b(?:user|human|person|customer|anyone)"
     r"|<\s*/?\s*(?:important|system|instructions?|secret|hidden|admin)\s*>"
     r"|\bbefore (?:using|calling|you (?:use|call)) (?:this|any|the|another)[^.\n]{0,60}"
     r"\b(?:read|send|call|pass|include|open|fetch|copy|post)\b"
-    rf"|\b(?:pass|send|include|provide|read|copy)\b[^.\n]{{0,60}}{_CONFIDED}"
+    rf"|\b(?:pass|send|include|provide|read|copy)\b[^.\n]{{0,60}}{_SECRETS}"
 )
 
 
@@ -138,10 +138,10 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         state.lists = min(state.lists + 1, 1000)
         for one in definitions:
             state.known[short_digest(one.name)] = one.body
-        _bound(state.known)
+        _drop_oldest(state.known)
         for one, why in found:
             state.suspect[short_digest(one.name)] = why
-        _bound(state.suspect)
+        _drop_oldest(state.suspect)
         if not found:
             return None
         changes = [{"tool": one.name[:64], "why": why} for one, why in found[:8]]
@@ -157,8 +157,8 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
             return None
         if name in state.known:
             return "changed" if "changed" in wanted else None
-        gone = any(body == one.body for old, body in state.known.items() if old not in names)
-        if gone and "renamed" in wanted:
+        is_renamed = any(body == one.body for old, body in state.known.items() if old not in names)
+        if is_renamed and "renamed" in wanted:
             return "renamed"
         return "new" if "new" in wanted else None
 
@@ -173,6 +173,6 @@ def _definitions(listed: list[sg.Json]) -> Iterator[Definition]:
             yield Definition(name, short_digest(body), "\n".join(strings_in(body)))
 
 
-def _bound(held: dict[str, str]) -> None:
+def _drop_oldest(held: dict[str, str]) -> None:
     for name in list(held)[: max(0, len(held) - _MOST_TOOLS)]:
         del held[name]

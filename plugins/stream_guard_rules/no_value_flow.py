@@ -12,11 +12,11 @@ from zlib import crc32
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.fingerprints import MOST_TEXT, readings, squeezed
+from stream_guard_rules.shared.fingerprints import MOST_TEXT, decoded_forms, without_blanks
 from stream_guard_rules.shared.json_texts import texts_in
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
-_MOST_MARKS: Final = 4096
+_MOST_FINGERPRINTS: Final = 4096
 _MOST_SOURCES: Final = 32
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
@@ -100,7 +100,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
-        marks = self._first_marks(result.output)
+        marks = self._first_fingerprints(result.output)
         if marks:
             state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], marks)])
         return None
@@ -136,15 +136,15 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return True
         return call.time - source.time <= span
 
-    def _first_marks(self, output: sg.Json) -> list[int]:
+    def _first_fingerprints(self, output: sg.Json) -> list[int]:
         """Return the first fingerprints of what a result says: no more are worked out than are kept."""
         pieces: dict[bytes, None] = {}
         for text in texts_in(output):
-            for form in readings(text):
+            for form in decoded_forms(text):
                 for cut in self._pieces(form, every=False):
                     pieces.update(dict.fromkeys(cut))
-                if len(pieces) >= _MOST_MARKS:
-                    return [crc32(piece) for piece in islice(pieces, _MOST_MARKS)]
+                if len(pieces) >= _MOST_FINGERPRINTS:
+                    return [crc32(piece) for piece in islice(pieces, _MOST_FINGERPRINTS)]
         return list(map(crc32, pieces))
 
     def _pieces(self, text: str, *, every: bool) -> Iterator[list[bytes]]:
@@ -155,7 +155,7 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         length = self.params.min_chars
         if len(text) < length and text.isascii():
             return
-        plain, short = squeezed(text[:MOST_TEXT])
+        plain, short = without_blanks(text[:MOST_TEXT])
         step = 1 if every or len(plain) <= _SHORT else _STEP if len(plain) <= _LONG else 2 * _STEP
         yield _cut(plain, length, step)
         if short != plain:
@@ -196,12 +196,12 @@ def _sent_forms(texts: Sequence[str]) -> Iterator[str]:
     joined = "".join(texts)
     yield joined
     for text in texts:
-        yield from readings(text)[0 if len(joined) > MOST_TEXT else 1 :]
+        yield from decoded_forms(text)[0 if len(joined) > MOST_TEXT else 1 :]
 
 
 def _bounded(sources: list[GuardedResult]) -> list[GuardedResult]:
     """Return the newest sources that fit."""
-    left = _MOST_MARKS
+    left = _MOST_FINGERPRINTS
     kept: list[GuardedResult] = []
     for source in reversed(sources[-_MOST_SOURCES:]):
         left -= len(source.marks)

@@ -27,7 +27,7 @@ from stream_guard_rules.shared.reachable_tools import is_plain_name, reachable_t
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
 _NO_NUMBERS: Final[Numbers] = []
-_NONE_YET: Final[Numbers] = [0]
+_ZERO_COUNT: Final[Numbers] = [0]
 
 
 class ToolGuardParams(sg.Params):
@@ -100,17 +100,17 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         self._test = Compiler(self._counters, coerce=params.coerce).compile(params.when)
         scopes = {one.scope for one in self._counters}
         self._has_runs = "run" in scopes
-        self._only = self._counters[0] if len(self._counters) == 1 else None
-        self._counts_runs = self._has_runs and self._only is not None
-        self._counted_tool = self._only.tool if self._only is not None else None
-        self._of_window = self._only if "window" in scopes else None
+        self._single_counter = self._counters[0] if len(self._counters) == 1 else None
+        self._has_single_run_counter = self._has_runs and self._single_counter is not None
+        self._counted_tool = self._single_counter.tool if self._single_counter is not None else None
+        self._window_counter = self._single_counter if "window" in scopes else None
         self._deferred = params.enforce_window == "followup" and "window" in scopes
         written = list(predicates_of(params.when))
         alone = written[0][1] if len(written) == 1 else None
         # Where nothing but one count is asked for, the number is the answer.
-        self._still_fine: int | None = alone.value if isinstance(alone, Count) else None
-        self._sought = alone if isinstance(alone, Matching) else None
-        self._way = what_would_pass(params.when)
+        self._allowed_count: int | None = alone.value if isinstance(alone, Count) else None
+        self._text_predicate = alone if isinstance(alone, Matching) else None
+        self._advice = what_would_pass(params.when)
         if not self._counters:
             self.state_type = sg.NoState  # it looks at the attempt alone, as most rules do
 
@@ -124,38 +124,39 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
 
     def wakes_at(self) -> sg.ToolFilter | None:
         """The one tool that it counts, where nothing but the count is asked for."""
-        if self._still_fine is None or self._counted_tool is None or not is_plain_name(self._counted_tool):
+        if self._allowed_count is None or self._counted_tool is None or not is_plain_name(self._counted_tool):
             return None
         return sg.ToolPattern([self._counted_tool])
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The one text it looks for, where it looks for nothing else: the engine searches for all texts together."""
-        if self._sought is None:
+        predicate = self._text_predicate
+        if predicate is None:
             return ()
-        return [sg.TextPattern("tool_args", self._sought.pattern.pattern, sg.Path(f"tool.args.{self._sought.path}"))]
+        return [sg.TextPattern("tool_args", predicate.pattern.pattern, sg.Path(f"tool.args.{predicate.path}"))]
 
     def needs(self) -> frozenset[sg.Need]:
         """Content, if it only looks for a text; otherwise it may be decided without the arguments."""
-        return frozenset(("content",) if self._sought else ())
+        return frozenset(("content",) if self._text_predicate else ())
 
     def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
         """Count the attempt, then test it."""
         numbers: Numbers
-        if self._counts_runs and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
+        if self._has_single_run_counter and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
             # The quick ways of most counts: one counter, and in the session one run.
             if self._counted_tool is None or self._counted_tool == call.tool:
                 known[0] += 1
-            if self._still_fine is not None and known[0] <= self._still_fine:
+            if self._allowed_count is not None and known[0] <= self._allowed_count:
                 return sg.SETTLED if self._counted_tool is not None else None
             numbers = known
-        elif self._of_window is not None and state.session:
-            _, tool, seconds, most = self._of_window
-            mine = tool is None or tool == call.tool
-            numbers = (_in_window(call.time, state.windows[0], seconds, most if mine else 0),)
+        elif self._window_counter is not None and state.session:
+            _, tool, seconds, most = self._window_counter
+            is_counted = tool is None or tool == call.tool
+            numbers = (_in_window(call.time, state.windows[0], seconds, most if is_counted else 0),)
         else:
             numbers = self._count(call, state) if self._counters else _NO_NUMBERS
-        if self._still_fine is not None and (number := numbers[0]) is not None and number <= self._still_fine:
-            return sg.SETTLED if self._stays_fine(state, self._still_fine) else None
+        if self._allowed_count is not None and (number := numbers[0]) is not None and number <= self._allowed_count:
+            return sg.SETTLED if self._stays_allowed(state, self._allowed_count) else None
         return self._judged(call, numbers)
 
     def _judged(self, call: sg.ToolCall, numbers: Numbers) -> sg.Verdict:
@@ -163,24 +164,24 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         notes: list[str] = []
         answer = self._test(call, numbers, notes)
         if answer:
-            return self._hit(call, numbers, followup=self._rests_on_window(call, numbers))
+            return self._hit(call, numbers, followup=self._depends_on_window(call, numbers))
         if not notes and (answer is not None or not self._counters):
             return None
         if answer is None and "unevaluable" in notes:
-            return sg.Unsure("unevaluable", "arguments", followup=self._hangs_on_window(call, numbers))
+            return sg.Unsure("unevaluable", "arguments", followup=self._could_match_by_window(call, numbers))
         if "type_mismatch" in notes:
             return sg.Unsure("type_mismatch")
         # Inline a window is unknown by design: only where the gate is to count it does an unknown one stop.
         unknown = answer is None and None in numbers
         return sg.Unsure("unevaluable", "a time", followup=self._deferred) if unknown else None
 
-    def _stays_fine(self, state: ToolGuardState, most: int) -> bool:
+    def _stays_allowed(self, state: ToolGuardState, most: int) -> bool:
         """Whether no attempt can be one too many before the next one at the counted tool."""
         if self._counted_tool is None:
             return False
-        if self._of_window is not None:
+        if self._window_counter is not None:
             times = state.windows[0]
-            return len(times) <= most or times[0] <= times[-1] - self._of_window.seconds
+            return len(times) <= most or times[0] <= times[-1] - self._window_counter.seconds
         return len(state.runs) < 2 and all(counts[0] <= most for counts in state.runs.values())
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
@@ -188,17 +189,17 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         if isinstance(event, sg.ToolCall):
             self._count(event, state)
 
-    def _rests_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
+    def _depends_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
         """Whether a match depends on a window, which an inline gate does not know."""
         if not self._deferred:
             return False
-        return not self._test(call, self._windows_as(None, numbers), [])
+        return not self._test(call, self._with_windows_as(None, numbers), [])
 
-    def _hangs_on_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
+    def _could_match_by_window(self, call: sg.ToolCall, numbers: Numbers) -> bool:
         """Whether an attempt with unknown arguments could match by a window only."""
-        return self._deferred and self._test(call, self._windows_as(0, numbers), []) is False
+        return self._deferred and self._test(call, self._with_windows_as(0, numbers), []) is False
 
-    def _windows_as(self, number: int | None, numbers: Numbers) -> Numbers:
+    def _with_windows_as(self, number: int | None, numbers: Numbers) -> Numbers:
         pairs = zip(self._counters, numbers, strict=True)
         return [number if counter.scope == "window" else counted for counter, counted in pairs]
 
@@ -208,13 +209,13 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         if not session:
             session = state.session = [0] * len(self._counters)
             state.windows = [[] for counter in self._counters if counter.scope == "window"]
-        if self._only is not None:
-            scope, tool, seconds, most = self._only
-            mine = tool is None or tool == call.tool
+        if self._single_counter is not None:
+            scope, tool, seconds, most = self._single_counter
+            is_counted = tool is None or tool == call.tool
             if scope == "window":
-                return (_in_window(call.time, state.windows[0], seconds, most if mine else 0),)
-            if not mine:  # nothing changes, so that the rule may sleep
-                return state.runs.get(_run_name(call)) or _NONE_YET if self._has_runs else session
+                return (_in_window(call.time, state.windows[0], seconds, most if is_counted else 0),)
+            if not is_counted:  # nothing changes, so that the rule may sleep
+                return state.runs.get(_run_name(call)) or _ZERO_COUNT if self._has_runs else session
             only = _run_of(call, state, 1) if self._has_runs else session
             only[0] += 1
             return only
@@ -222,13 +223,13 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         numbers: list[int | None] = []
         window = 0
         for position, (scope, tool, seconds, most) in enumerate(self._counters):
-            mine = tool is None or tool == call.tool
+            is_counted = tool is None or tool == call.tool
             if scope == "window":
-                numbers.append(_in_window(call.time, state.windows[window], seconds, most if mine else 0))
+                numbers.append(_in_window(call.time, state.windows[window], seconds, most if is_counted else 0))
                 window += 1
                 continue
             counted = run if scope == "run" else session
-            if mine:
+            if is_counted:
                 counted[position] += 1
             numbers.append(counted[position])
         return numbers
@@ -241,7 +242,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         if met := self._words(call, numbers).met(self.params.when):
             evidence["matched"] = met
             detail = f"{detail}: {'; '.join(met)}"
-        return sg.Hit(detail, evidence, followup=followup, advice=self._way)
+        return sg.Hit(detail, evidence, followup=followup, advice=self._advice)
 
     def shortfall(self, event: sg.Event, state: ToolGuardState) -> sg.Shortfall | None:
         """The predicates that did not hold."""

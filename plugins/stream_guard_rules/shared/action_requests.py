@@ -1,7 +1,7 @@
-"""Sentences that ask for a deed, in what tools return and in what users write.
+"""Requests for actions, in what tools return and in what users write.
 
-An attacker can leave out every word that addresses a machine, but must ask for something. So a sentence that asks for
-what a tool could do counts as a request, unless the user asked for such a deed too, or handed over to whoever writes.
+An attacker can leave out every word that addresses a machine, but must ask for something. A sentence that asks for an
+action of a tool is a request, unless the user asked for such an action too or told the agent to do what others ask for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import re2
 
-_DEEDS: Final = (
+_ACTIONS: Final = (
     "pay transfer wire remit deposit donate",
     "buy purchase order",
     "book reserve rent",
@@ -36,33 +36,35 @@ _DEEDS: Final = (
     "install run execute launch deploy",
     "disable enable stop restart",
 )
-_CLASSES: Final = {word: number for number, words in enumerate(_DEEDS) for word in words.split()}
-_PAYING: Final = _CLASSES["pay"]
-GRAVE: Final = frozenset(_CLASSES[word] for word in ("delete", "cancel", "change", "grant", "install", "disable"))
-"""Deeds that destroy, or that change who may do what: nobody who says "do what the mail asks for" means these."""
+_ACTION_SORTS: Final = {word: number for number, words in enumerate(_ACTIONS) for word in words.split()}
+_PAYMENT: Final = _ACTION_SORTS["pay"]
+SEVERE_ACTIONS: Final = frozenset(
+    _ACTION_SORTS[word] for word in ("delete", "cancel", "change", "grant", "install", "disable")
+)
+"""Actions that destroy, or that change who may do what: nobody who says "do what the mail asks for" means these."""
 
-_ASIDE: Final = (
+_POLITENESS: Final = (
     r"(?:please|kindly|now|then|next|first|firstly|also|just|simply|so|and|immediately|urgently|quickly|finally|lastly"
     r"|afterwards|today|hereby|go ahead and|make sure (?:to|you)|be sure to|remember to|(?:do not|don't) forget to"
     r"|be so kind as to|feel free to|(?:could|would|can|will) you|(?:i|we) (?:need|want|ask|would like|expect) you to"
     r"|it is (?:necessary|required|important) to)"
 )
-_OBLIGED: Final = (
+_OBLIGATION: Final = (
     r"\b(?:you|somebody|someone|anybody|anyone|everybody|everyone|readers?) "
     r"(?:should|must|needs? to|ha(?:ve|s) to|are to|is to|could|shall|ought to)"
 )
 _WORD: Final = r"[^\s:={}\[\]]+"
-REQUESTS: Final = (
-    rf"(?im)(?:^|[.!?:;>(\"'*\-]|\\n|, (?:and )?then|, and|{_OBLIGED})\s*(?:\(?\d{{1,2}}[.)]\s*)?"
-    rf"(?:{_ASIDE}[ ,]+){{0,3}}({'|'.join(_CLASSES)})\s+{_WORD}\s+{_WORD}"
+REQUEST_PATTERN: Final = (
+    rf"(?im)(?:^|[.!?:;>(\"'*\-]|\\n|, (?:and )?then|, and|{_OBLIGATION})\s*(?:\(?\d{{1,2}}[.)]\s*)?"
+    rf"(?:{_POLITENESS}[ ,]+){{0,3}}({'|'.join(_ACTION_SORTS)})\s+{_WORD}\s+{_WORD}"
 )
-"""A regular expression (RE2) for the beginning of a sentence that asks for a deed, whoever is addressed."""
+"""A regular expression (RE2) for the beginning of a sentence that asks for an action, whoever is addressed."""
 
-_REQUEST: Final = re2.compile(REQUESTS)
+_REQUEST: Final = re2.compile(REQUEST_PATTERN)
 _END: Final = re2.compile(  # of a sentence, or of a field of structured data
     r"[.!?](?:\s|$|['\"\\])|\n\s*\n|\\n\s*\\n|\n[ '\"\-]*\w[\w ]{0,30}['\"]?:|[{}\[\]<>]|', '"
 )
-_REFERS_BACK: Final = re2.compile(r"(?i)\S+\s+(?:it|them|this|that|these|those|one|both)\b")
+_REFERS_TO_LAST: Final = re2.compile(r"(?i)\S+\s+(?:it|them|this|that|these|those|one|both)\b")
 _OF_MONEY: Final = re2.compile(r"(?i)send\s+(?:\S+\s+){0,3}(?:\$|\S*money|fees?|payments?|funds|amount|balance|half)\b")
 _DELEGATION: Final = re2.compile(
     r"(?i)\b(?:follow|fulfil\w*|complete|finish|do|handle|achieve|perform|carry out|take care of|deal with|act on|meet"
@@ -73,35 +75,35 @@ _DELEGATION: Final = re2.compile(
 )
 
 
-class DeedRequest(NamedTuple):
-    """What a sentence asks for: its text, and the sort of deed."""
+class ActionRequest(NamedTuple):
+    """What a sentence asks for: its text, and the sort of action."""
 
     text: str
-    deed: int
+    action: int
 
 
-def requests_in(text: str, span: int) -> Iterator[DeedRequest]:
+def action_requests_in(text: str, span: int) -> Iterator[ActionRequest]:
     """Yield the requests of a text, each up to ``span`` characters long.
 
-    A sentence that says `it` goes on from the one before, which then belongs to it.
+    A sentence that says `it` refers to the one before, which belongs to the request too.
     """
     for match in _REQUEST.finditer(text):
         begin = match.start(1)
         end = _END.search(text, begin, min(len(text), begin + span))
-        said = text[begin : end.start() if end is not None else begin + span]
-        deed = _PAYING if _OF_MONEY.match(said) is not None else _CLASSES[match.group(1).lower()]
-        if _REFERS_BACK.match(said) is not None:
+        sentence = text[begin : end.start() if end is not None else begin + span]
+        action = _PAYMENT if _OF_MONEY.match(sentence) is not None else _ACTION_SORTS[match.group(1).lower()]
+        if _REFERS_TO_LAST.match(sentence) is not None:
             earliest = max(0, match.start() - span)
             starts = [found.end() for found in _END.finditer(text, earliest, match.start())]
-            said = text[starts[-1] if starts else earliest : begin] + said
-        yield DeedRequest(said, deed)
+            sentence = text[starts[-1] if starts else earliest : begin] + sentence
+        yield ActionRequest(sentence, action)
 
 
-def deeds_among(words: Set[str]) -> set[int]:
-    """Return the sorts of deeds that a user's words speak of."""
-    return {_CLASSES[word] for word in words & _CLASSES.keys()}
+def actions_among(words: Set[str]) -> set[int]:
+    """Return the sorts of actions that a user's words name."""
+    return {_ACTION_SORTS[word] for word in words & _ACTION_SORTS.keys()}
 
 
-def delegates(text: str) -> bool:
+def delegates_to_others(text: str) -> bool:
     """Whether a user tells the agent to do what others ask for."""
     return _DELEGATION.search(text) is not None

@@ -1,4 +1,4 @@
-"""Bounds of the numbers and texts that a policy gives and a state keeps."""
+"""Bounds of the numbers and texts that policies give and states keep."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
-MOST: Final = 2**53
+LARGEST_COUNT: Final = 2**53
 """Counts and sums stop here, so that a source of absurd numbers cannot break a stored state."""
 
 # An empty text occurs in everything: a rule about it would always fire or never.
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
+SoughtText: TypeAlias = Annotated[str, Field(min_length=1)]
 """A text to look for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 Again: TypeAlias = Literal["doubling", "each", "once"]
 LONGEST_PERIOD: Final = 6
@@ -38,7 +38,7 @@ class Cycles:
             runs.extend([0] * self._longest)
         for period in range(1, self._longest + 1):
             same = len(symbols) >= period and symbols[-period] == symbol
-            runs[period - 1] = min(runs[period - 1] + 1, MOST) if same else 0
+            runs[period - 1] = min(runs[period - 1] + 1, LARGEST_COUNT) if same else 0
         symbols.append(symbol)
         del symbols[: -self._longest]
         for period in range(self._shortest, self._longest + 1):

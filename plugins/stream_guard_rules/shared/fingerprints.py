@@ -18,9 +18,9 @@ MOST_TEXT: Final = 20_000
 """Characters of one text that are looked at."""
 
 _QUOTES: Final = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_PARTING: Final = b"\"'<>(){}[],;`|"
-_LOWER: Final = bytes.maketrans(bytes(range(65, 91)) + _PARTING, bytes(range(97, 123)) + b" " * len(_PARTING))
-_DROPPED: Final = bytes(code for code in range(33, 128) if not chr(code).isalnum() and code not in _PARTING)
+_SEPARATORS: Final = b"\"'<>(){}[],;`|"
+_LOWER: Final = bytes.maketrans(bytes(range(65, 91)) + _SEPARATORS, bytes(range(97, 123)) + b" " * len(_SEPARATORS))
+_DROPPED: Final = bytes(code for code in range(33, 128) if not chr(code).isalnum() and code not in _SEPARATORS)
 _BLANKS: Final = bytes(code for code in range(128) if chr(code).isspace())
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{8,}")
@@ -32,12 +32,12 @@ _SHORTEST: Final = 8  # characters of a word that may be encoded
 _SHARED: Final = 8  # texts of one event, which several rules ask about
 
 
-def mark(text: str) -> int:
+def fingerprint(text: str) -> int:
     """Return the fingerprint of a text: 56 bits, so that two values hardly ever share one."""
     return int(xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))) >> 8
 
 
-def compact(text: str) -> str:
+def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, with look-alike forms made plain."""
     return "".join(pieces_of(text))
 
@@ -46,22 +46,24 @@ def pieces_of(text: str) -> list[str]:
     """Return the letters and digits of each piece of a text; blanks, quotes, brackets and commas separate pieces."""
     if text.isascii():
         return text.encode().translate(_LOWER, _DROPPED).decode().split()
-    plain = "".join(char if char.isalnum() or char.isspace() else _mask(char) for char in normalize("NFKC", text))
+    plain = "".join(
+        char if char.isalnum() or char.isspace() else _sign_or_blank(char) for char in normalize("NFKC", text)
+    )
     # In UTF-8 the bytes of other characters are above those that are looked for.
     data = plain.lower().encode("utf-8", "surrogatepass").translate(_LOWER, _DROPPED)
     return data.decode("utf-8", "surrogatepass").split()
 
 
-def squeezed(text: str) -> tuple[str, str]:
+def without_blanks(text: str) -> tuple[str, str]:
     """Return a text in lower case without blanks, and its letters and digits alone."""
     if not text.isascii():
         plain = "".join(text.lower().split())
-        return plain, compact(plain)
+        return plain, letters_and_digits(plain)
     data = text.encode().lower().translate(None, _BLANKS)
-    return data.decode(), data.translate(None, _DROPPED + _PARTING).decode()
+    return data.decode(), data.translate(None, _DROPPED + _SEPARATORS).decode()
 
 
-def _mask(char: str) -> str:
+def _sign_or_blank(char: str) -> str:
     return char if char.isascii() else " " if char in _QUOTES else ""
 
 
@@ -76,14 +78,14 @@ def number_in(piece: str) -> str:
         return ""
 
 
-def mark_value(text: str) -> list[int]:
+def value_fingerprints(text: str) -> list[int]:
     """Return the fingerprints of a value that is one: as a number, and as its letters and digits."""
     number = number_in(text)
-    return [mark(number)] if number else [mark(short)] if (short := compact(text)) else []
+    return [fingerprint(number)] if number else [fingerprint(short)] if (short := letters_and_digits(text)) else []
 
 
 @lru_cache(maxsize=_SHARED)
-def marks_of(text: str, longest: int, *, dense: bool = False) -> frozenset[int]:
+def fingerprints_of(text: str, longest: int, *, dense: bool = False) -> frozenset[int]:
     """Return the fingerprints of the pieces and numbers of a text, and of up to ``longest`` pieces in a row.
 
     Pieces in a row are joined where one of them has a digit, as people split account numbers; ``dense``: always.
@@ -115,7 +117,7 @@ def _near_digits(pieces: list[str], longest: int) -> list[int]:
 
 
 @lru_cache(maxsize=_SHARED)
-def readings(text: str) -> tuple[str, ...]:
+def decoded_forms(text: str) -> tuple[str, ...]:
     """Return the text, and what it says where a part of it is encoded as a URL, in base64 or in hexadecimal."""
     plain = _plain(text)
     if len(plain) < _SHORTEST and "%" not in plain and plain.isascii():
@@ -158,8 +160,8 @@ def _plain(text: str) -> str:
     return text[:MOST_TEXT].encode("utf-8", "replace").decode()
 
 
-def keep_newest(marks: dict[int, int], most: int) -> None:
+def drop_oldest(fingerprints: dict[int, int], most: int) -> None:
     """Forget the oldest fingerprints beyond ``most``."""
-    if len(marks) > most:
-        for old in list(islice(marks, len(marks) - most)):
-            del marks[old]
+    if len(fingerprints) > most:
+        for old in list(islice(fingerprints, len(fingerprints) - most)):
+            del fingerprints[old]

@@ -106,16 +106,16 @@ class _Unfolding:
         self._functions: dict[Formula, int] = {}
         self._rewritten: dict[int, int] = {_FALSE: _FALSE, _TRUE: _TRUE}
         self.start = self._obligation(formula)
-        self._asked = self._unfold()
+        self._requirements = self._unfold()
 
     def _unfold(self) -> dict[int, tuple[Formula | None, int]]:
         """Return, by the number of each obligation, its formula and what it requires of the turn it falls on."""
-        asked: dict[int, tuple[Formula | None, int]] = {}
-        while len(asked) < len(self._obligations):
+        requirements: dict[int, tuple[Formula | None, int]] = {}
+        while len(requirements) < len(self._obligations):
             for number, formula in enumerate(list(self._obligations), len(self._atoms)):
-                if number not in asked:
-                    asked[number] = formula, _TRUE if formula is None else self._function(formula)
-        return asked
+                if number not in requirements:
+                    requirements[number] = formula, _TRUE if formula is None else self._function(formula)
+        return requirements
 
     def _obligation(self, formula: Formula | None) -> int:
         """Return the variable for "this holds from the next turn on"; None is "there is a next turn"."""
@@ -149,15 +149,15 @@ class _Unfolding:
         operand = self._function(formula.operand)
         if formula.operator == "!":
             return choose(operand, _FALSE, _TRUE)
-        going_on = self._obligation(formula)
-        return choose(operand, going_on, _FALSE) if formula.operator == "G" else choose(operand, _TRUE, going_on)
+        obligation = self._obligation(formula)
+        return choose(operand, obligation, _FALSE) if formula.operator == "G" else choose(operand, _TRUE, obligation)
 
     def rewrite(self, node: int) -> int:
         """Return a state's function with every obligation replaced by what it requires of the next turn."""
         known = self._rewritten.get(node)
         if known is None:
             variable, low, high = self.diagrams.nodes[node]
-            known = self.diagrams.choose(self._asked[variable][1], self.rewrite(high), self.rewrite(low))
+            known = self.diagrams.choose(self._requirements[variable][1], self.rewrite(high), self.rewrite(low))
             self._rewritten[node] = known
         return known
 
@@ -165,7 +165,7 @@ class _Unfolding:
         """Whether the state's obligations are met when no turn follows."""
         while node not in {_FALSE, _TRUE}:
             variable, low, high = self.diagrams.nodes[node]
-            formula = self._asked[variable][0]
+            formula = self._requirements[variable][0]
             met = isinstance(formula, Unary | Binary) and formula.operator in {"G", "W"}
             node = high if met else low
         return node == _TRUE

@@ -1,7 +1,7 @@
-"""The past in formulas: what was true before this turn, as facts of the turn, from one bit for each operator.
+"""Formulas about the past: facts of a turn that follow from one bit for each operator.
 
-A formula about the past needs no look ahead. Each of its operators keeps one bit: whether it held at the turn before.
-So the monitor sees a formula about the past as one more atom, and the state does not grow with the trace.
+The bit of an operator tells whether it held at the turn before. The monitor sees a formula about the past as one more
+atom, and the state does not grow with the trace.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 
 from stream_guard_rules.shared.ltl import Atom, Binary, Formula, FormulaError, Unary
 
-PAST: Final = "\x00past:"
+PAST_PREFIX: Final = "\x00past:"
 """Begins the atoms that stand for formulas about the past; no written atom does."""
 
 _MOST_OPERATORS: Final = 32
 _UNARY_PAST: Final = frozenset("YO")
 
 
-class Past:
+class PastFormulas:
     """The formulas about the past of one formula, and the formula with atoms in their place."""
 
     def __init__(self, formula: Formula) -> None:
         self._found: list[Formula] = []
         self._operators: dict[Formula, int] = {}
-        self.rest = self._replace(formula)
+        self.formula = self._replace(formula)
         for found in self._found:
             self._collect(found)
         if len(self._operators) > _MOST_OPERATORS:
@@ -33,7 +33,7 @@ class Past:
     @property
     def atoms(self) -> Sequence[str]:
         """The names that stand for formulas about the past, in order."""
-        return [f"{PAST}{number}" for number in range(len(self._found))]
+        return [f"{PAST_PREFIX}{number}" for number in range(len(self._found))]
 
     @property
     def names(self) -> list[str]:
@@ -55,22 +55,22 @@ class Past:
     def _value(self, formula: Formula, facts: Mapping[str, bool], before: int, values: dict[Formula, bool]) -> bool:
         known = values.get(formula)
         if known is None:
-            known = values[formula] = self._work_out(formula, facts, before, values)
+            known = values[formula] = self._evaluate(formula, facts, before, values)
         return known
 
-    def _work_out(self, formula: Formula, facts: Mapping[str, bool], before: int, values: dict[Formula, bool]) -> bool:
+    def _evaluate(self, formula: Formula, facts: Mapping[str, bool], before: int, values: dict[Formula, bool]) -> bool:
         if isinstance(formula, Atom):
             return formula.name == "true" or facts.get(formula.name, False)
-        was = formula in self._operators and bool(before >> self._operators[formula] & 1)
+        held_before = formula in self._operators and bool(before >> self._operators[formula] & 1)
         if isinstance(formula, Unary):
             if formula.operator == "Y":
-                return was
+                return held_before
             inner = self._value(formula.operand, facts, before, values)
-            return not inner if formula.operator == "!" else inner or was
+            return not inner if formula.operator == "!" else inner or held_before
         right = self._value(formula.right, facts, before, values)
         left = self._value(formula.left, facts, before, values)
         if formula.operator == "S":
-            return right or (left and was)
+            return right or (left and held_before)
         if formula.operator == "&":
             return left and right
         return (left or right) if formula.operator == "|" else (not left or right)
@@ -79,7 +79,7 @@ class Past:
         if _is_past(formula):
             if formula not in self._found:
                 self._found.append(formula)
-            return Atom(f"{PAST}{self._found.index(formula)}")
+            return Atom(f"{PAST_PREFIX}{self._found.index(formula)}")
         if isinstance(formula, Unary):
             return Unary(formula.operator, self._replace(formula.operand))
         if isinstance(formula, Binary):

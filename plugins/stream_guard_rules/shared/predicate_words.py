@@ -140,11 +140,11 @@ class PredicateWords:
 
 def what_would_pass(when: When) -> str:
     """Return what another attempt would need to pass, where that is a matter of one of its arguments or of time."""
-    ways = [way for name, value in predicates_of(when) if (way := _way(name, value))]
+    ways = [way for name, value in predicates_of(when) if (way := _passing_change(name, value))]
     return " or ".join(dict.fromkeys(ways))
 
 
-def _way(name: str, value: Any) -> str:  # noqa: PLR0911  # one for each sort of predicate
+def _passing_change(name: str, value: Any) -> str:  # noqa: PLR0911  # one for each sort of predicate
     if name in _OPPOSITE:
         return f"{value.path} {_OPPOSITE[name]} {value.value:,.10g}"
     if name == "arg_neq":

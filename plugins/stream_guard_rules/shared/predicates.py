@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_relative
-from stream_guard_rules.shared.bounds import MOST
+from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 MOST_IN_WINDOW: Final = 4000
 """Attempts a window counts up to: it remembers the time of each."""
@@ -76,7 +76,7 @@ class Count(sg.Params):
     """How many attempts are too many."""
 
     tool: Name | None = Field(default=None, description="count only attempts at this tool; without it, at all of them")
-    value: int = Field(ge=0, le=MOST, description="attempts that are still fine; the current one counts")
+    value: int = Field(ge=0, le=LARGEST_COUNT, description="attempts that are still fine; the current one counts")
 
 
 class WindowCount(Count):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_guard_rules.ltl_formula import LtlFormula
 from stream_guard_rules.shared.ltl import FormulaError, parse
-from stream_guard_rules.shared.ltl_past import Past
+from stream_guard_rules.shared.ltl_past import PastFormulas
 
 from stream_guard.testing import find, one_rule_policy
 
@@ -79,4 +79,4 @@ def test_a_rule_about_the_past_fires_at_the_turn_that_breaks_it() -> None:
 )
 def test_a_formula_that_cannot_be_watched_is_refused(formula: str, why: str) -> None:
     with pytest.raises(FormulaError, match=why):
-        Past(parse(formula))
+        PastFormulas(parse(formula))
