@@ -115,7 +115,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         self._reads_system = bool((self._allowed_bits | self._denied_bits) & _SYSTEM)
 
     def handlers(self) -> list[str]:
-        """Turns only where the system prompt counts."""
+        """Turns are handled only where the system prompt is a source."""
         return [
             *("on_user_message", "on_tool_result", "on_tool_call", "on_ungated"),
             *(["on_turn"] if self._reads_system else []),

@@ -108,7 +108,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def __init__(self, params: LtlFormulaParams) -> None:
         super().__init__(params)
         self._monitor, self._past_formulas = monitor, past = monitor_of(params.formula)
-        # Atoms of the monitor first, then those that only the past reads; formulas about the past are no facts.
+        # The monitor's atoms come first, then the atoms that only formulas about the past read.
         self._atoms = [*monitor.atoms, *(name for name in past.names if name not in monitor.atoms and _is_known(name))]
         parts = [(1 << number, atom) for number, atom in enumerate(self._atoms) if not atom.startswith(PAST_PREFIX)]
         self._facts = [(bit, atom.partition(":")[0], atom.partition(":")[2]) for bit, atom in parts]
@@ -137,7 +137,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         if state.over:
             return sg.SETTLED
         if state.open and state.after in self._monitor.lost:
-            # The calls that the turn before announced did not come: now it is settled.
+            # The calls that the previous turn announced did not come: the formula is lost.
             return self._fire(state)
         if state.after in self._monitor.won:
             state.over = True

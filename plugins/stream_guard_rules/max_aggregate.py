@@ -15,6 +15,7 @@ from stream_guard_rules.shared.fingerprints import fingerprint
 
 Measured: TypeAlias = Literal["count", "distinct", "sum", "average", "percentile", "ratio", "growth"]
 MeasuredEvent: TypeAlias = Literal["call", "result", "turn", "user"]
+
 MOST_SAMPLES: Final = 2000
 _NEEDS_PATH: Final = frozenset(("distinct", "sum", "average", "percentile"))
 _HANDLERS: Final = {

@@ -12,6 +12,7 @@ from stream_guard_rules.shared.json_texts import strings_in
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_COVERED_CALLS = 8  # calls that used an agreement and have no result yet
+
 _YES: Final = (
     r"yes|yep|yeah|yup|sure|ok|okay|confirm|confirmed|confirming|approve|approved|agree|agreed|go ahead|proceed|"
     r"please do|do it|absolutely|definitely|of course|certainly|correct|sounds good|that works|perfect|great"

@@ -14,7 +14,7 @@ class MustNotStallParams(sg.Params):
 
 
 class MustNotStallState(sg.State):
-    """When the session last moved; nothing while it need not move."""
+    """The time of the latest activity; none while the agent has no work."""
 
     last: float | None = None
 
@@ -53,21 +53,21 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
         return frozenset(("clock",))
 
     def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> None:
-        """The agent has something to do."""
+        """Note that the agent has work."""
         state.last = message.time
 
     def on_turn(self, turn: sg.Turn, state: MustNotStallState) -> None:
-        """The agent goes on, or is done."""
+        """Note whether the agent still works."""
         reason = turn.response.get("stop_reason")
         done = reason is not None and reason not in ("tool_use", "tool_calls", "pause_turn") and not turn.tools
         state.last = None if done else turn.time
 
     def on_tool_call(self, call: sg.ToolCall, state: MustNotStallState) -> None:
-        """The agent moves."""
+        """Note the call."""
         state.last = call.time
 
     def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> None:
-        """The agent moves."""
+        """Note the result."""
         state.last = result.time
 
     def deadline(self, state: MustNotStallState) -> float | None:

@@ -14,6 +14,7 @@ from stream_guard_rules.shared.evidence import as_evidence
 
 _SCALARS: Final = (str, int, float)
 _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one only a digest is
+
 _Seen: TypeAlias = sg.Turn | sg.ToolCall | sg.ToolResult
 
 

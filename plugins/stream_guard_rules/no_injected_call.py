@@ -72,7 +72,7 @@ class NoInjectedCallParams(sg.Params):
 
 
 class NoInjectedCallState(sg.State):
-    """Fingerprints of what the user gave and of what instructions in results said, and the words of both."""
+    """Fingerprints of the user's values and of values in instructions, and the words of both."""
 
     given: dict[int, int] = {}
     tainted: dict[int, int] = {}

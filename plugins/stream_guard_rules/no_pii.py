@@ -72,7 +72,7 @@ _PATTERNS: Final[dict[PiiType, str]] = {
         r"(?:\+[0-9]{1,3}[ .-]?(?:\([0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ .-]?[0-9]{2,4}){1,4}"
         r"|\(?\b[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4}\b|\b[0-9]{3}-[0-9]{4}\b)"
     ),
-    # Dots part cards only where people write them: a number with many decimals is none.
+    # Dots separate the groups of a card only where people write them: a number with many decimals is no card.
     "card": (
         r"\b(?:[2-6](?:[ -]?[0-9]){12,18}|[2-6][0-9]{3}(?:\.[0-9]{4}){3}(?:\.[0-9]{3})?"
         r"|3[0-9]{3}\.[0-9]{6}\.[0-9]{4,5})\b"

@@ -88,7 +88,7 @@ class NoRepeatedCalls(sg.Rule[NoRepeatedCallsParams, NoRepeatedCallsState]):
         self._by_tool = params.compare == "tool"
 
     def handlers(self) -> list[str]:
-        """Messages of the user only where they count."""
+        """User messages are handled only where they reset the count."""
         return ["on_tool_call", "on_ungated", *(["on_user_message"] if self.params.user_resets else [])]
 
     def tools(self) -> sg.ToolPattern:
@@ -96,7 +96,7 @@ class NoRepeatedCalls(sg.Rule[NoRepeatedCallsParams, NoRepeatedCallsState]):
         return self.params.tool
 
     def on_user_message(self, _message: sg.UserMessage, state: NoRepeatedCallsState) -> None:
-        """Begin anew: a person may ask for the same thing again."""
+        """Reset the count: a person may ask for the same thing again."""
         state.symbols, state.runs = [], []
 
     def on_tool_call(self, call: sg.ToolCall, state: NoRepeatedCallsState) -> sg.Verdict:
@@ -113,6 +113,6 @@ class NoRepeatedCalls(sg.Rule[NoRepeatedCallsParams, NoRepeatedCallsState]):
         return sg.Hit(f"{what} {repeats} times in a row, the last time {call.tool}", evidence)
 
     def on_ungated(self, event: sg.Event, state: NoRepeatedCallsState) -> None:
-        """Begin anew at a message of the user outside the gate too."""
+        """Reset the count at a user message outside the gate too."""
         if isinstance(event, sg.UserMessage):
             self.on_user_message(event, state)

@@ -9,6 +9,7 @@ from pydantic import Field
 import stream_guard as sg
 
 StepEvent: TypeAlias = Literal["call", "result", "turn", "user"]
+
 _MOST_STEPS: Final = 8
 _EVENTS: Final[dict[str, type[sg.Event]]] = {
     "call": sg.ToolCall,
@@ -43,7 +44,7 @@ class NoSequenceParams(sg.Params):
 
 
 class NoSequenceState(sg.State):
-    """How far the steps have come: for each, since when what leads to it has been there, and how many came."""
+    """Progress of the steps: for each, when the steps up to it began, and how many of its events came."""
 
     starts: list[float | None] = []
     counts: list[int] = []
@@ -179,7 +180,7 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         return sg.Hit(f"{what} is the last of {self._last + 1} steps", {"steps": self._last + 1, "last": what})
 
     def _advance(self, number: int, now: float, state: NoSequenceState) -> None:
-        """Count an event of a step before the last; note since when the steps up to it have been there."""
+        """Count an event of a step before the last, and note when the steps up to it began."""
         step = self._steps[number]
         if number == 0 or self.params.unordered:
             if step.at_least == 1:

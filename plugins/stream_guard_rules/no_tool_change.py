@@ -14,6 +14,7 @@ from stream_guard_rules.shared.json_texts import strings_in
 
 Change: TypeAlias = Literal["new", "changed", "renamed", "instructions"]
 _ALL: Final[list[Change]] = ["new", "changed", "renamed", "instructions"]
+
 _MOST_TOOLS: Final = 256
 _LISTING: Final = "tools/list"
 

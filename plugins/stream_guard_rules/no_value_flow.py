@@ -20,7 +20,7 @@ _MOST_FINGERPRINTS: Final = 4096
 _MOST_SOURCES: Final = 32
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
-_STEP: Final = 4  # one of so many pieces of a longer text is remembered, of a long one half of these
+_STEP: Final = 4  # one piece in four of a longer text is remembered, of a long one one in eight
 
 
 class GuardedResult(sg.State):

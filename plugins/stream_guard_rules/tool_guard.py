@@ -107,7 +107,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         self._deferred = params.enforce_window == "followup" and "window" in scopes
         written = list(predicates_of(params.when))
         alone = written[0][1] if len(written) == 1 else None
-        # Where nothing but one count is asked for, the number is the answer.
+        # The count alone decides where it is the only predicate.
         self._allowed_count: int | None = alone.value if isinstance(alone, Count) else None
         self._text_predicate = alone if isinstance(alone, Matching) else None
         self._advice = what_would_pass(params.when)
@@ -123,13 +123,13 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         return reachable_tools(self.params.when, self._test, [counter.tool for counter in self._counters])
 
     def wakes_at(self) -> sg.ToolFilter | None:
-        """The one tool that it counts, where nothing but the count is asked for."""
+        """The counted tool, where the count is the only predicate."""
         if self._allowed_count is None or self._counted_tool is None or not is_plain_name(self._counted_tool):
             return None
         return sg.ToolPattern([self._counted_tool])
 
     def texts(self) -> Sequence[sg.TextPattern]:
-        """The one text it looks for, where it looks for nothing else: the engine searches for all texts together."""
+        """The pattern, where it is the only predicate: the engine searches for all texts together."""
         predicate = self._text_predicate
         if predicate is None:
             return ()
@@ -143,7 +143,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         """Count the attempt, then test it."""
         numbers: Numbers
         if self._has_single_run_counter and len(state.runs) == 1 and (known := state.runs.get(call.run_id)) is not None:
-            # The quick ways of most counts: one counter, and in the session one run.
+            # The common case takes a short path: one counter, and one run in the session.
             if self._counted_tool is None or self._counted_tool == call.tool:
                 known[0] += 1
             if self._allowed_count is not None and known[0] <= self._allowed_count:
@@ -171,7 +171,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             return sg.Unsure("unevaluable", "arguments", followup=self._could_match_by_window(call, numbers))
         if "type_mismatch" in notes:
             return sg.Unsure("type_mismatch")
-        # Inline a window is unknown by design: only where the gate is to count it does an unknown one stop.
+        # An inline gate knows no window by design: an unknown one stops an attempt only with `enforce_window: inline`.
         unknown = answer is None and None in numbers
         return sg.Unsure("unevaluable", "a time", followup=self._deferred) if unknown else None
 

@@ -13,7 +13,7 @@ def check_dotted_path(path: str) -> str:
 
 
 def check_relative(path: str) -> None:
-    """Refuse a path from the event where one inside the arguments is wanted: it would never be there."""
+    """Refuse a path that begins at the event: it leads nowhere inside the arguments."""
     inside = path.removeprefix("tool.args.")
     if inside != path:
         message = "path {path} is counted from the arguments; write {inside}"

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from stream_guard_rules.shared.bounds import LARGEST_COUNT
 
 Again: TypeAlias = Literal["doubling", "each", "once"]
+
 LONGEST_PERIOD: Final = 6
 AGAIN_DESCRIPTION: Final = (
     "when it fires again while the loop goes on: each time it has doubled, at each event, or not at all"

@@ -1,4 +1,4 @@
-"""Texts that give an agent instructions where only data should be: in what tools return.
+"""Signs of instructions in what tools return, where only data should be.
 
 No list of phrases is complete. These are word classes: somebody talks to the machine, puts something before the
 user's task, sets earlier instructions aside, or writes in a role that tool results do not have.
@@ -47,7 +47,7 @@ _SIGNS: Final = (
         r"(?:wants?|asks?|asked|expects?|requires?|authori[sz]ed|approved|instructs?|instructed) (?:you|that you)\b"
     ),
     r"\byou (?:must|are required to|are instructed to|are to|have to) (?:now|first|immediately|also)\b",
-    # It must be done at once, and nobody is to be asked.
+    # The request is urgent, or forbids questions.
     r"\b(?:important|urgent|mandatory|attention|warning|priority)\b ?[:!]",
     (
         r"\b(?:without|no need|do not|don't)(?: \w+){0,2} (?:ask|asking|question|questions|confirm|confirming"

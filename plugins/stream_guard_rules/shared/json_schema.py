@@ -24,7 +24,7 @@ from stream_guard_rules.shared.json_schema_cost import BUDGET, SchemaCost
 POLICY_FOLDER: Final = "policy_folder"
 """The key under which a policy's folder reaches the validators."""
 FILE_READ: Final = "file_read"
-"""The key of what is called with a file before it is read, so that changes of it are noticed."""
+"""The key of the callback that gets a file before it is read, so that changes of the file are noticed."""
 
 ROOT: Final = "<root>"
 MAX_DEPTH: Final = 256

@@ -31,7 +31,7 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaCost:
-    """The parts of one schema, and which of them are tried where others are."""
+    """The parts of one schema, and which parts are tried together."""
 
     def __init__(self, document: sg.Json) -> None:
         self._document = document

@@ -109,7 +109,7 @@ class _Unfolding:
         self._requirements = self._unfold()
 
     def _unfold(self) -> dict[int, tuple[Formula | None, int]]:
-        """Return, by the number of each obligation, its formula and what it requires of the turn it falls on."""
+        """Return the formula of each obligation, by its number, and what it requires of its turn."""
         requirements: dict[int, tuple[Formula | None, int]] = {}
         while len(requirements) < len(self._obligations):
             for number, formula in enumerate(list(self._obligations), len(self._atoms)):

@@ -46,7 +46,7 @@ class PastFormulas:
         holds = [self._value(found, facts, before, values) for found in self._found]
         after = 0
         for formula, number in self._operators.items():
-            # "Previous" remembers what it is about, the others what they came to.
+            # "Previous" keeps the value of its operand, the other operators keep their own.
             kept = formula.operand if isinstance(formula, Unary) and formula.operator == "Y" else formula
             if self._value(kept, facts, before, values):
                 after |= 1 << number

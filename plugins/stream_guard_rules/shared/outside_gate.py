@@ -1,4 +1,4 @@
-"""What a rule that remembers takes in from outside its gate."""
+"""Events outside the gate of a rule that remembers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stream_guard as sg
 
 
 def remember_ungated(rule: sg.Rule[Any, Any], event: sg.Event, state: sg.State) -> None:
-    """Show a rule an event outside its gate that is no call: it may satisfy the rule, and only calls break it."""
+    """Pass an event outside the gate to its handler, unless it is a call: only calls inside break the rule."""
     if isinstance(event, sg.UserMessage):
         rule.on_user_message(event, state)
     elif isinstance(event, sg.Turn):

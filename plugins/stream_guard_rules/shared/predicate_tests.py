@@ -21,13 +21,13 @@ from stream_guard_rules.shared.predicates import (
 )
 
 Numbers: TypeAlias = Sequence[int | None]
-"""How often each of a rule's counters has counted; None: not to be known here."""
+"""The number of each of a rule's counters; None where it is unknown."""
 
 Notes: TypeAlias = list[str]
 """Why a test could not tell, in the order it was found."""
 
 Test: TypeAlias = Callable[[sg.ToolCall, Numbers, Notes], bool | None]
-"""Whether an attempt is meant; None where that is not to be known (Kleene's third value)."""
+"""Whether an attempt matches; None where that is unknown (Kleene's third value)."""
 
 
 class Compiler:
@@ -152,7 +152,7 @@ def _name_matches(regex: sg.Regex) -> Test:
 
 
 def _finder(path: str) -> Callable[[sg.ToolCall], Any]:
-    """Return a function that finds an argument; None where there are no arguments to look into.
+    """Return a function that finds an argument; ``_UNKNOWN`` where there are no arguments to look into.
 
     Arguments that were not captured, are left out, or are a text that is not JSON, are unknown.
     """

@@ -1,4 +1,4 @@
-"""Predicates in words: what an attempt had where a predicate held, what it lacked where it did not, what would pass."""
+"""Sentences about predicates: which held, which did not and by how much, and what would pass."""
 
 from __future__ import annotations
 
