@@ -21,17 +21,12 @@ settings.register_profile("commit", max_examples=40, deadline=None, suppress_hea
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
-pytest_plugins = ("tests.run_folder", "tests.crashes", "tests.leftovers", "tests.kafka.fixtures")
+pytest_plugins = ("tests.run_folder", "tests.crashes", "tests.leftovers", "tests.counting", "tests.kafka.fixtures")
 
 # Variables that steer the test run itself; every other STREAM_GUARD_ variable is a setting of the product.
 OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STREAM_GUARD_TEST_KAFKA"))
 
-# The tests that are meant to reach every line of the core. Counting lines in the others as well, most of all in those
-# that search for counter-examples or read very long files, would take as long again as running them.
 TESTS = Path(__file__).parent
-COUNTED = [TESTS / name for name in ("rules", "unit/engine", "unit/language", "unit/policy", "unit/rules")]
-SEARCHING = frozenset(("test_hostile.py", "test_document.py", "test_paths.py"))
-
 # Folders whose tests take long and need nothing of each other: each test goes to the next process that is free.
 SPREAD = frozenset(("contract_pack", "docs", "e2e", "formats", "integration", "laws", "property", "vectors", "worker"))
 WAITING = frozenset(("browser", "docs", "editor", "integration", "worker"))
@@ -73,10 +68,8 @@ def _one_first(config: pytest.Config) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Count covered lines only where that is the point; say which tests must run in one process, and in which order."""
+    """Say which tests must run in one process, and in which order."""
     for item in items:
-        if not _is_counted(item.path):
-            item.add_marker(pytest.mark.no_cover)
         if item.get_closest_marker("xdist_group") is None and (group := _group(item)):
             item.add_marker(pytest.mark.xdist_group(group))
     yield
@@ -103,12 +96,7 @@ def _spread_waiting(items: list[pytest.Item]) -> None:
     items[:] = [item for _, item in sorted(places, key=itemgetter(0))]
 
 
-# Nine thousand tests lie in three hundred files.
-@cache
-def _is_counted(path: Path) -> bool:
-    return path.name not in SEARCHING and any(path.is_relative_to(folder) for folder in COUNTED)
-
-
+# Ten thousand tests lie in three hundred files.
 @cache
 def _in_tests(path: Path) -> Path:
     return path.relative_to(TESTS)

@@ -181,8 +181,9 @@ class Leftovers:
     def _settled(self, before: State) -> State:
         """Return what there is once what was told to end has ended, as far as it does."""
         expected = before.things.keys() - (set() if self._shared > 0 else self._waiting.keys())
-        if self._shared > 0 or not (now := State()).things.keys() - expected:
-            return State()
+        now = State()
+        if self._shared > 0 or not now.things.keys() - expected:
+            return now
         gc.collect()  # some threads end with the object that nobody holds any longer
         limit = time.monotonic() + PATIENCE
         while (now := State()).things.keys() - expected and time.monotonic() < limit:

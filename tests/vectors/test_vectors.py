@@ -16,7 +16,6 @@ from tests.vectors.runners import RUNNERS
 GOLDEN = Path(__file__).parent.parent / "golden" / "vectors"
 NOT_YET = "not_yet.txt"
 EITHER = "?"  # before a name: whether it holds is a race of the product, so neither is asserted
-FROM_OUTSIDE = ("attacks", "incidents", "telemetry")  # these look for what is wrong, not for every line
 LONG = 30  # seconds that a step may wait, or its process run, before the case is one for the nightly run
 
 
@@ -37,7 +36,6 @@ def parameters() -> Iterator[Any]:
         for path in files(kind):
             for case in read_cases(path):
                 marks = [pytest.mark.slow] if is_long(case.data) else []
-                marks += [pytest.mark.no_cover] if kind in FROM_OUTSIDE else []
                 yield pytest.param(kind, case, id=f"{kind}-{case.name}", marks=marks)
 
 
