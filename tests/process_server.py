@@ -15,10 +15,11 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_module
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-COMMAND = "stream_guard.cli.__main__"
+COMMAND = "stream_guard.cli"
 # What every process imports, and what those of one command import once they run.
 MODULES = ("stream_guard.cli.app", "stream_guard.running.assembly", "stream_guard.running.embedded", "typer.rich_utils")
 CLOSING = ("stream_guard.cli.closing", "stream_guard.cli.findings")
@@ -52,6 +53,7 @@ class Start(NamedTuple):
     environment: dict[str, str]
     folder: str
     packages: str = ""  # a folder of installed packages that only this process sees
+    module: str = COMMAND  # what `python -m` would run
 
 
 def send(connection: socket.socket, start: Start, files: list[int]) -> None:
@@ -136,15 +138,22 @@ def _become(start: Start, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(start.environment)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - the process's own
-    sys.argv = [COMMAND, *start.arguments]
+    sys.argv = [_main_of(start.module), *start.arguments]
     sys.path[: not sys.flags.safe_path] = [start.folder]  # as `python -m` does
     if start.packages:
         site.addsitedir(start.packages)
-    sys.modules["__main__"].__spec__ = find_spec(COMMAND)  # processes that this one starts look here
+    sys.modules["__main__"].__spec__ = find_spec(_main_of(start.module))  # processes that this one starts look here
+
+
+def _main_of(module: str) -> str:
+    return f"{module}.__main__" if module == COMMAND else module
 
 
 if __name__ == "__main__":
-    if serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
+    started = serve(socket.socket(fileno=int(sys.argv[1])))
+    if started is not None and started.module != COMMAND:
+        run_module(started.module, run_name="__main__")
+    elif started is not None:
         from stream_guard.cli.process import main
 
         main()

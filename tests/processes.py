@@ -37,10 +37,11 @@ def start(
 ) -> subprocess.Popen[Any]:
     """Start ``stream-guard`` with these arguments, or what else Python launches; the options are those of Popen.
 
+    A module that launches it in another way changes what it must in its own process, where all is imported already.
     The variables are added to those of the test process, without the settings of whoever runs the tests.
     """
     ours = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_GUARD_")}
-    kind = subprocess.Popen if fresh or launcher != COMMAND else Copy
+    kind = subprocess.Popen if fresh or launcher[0] != "-m" else Copy
     return kind([sys.executable, *launcher, *map(str, arguments)], env={**ours, **(env or {})}, **options)
 
 
@@ -66,7 +67,8 @@ class Copy(subprocess.Popen[Any]):
         streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
         self._answers, theirs = socket.socketpair()
         with theirs:
-            send(server(), Start(args[3:], env, str(folder or Path.cwd())), [*streams, theirs.fileno()])
+            start = Start(args[3:], env, str(folder or Path.cwd()), module=args[2])
+            send(server(), start, [*streams, theirs.fileno()])
         self.pid, _ = ANSWER.unpack(receive(self._answers, ANSWER.size))
         self._child_created = True
         RUNNING.add(self)
