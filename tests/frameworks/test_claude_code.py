@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -25,8 +26,10 @@ from stream_guard.guard.gate import Gate
 from stream_guard.model import ToolResult
 from tests.frameworks.served import serving
 
-sdk = pytest.importorskip("claude_agent_sdk")
-PROGRAM = Path(sdk.__file__).parent / "_bundled" / "claude"
+SDK = find_spec("claude_agent_sdk")  # only its folder is needed
+if SDK is None or SDK.origin is None:
+    pytest.skip("claude_agent_sdk is not installed", allow_module_level=True)
+PROGRAM = Path(SDK.origin).parent / "_bundled" / "claude"
 PAGE = Path(__file__).parents[2] / "docs" / "claude-code.md"
 POLICY = """
 rules:

@@ -12,7 +12,7 @@ from tests.parts import import_part
 SKIPPED_WITHOUT = [
     name
     for file in sorted(Path(__file__).parent.glob("test_*.py"))
-    for name in re.findall(r'^pytest\.importorskip\("(\w+)"\)', file.read_text(), re.MULTILINE)
+    for name in re.findall(r'^ *pytest\.importorskip\("(\w+)"\)', file.read_text(), re.MULTILINE)
 ]
 
 

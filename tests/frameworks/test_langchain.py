@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,53 +9,20 @@ from typing import Any
 import pytest
 
 from stream_guard.integrations.attempts import SessionEndedError
-from tests.frameworks.world import TOOLS, World, story, watched
-
-pytest.importorskip("langchain")
-
-from langchain.agents import create_agent
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import StructuredTool
-
-from stream_guard.integrations.langchain import make_middleware
-
-
-class Scripted(GenericFakeChatModel):
-    """LangChain's fake model, which takes no tools by itself."""
-
-    def bind_tools(self, tools: Any, **_: Any) -> Any:
-        return self
+from tests.frameworks.world import World, story, watched
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
+    pytest.importorskip("langchain")  # here and not above: it takes a second, and every process imports every file
     with watched(tmp_path) as world:
         yield world
 
 
-def ask(world: World, *calls: str, in_loop: bool = False, thread: str = "s1") -> list[ToolMessage]:
-    """Let an agent whose model calls these tools, one after the other, run to its end."""
+def ask(world: World, *calls: str, in_loop: bool = False, thread: str = "s1") -> list[Any]:
+    from tests.frameworks import langchain_agent
 
-    def tool(name: str) -> StructuredTool:
-        def body(amount: int) -> str:
-            return world.run(name)
-
-        return StructuredTool.from_function(body, name=name, description=name)
-
-    steps = [
-        AIMessage("", tool_calls=[{"name": name, "args": {"amount": 20}, "id": f"c{number}", "type": "tool_call"}])
-        for number, name in enumerate(calls)
-    ]
-    agent: Any = create_agent(
-        Scripted(messages=iter([*steps, AIMessage("done")])),
-        [tool(name) for name in TOOLS],
-        middleware=[make_middleware(world.gate)],
-    )
-    given = {"messages": [("user", "go")]}
-    config = {"configurable": {"thread_id": thread}}
-    result = asyncio.run(agent.ainvoke(given, config)) if in_loop else agent.invoke(given, config)
-    return [message for message in result["messages"] if isinstance(message, ToolMessage)]
+    return langchain_agent.ask(world, *calls, in_loop=in_loop, thread=thread)
 
 
 @pytest.mark.parametrize("in_loop", [False, True])
@@ -101,5 +67,7 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
 
 
 def test_the_middleware_blocks_a_probe(world: World) -> None:
+    from stream_guard.integrations.langchain import make_middleware
+
     middleware: Any = make_middleware(world.gate)
     assert middleware.probe()

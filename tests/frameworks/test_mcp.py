@@ -11,22 +11,20 @@ import pytest
 
 from tests.frameworks.world import TOOLS, World, story, watched
 
-pytest.importorskip("mcp")
-
-from mcp import Client
-from mcp.server.mcpserver import MCPServer
-
-from stream_guard.integrations.mcp import ToolMiddleware
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
+    pytest.importorskip("mcp")  # here and not above: it takes a second, and every process imports every file
     with watched(tmp_path) as world:
         yield world
 
 
 def ask(world: World, *calls: str) -> list[tuple[str, bool]]:
     """Call these tools, one after the other, and return what the client gets: text, and whether it is an error."""
+    from mcp import Client
+    from mcp.server.mcpserver import MCPServer
+
+    from stream_guard.integrations.mcp import ToolMiddleware
 
     async def work() -> list[tuple[str, bool]]:
         server = MCPServer("shop", middleware=[ToolMiddleware(world.gate, "s1")])
@@ -84,4 +82,6 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
 
 
 def test_the_middleware_blocks_a_probe(world: World) -> None:
+    from stream_guard.integrations.mcp import ToolMiddleware
+
     assert ToolMiddleware(world.gate, "s1").probe()

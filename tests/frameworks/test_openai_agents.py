@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.frameworks.world import KINDS, TOOLS, World, story, watched
-
-pytest.importorskip("agents")
-
-from agents import Agent, RunConfig, Runner, ToolInputGuardrailTripwireTriggered, function_tool
-from agents.testing import ScriptedModel, assistant_message, function_call
-
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.integrations.openai_agents import ToolGate
 from stream_guard.model import Action
 from stream_guard.policy.spec import Policy
 from stream_guard.testing import rule_spec
+from tests.frameworks.world import KINDS, TOOLS, World, story, watched
+
+
+@pytest.fixture(autouse=True)
+def _agents() -> None:
+    pytest.importorskip("agents")  # here and not above: it takes a second, and every process imports every file
 
 
 @pytest.fixture
@@ -32,6 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def ask(world: World, *calls: str) -> Any:
     """Let an agent whose model calls these tools, one after the other, run to its end."""
+    from agents import function_tool
 
     def tool(name: str) -> Any:
         def body(amount: int) -> str:
@@ -39,9 +38,18 @@ def ask(world: World, *calls: str) -> Any:
 
         return function_tool(body, name_override=name, description_override=name)
 
-    tools = [tool(name) for name in TOOLS]
-    ToolGate(world.gate, "s1").watch(*tools)
-    steps = [[function_call(name, {"amount": 20}, call_id=f"c{n}")] for n, name in enumerate(calls)]
+    return play(world.gate, [tool(name) for name in TOOLS], [(name, {"amount": 20}) for name in calls])
+
+
+def play(gate: Gate, tools: list[Any], calls: list[tuple[str, Any]]) -> Any:
+    """Let an agent with these tools run whose model makes these calls, each a name and its arguments."""
+    from agents import Agent, RunConfig, Runner
+    from agents.testing import ScriptedModel, assistant_message, function_call
+
+    from stream_guard.integrations.openai_agents import ToolGate
+
+    ToolGate(gate, "s1").watch(*tools)
+    steps = [[function_call(name, given, call_id=f"c{n}")] for n, (name, given) in enumerate(calls)]
     model = ScriptedModel([*steps, [assistant_message("done")]])
     agent = Agent(name="payer", model=model, tools=tools)
     return asyncio.run(Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True)))
@@ -76,6 +84,8 @@ def test_a_paused_tool_runs_once_after_its_approval(world: World) -> None:
 
 
 def test_an_ended_session_ends_the_run_and_all_that_follow(world: World) -> None:
+    from agents import ToolInputGuardrailTripwireTriggered
+
     for tool in ("leak", "read"):
         with pytest.raises(ToolInputGuardrailTripwireTriggered):
             ask(world, tool)
@@ -103,6 +113,8 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
     ],
 )
 def test_a_rule_compares_what_the_tool_will_get(tmp_path: Path, written: str, ran: list[str]) -> None:
+    from agents import function_tool
+
     params = {"when": {"tool_name_in": ["move"], "arg_gt": {"path": "amount", "value": 5}}}
     database = SqliteDatabase(tmp_path / "history.db")
     gate = Gate(Policy(rules=(rule_spec(KINDS["tool_guard"], params, then=Action.BLOCK),), version="v1"), database)
@@ -112,14 +124,12 @@ def test_a_rule_compares_what_the_tool_will_get(tmp_path: Path, written: str, ra
         done.append("move")
         return "done"
 
-    tool = function_tool(move, strict_mode=False)
-    ToolGate(gate, "s1").watch(tool)
-    model = ScriptedModel([[function_call("move", written, call_id="c1")], [assistant_message("done")]])
-    agent = Agent(name="payer", model=model, tools=[tool])
-    asyncio.run(Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True)))
+    play(gate, [function_tool(move, strict_mode=False)], [("move", written)])
     database.close()
     assert done == ran
 
 
 def test_the_registered_guardrail_blocks_a_probe(world: World) -> None:
+    from stream_guard.integrations.openai_agents import ToolGate
+
     assert ToolGate(world.gate, "s1").probe()
