@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from coverage import Coverage
 
 TESTS: Final = Path(__file__).parent
 COUNTED: Final = [TESTS / name for name in ("rules", "unit/engine", "unit/language", "unit/policy", "unit/rules")]
@@ -31,6 +32,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         for name in _counted_modules(counter.cov.get_option("run:include")):
             import_module(name)
     counter.pause()
+    # Two are started in a process of pytest-xdist, of which the first is of no use; it would go on after the second.
+    while (other := Coverage.current()) is not None:
+        other.stop()
 
 
 @pytest.hookimpl(wrapper=True)
