@@ -115,12 +115,6 @@ def _statistics(old: Matrix, new: Matrix) -> tuple[Matrix, Matrix]:
     return np.where(constant, np.where(drifted, inf, 0.0), t2), np.where(constant, 0.0, shrinkage)
 
 
-def is_constant(old: Matrix, new: Matrix) -> bool:
-    """Whether neither side varies, but for rounding."""
-    largest = max(float(np.abs(old).max()), float(np.abs(new).max()))
-    return bool(_is_rounding(max(float(old.var(axis=0).max()), float(new.var(axis=0).max())), largest))
-
-
 def _is_rounding(spread: Any, largest: Any) -> Any:
     return spread <= _ROUNDING * np.maximum(largest, 1e-150) ** 2
 

@@ -173,16 +173,6 @@ def since(database: Database, number: int, limit: int = 500) -> list[NotedAlert]
     return [_noted(row) for row in rows]
 
 
-def of_session(database: Database, session_id: str, limit: int = 1000) -> list[NotedAlert]:
-    """Return the alerts of one session, the earliest first."""
-    rows = database.read(
-        "SELECT number, noted, body FROM sg_alerts WHERE session = ? ORDER BY number LIMIT ?",
-        session_key(session_id),
-        limit,
-    )
-    return [_noted(row) for row in rows]
-
-
 def marks_of_session(database: Database, name: str, tenant: str = "", after: int = 0) -> list[AlertMark]:
     """Return which alerts one session has after a number, the earliest first; with a tenant, only that tenant's."""
     where, values = ("AND tenant = ?", [column(tenant)]) if tenant else ("", [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
@@ -15,8 +15,6 @@ DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
-
-EVENT_TYPES: Final[tuple[type[Event], ...]] = (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd)
 
 
 class ToolTally(dict[str, int]):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stream_guard.serve.access import Door, Identity, LocalDoor
+from stream_guard.serve.access import Door, Identity
 from stream_guard.serve.bodies import RequestRefused
 
 COOKIE: Final = "sg_token"
@@ -127,11 +127,6 @@ def remember(response: Response, request: Request, token: str) -> None:
     """Keep the token in a cookie that scripts cannot read and other sites cannot send."""
     secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
     response.set_cookie(COOKIE, token, max_age=_DAY, httponly=True, samesite="strict", secure=secure)
-
-
-def needs_name(door: Door, identity: Identity) -> bool:
-    """Whether somebody has to say who they are when they answer."""
-    return isinstance(door, LocalDoor) or not identity.name
 
 
 def answerer(identity: Identity, fields: Mapping[str, list[str]]) -> str:

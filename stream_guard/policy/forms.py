@@ -21,7 +21,6 @@ MAX_ID: Final = 200
 MAX_REASON: Final = 2000
 MAX_LABEL: Final = 64
 MAX_LABELS: Final = 8
-KEY_WORDS: Final = ("session", "agent", "run", "tool", "args.", "labels.")
 
 SEVERITIES: Final = {
     "info": Severity.INFO,

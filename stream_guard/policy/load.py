@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from stream_guard.errors import PolicyError, Problem
+from stream_guard.errors import PolicyError
 from stream_guard.language.patterns import TOOL_CLASSES
 from stream_guard.language.similarity import SIMILARITIES
 from stream_guard.model import Json
@@ -87,20 +87,6 @@ def with_lateness(policy: Policy, seconds: float) -> Policy:
         policy.rules, policy.idle, seconds, policy.tool_classes, policy.agents, policy.masked_arguments
     )
     return replace(policy, version=version, max_out_of_orderness=seconds)
-
-
-def load_policies(paths: Iterable[Path], registry: Registry) -> list[Policy]:
-    """Return the policies of several files; PolicyError holds the problems of all of them."""
-    policies: list[Policy] = []
-    problems: list[Problem] = []
-    for path in paths:
-        try:
-            policies.append(load_policy(path, registry))
-        except PolicyError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise PolicyError(problems)
-    return policies
 
 
 def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, list[Json]]:

@@ -38,7 +38,6 @@ class Survey:
     sessions: set[str] = field(default_factory=set)
     agents: Counter[str] = field(default_factory=Counter)  # by events; the name is empty where the source has none
     tools: dict[str, ToolUse] = field(default_factory=dict)
-    unnamed: int = 0  # calls of tools beyond the limit
     _announced: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -75,7 +74,6 @@ class Survey:
     def _use(self, tool: str) -> ToolUse:
         if tool not in self.tools:
             if len(self.tools) >= MOST_TOOLS:
-                self.unnamed += 1
                 return ToolUse()
             self.tools[tool] = ToolUse()
         return self.tools[tool]

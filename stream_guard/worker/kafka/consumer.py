@@ -24,7 +24,6 @@ from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.fetching import FetchingThread
 from stream_guard.worker.kafka.ownership import OwningConsumer
-from stream_guard.worker.kafka.receiving import receive_frames
 
 POLL: Final = 0.5  # seconds that one fetch waits for records
 TICK: Final = 1.0  # seconds between two ticks of idle partitions
@@ -47,7 +46,6 @@ class ConsumerThread(FetchingThread):
     Worker: Any = staticmethod(_make_thread)
 
     def _create_worker_consumer(self, transport: Transport) -> Any:
-        receive_frames()
         consumer = super()._create_worker_consumer(transport)
         # Faust reads uncommitted records unless it uses transactions itself; an aborted event must not be read.
         consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to set it

@@ -8,7 +8,7 @@ import pytest
 
 from stream_guard.errors import PolicyError
 from stream_guard.model import Action, Scope, Severity
-from stream_guard.policy.load import load_policies, load_policy
+from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import DEFAULT_IDLE, RuleSpec
 from stream_guard.registry import Registry
 
@@ -258,17 +258,6 @@ def test_files_named_by_rules_are_looked_for_beside_the_policy(registry: Registr
     assert load_policy(text, registry, folder=tmp_path).version == load_policy(file, registry).version
     with pytest.raises(PolicyError, match="schema_path"):
         load_policy(text, registry)
-
-
-def test_several_files_are_loaded_or_refused_together(registry: Registry, tmp_path: Path) -> None:
-    good, bad, worse = (tmp_path / name for name in ("good.yaml", "bad.yaml", "worse.json"))
-    good.write_text("rules: [{id: r, kind: no_call, params: {tool: x}}]")
-    bad.write_text("rules: [{id: r, kind: nope}]")
-    worse.write_text("{")
-    assert [policy.file for policy in load_policies([good, good], registry)] == [str(good), str(good)]
-    with pytest.raises(PolicyError) as caught:
-        load_policies([good, bad, worse], registry)
-    assert [Path(problem.place.file).name for problem in caught.value.problems] == ["bad.yaml", "worse.json"]
 
 
 def test_a_name_given_as_text_is_told_to_be_a_path(registry: Registry) -> None:
