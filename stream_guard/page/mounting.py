@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
+from stream_guard.http_server import ServerThread, make_config
 from stream_guard.observability.counts import Counts
 from stream_guard.page.app import is_page, make_page
 from stream_guard.page.parts import PageParts
 from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import Door, open_door
-from stream_guard.serve.assembly import Ready, listen
-from stream_guard.serve.protocol import bounded_protocol
+from stream_guard.serve.assembly import Ready, limits_of, open_socket
 
-_logger = logging.getLogger(__name__)
 _GRACE: Final = 2  # seconds for open requests when the run has ended
 
 
@@ -62,35 +58,15 @@ class PageServer:
         self.keeper = EventKeeper(database, settings.page)
         assembly.opened.callback(self.keeper.close)
         app, self._live = make_page(_parts(assembly, door, policy, counts, policy_file))
-        self._socket, self.url = listen(place)
+        opened, self.url = open_socket(place)
         self.warning = door.warning
-        config = uvicorn.Config(
-            app,
-            http=bounded_protocol(place),
-            ws="none",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE,
-            lifespan="off",
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = Thread(target=self._run, name="stream_guard-page", daemon=True)
-        self._thread.start()
+        self._thread = ServerThread(make_config(app, limits_of(place), grace=_GRACE), opened, "page")
         assembly.opened.callback(self.close)
 
     def close(self) -> None:
         """Stop answering, and return when the thread has ended."""
         self._live.closing = True
-        self._server.should_exit = True
-        self._thread.join()
-        self._socket.close()
-
-    def _run(self) -> None:
-        try:
-            self._server.run(sockets=[self._socket])  # outside the main thread it leaves signals alone
-        except Exception:
-            _logger.exception("the page has stopped; the work goes on")
+        self._thread.close()
 
 
 def _parts(

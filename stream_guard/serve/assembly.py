@@ -24,6 +24,7 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history import policies
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
+from stream_guard.http_server import ConnectionLimits, listen, make_config
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
@@ -33,14 +34,12 @@ from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
 from stream_guard.serve.following import PolicyFollower
-from stream_guard.serve.protocol import bounded_protocol
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.settings import ApiSettings
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.sources.otlp import open_otlp
 
-_BACKLOG: Final = 2048
 _GRACE: Final = 5  # seconds for open requests after a signal to stop
 # Seconds that a connection may rest between requests. Clients that keep connections drop them after 5 to 15: a server
 # that is first closes one under a request.
@@ -110,7 +109,7 @@ def open_server(
         opened.callback(follower.close)
     if telemetry:
         _open_telemetry(telemetry, assembly, service, counts)
-    listening, url = listen(settings.api)
+    listening, url = open_socket(settings.api)
     opened.callback(listening.close)
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
     app = make_app(service, decoder, door)
@@ -139,37 +138,25 @@ def _open_telemetry(target: str, assembly: Assembly, service: Service, counts: C
     assembly.opened.callback(TelemetryFeed(source, decoder, letters, service, stop).close)
 
 
-def listen(settings: ApiSettings) -> tuple[socket.socket, str]:
+def open_socket(settings: ApiSettings) -> tuple[socket.socket, str]:
     """Return a listening socket and its URL, or raise SettingsError when the address cannot be used."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((settings.host.strip("[]"), settings.port))
-        opened.listen(_BACKLOG)
+        return listen(settings.host, settings.port)
     except OSError as error:
-        opened.close()
         raise SettingsError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
             "set api.host and api.port, or stop what listens there"
         ) from None
-    host, port = opened.getsockname()[:2]
-    return opened, f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def limits_of(settings: ApiSettings) -> ConnectionLimits:
+    """Return the limits of the settings."""
+    return ConnectionLimits(settings.max_connections, settings.header_timeout, settings.body_timeout)
 
 
 def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None], settings: ApiSettings) -> None:
     """Answer requests until SIGINT or SIGTERM; open requests are finished first."""
-    config = uvicorn.Config(
-        app,
-        http=bounded_protocol(settings),
-        ws="none",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=_IDLE,
-        lifespan="off",
-    )
+    config = make_config(app, limits_of(settings), grace=_GRACE, idle=_IDLE)
     config.load()
     server = uvicorn.Server(config)
 

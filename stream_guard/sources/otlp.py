@@ -6,14 +6,17 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event as Flag
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
-from stream_guard.sources.receiver import CONTENT_TYPES, OtlpReceiver
+from stream_guard.sources.exports import CONTENT_TYPES
 from stream_guard.storage.spool import Spool
+
+if TYPE_CHECKING:
+    from stream_guard.sources.receiver import OtlpReceiver
 
 SCHEME: Final = "otlp://"
 _POLL: Final = 0.2
@@ -68,6 +71,10 @@ def open_otlp(
         raise SourceError(
             f"{target}: whoever reaches {host} could write what agents did; set receiver.token, or listen on 127.0.0.1"
         )
+    try:
+        from stream_guard.sources.receiver import OtlpReceiver  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise SourceError(f"{target}: listening needs the extra otlp ({error.name} is missing)") from error
     spool = Spool(folder or settings.spool, max_bytes=settings.max_bytes)
     try:
         receiver = OtlpReceiver(host, port, spool, most=most, token=token)
