@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stream_guard.alerting.alerts import encode_alert, make_alert
     from stream_guard.chat_endpoint import ask_chat, chat_cost
     from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
+    from stream_guard.diff_axes import AxisValues, DiffAxis, RecordedCall, RecordedTurn, Recording, Sides
     from stream_guard.errors import (
         DecodeError,
         FeatureNotEnabledError,
@@ -67,22 +68,16 @@ if TYPE_CHECKING:
     from stream_guard.policy.spec import Policy, RuleSpec
     from stream_guard.ports import (
         Answer,
-        AxisValues,
         Command,
         Decoder,
         Dialect,
-        DiffAxis,
         Document,
         Memory,
         PolicyPack,
         ProbedSink,
         Question,
         Record,
-        RecordedCall,
-        RecordedTurn,
-        Recording,
         ResolvingSink,
-        Sides,
         Sink,
     )
     from stream_guard.redaction import redact, redact_text
@@ -223,6 +218,7 @@ _MODULES: Final = {
     "stream_guard.alerting.alerts": ("encode_alert", "make_alert"),
     "stream_guard.chat_endpoint": ("ask_chat", "chat_cost"),
     "stream_guard.decoding.json_decoder": ("JsonDecoder", "parts_of", "read_json"),
+    "stream_guard.diff_axes": ("AxisValues", "DiffAxis", "RecordedCall", "RecordedTurn", "Recording", "Sides"),
     "stream_guard.errors": (
         "DecodeError",
         "FeatureNotEnabledError",
@@ -273,22 +269,16 @@ _MODULES: Final = {
     "stream_guard.policy.spec": ("Policy", "RuleSpec"),
     "stream_guard.ports": (
         "Answer",
-        "AxisValues",
         "Command",
         "Decoder",
         "Dialect",
-        "DiffAxis",
         "Document",
         "Memory",
         "PolicyPack",
         "ProbedSink",
         "Question",
         "Record",
-        "RecordedCall",
-        "RecordedTurn",
-        "Recording",
         "ResolvingSink",
-        "Sides",
         "Sink",
     ),
     "stream_guard.redaction": ("redact", "redact_text"),

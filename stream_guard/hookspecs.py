@@ -12,8 +12,9 @@ import pluggy
 if TYPE_CHECKING:  # names alone are needed, and plugins that bring commands must be quick to import
     from collections.abc import Iterable, Mapping
 
+    from stream_guard.diff_axes import DiffAxis
     from stream_guard.language.similarity import Similarity
-    from stream_guard.ports import Answer, Command, Decoder, Dialect, DiffAxis, PolicyPack, Question, Sink
+    from stream_guard.ports import Answer, Command, Decoder, Dialect, PolicyPack, Question, Sink
     from stream_guard.rule import RuleType
 
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import pluggy
 
 from stream_guard import hookspecs
+from stream_guard.diff_axes import DiffAxis
 from stream_guard.errors import PluginError
 from stream_guard.language.similarity import SIMILARITIES, Similarity
 from stream_guard.model import Json
-from stream_guard.ports import Command, Decoder, Dialect, DiffAxis, PolicyPack, Sink
+from stream_guard.ports import Command, Decoder, Dialect, PolicyPack, Sink
 from stream_guard.rule import Rule, RuleType
 from stream_guard.settings import PluginSettings
 

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 import pytest
 
 import stream_guard as sg
+from stream_guard.diff_axes import AxisValues, DiffAxis, Sides
 from stream_guard.errors import PluginError, Problem
 from stream_guard.language.similarity import Similarity
 from stream_guard.model import Alert
 from stream_guard.policy.load import load_policy
-from stream_guard.ports import Answer, AxisValues, Decoder, Dialect, DiffAxis, Document, Question, Record, Sides, Sink
+from stream_guard.ports import Answer, Decoder, Dialect, Document, Question, Record, Sink
 from stream_guard.registry import PluginInfo, Registry, build_registry
 from stream_guard.settings import PluginSettings
 
