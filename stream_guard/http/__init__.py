@@ -1,0 +1,1 @@
+"""HTTP servers over uvicorn, as serve, the page and the receiver of telemetry have them."""
