@@ -31,8 +31,11 @@ if TYPE_CHECKING:
         StoreError,
         StreamGuardError,
     )
+    from stream_guard.explaining.timeline import SessionTimeline, follow_session
     from stream_guard.guard.follow_up import FollowUp
+    from stream_guard.guard.gate import Gate
     from stream_guard.guard.inline import Guard
+    from stream_guard.history.opening import open_database
     from stream_guard.hookspecs import hookimpl
     from stream_guard.kafka.writer import Outgoing, TopicWriter
     from stream_guard.language.arguments import parse_arguments, parse_json
@@ -130,6 +133,7 @@ __all__ = [
     "FeatureNotEnabledError",
     "Finding",
     "FollowUp",
+    "Gate",
     "GateDecision",
     "Guard",
     "Hit",
@@ -166,6 +170,7 @@ __all__ = [
     "RuleType",
     "RunSummary",
     "SessionEnd",
+    "SessionTimeline",
     "Settings",
     "SettingsError",
     "Settled",
@@ -195,12 +200,14 @@ __all__ = [
     "check_json",
     "encode_alert",
     "evaluate",
+    "follow_session",
     "hookimpl",
     "json_equal",
     "literal",
     "load_policy",
     "load_settings",
     "make_alert",
+    "open_database",
     "open_table",
     "parse_arguments",
     "parse_json",
@@ -232,8 +239,11 @@ _MODULES: Final = {
         "StoreError",
         "StreamGuardError",
     ),
+    "stream_guard.explaining.timeline": ("SessionTimeline", "follow_session"),
     "stream_guard.guard.follow_up": ("FollowUp",),
+    "stream_guard.guard.gate": ("Gate",),
     "stream_guard.guard.inline": ("Guard",),
+    "stream_guard.history.opening": ("open_database",),
     "stream_guard.hookspecs": ("hookimpl",),
     "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
     "stream_guard.language.arguments": ("parse_arguments", "parse_json"),
