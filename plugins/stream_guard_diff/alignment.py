@@ -26,7 +26,7 @@ _EXTEND: Final = round(GAP_EXTEND * _UNIT)
 _FAR: Final = 1 << 60
 
 _MATCH, _INSERT, _DELETE = 0, 1, 2
-_INSERT_GOES_ON, _DELETE_GOES_ON = 4, 8
+_EXTENDS_INSERT, _EXTENDS_DELETE = 4, 8
 
 Costs = NDArray[np.int64]
 CellCosts = Callable[[int, int, int], NDArray[np.float64]]
@@ -158,15 +158,15 @@ def _walk(
             state = mark & 3
         if state == _MATCH:
             row, column = row - 1, column - 1
-            going_on = 0
+            extends_gap = 0
         elif state == _INSERT:
             column -= 1
-            going_on = mark & _INSERT_GOES_ON
+            extends_gap = mark & _EXTENDS_INSERT
         else:
             row -= 1
-            going_on = mark & _DELETE_GOES_ON
+            extends_gap = mark & _EXTENDS_DELETE
         steps.append(AlignedStep(at_old + row, at_new + column, state))
-        state = state if going_on else -1
+        state = state if extends_gap else -1
     return reversed(steps)
 
 
@@ -177,13 +177,13 @@ def _fill(rows: int, columns: int, half_width: int, costs: CellCosts) -> list[tu
     marks = []
     for row in range(rows + 1):
         start, stop = max(0, row - half_width), min(columns, row + half_width) + 1
-        deleted_now, matched, delete_goes_on = _arrive(row, start, stop, best, deleted, costs)
-        inserted, insert_goes_on = _insert(np.minimum(matched, deleted_now), start, stop)
+        deleted_now, matched, extends_delete = _arrive(row, start, stop, best, deleted, costs)
+        inserted, extends_insert = _insert(np.minimum(matched, deleted_now), start, stop)
         total = np.minimum(np.minimum(matched, inserted), deleted_now)
         # Of equal costs a pair is taken first, then an extra turn, then a dropped one.
         mark = np.where(matched == total, _MATCH, np.where(inserted == total, _INSERT, _DELETE)).astype(np.uint8)
-        mark |= insert_goes_on.astype(np.uint8) * np.uint8(_INSERT_GOES_ON)
-        mark |= delete_goes_on.astype(np.uint8) * np.uint8(_DELETE_GOES_ON)
+        mark |= extends_insert.astype(np.uint8) * np.uint8(_EXTENDS_INSERT)
+        mark |= extends_delete.astype(np.uint8) * np.uint8(_EXTENDS_DELETE)
         marks.append((start, mark))
         best[start:stop] = total
         deleted[start:stop] = deleted_now

@@ -14,8 +14,8 @@ import typer
 from stream_guard.cli.forms import FindingFormat, LeastSeverity
 from stream_guard.cli.history import HistoryOption, open_history, whole_id
 from stream_guard.cli.listing import plain, show_one
-from stream_guard.cli.moments import since_of
 from stream_guard.cli.names import LEAST, shorten
+from stream_guard.cli.times import parse_since
 from stream_guard.commands import SettingsFile
 from stream_guard.history.records import AnswerRefusedError
 
@@ -42,7 +42,7 @@ def list_alerts(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """List the alerts of the history, the latest first; they come there by --alerts history, serve and the page."""
     from stream_guard.history.alert_rows import AlertFilter
 
-    start = since_of("--since", since, time.time()) if since else 0.0
+    start = parse_since("--since", since, time.time()) if since else 0.0
     wanted = AlertFilter(severity=severity.value, rule=rule, session=session, text=text)
     with open_history(history, settings_file) as (database, _):
         found = list(islice(_kept(database, wanted, start), limit + 1))

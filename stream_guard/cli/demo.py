@@ -36,7 +36,7 @@ def demo(
     ] = False,
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
-    from stream_guard.demo.going_on import MoreSessions
+    from stream_guard.demo.live_sessions import LiveSessions
     from stream_guard.observability.counts import Counts
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run
@@ -69,7 +69,7 @@ def demo(
             opened = open_run(options, assembly, told_to_stop)
             if stay and shown is not None:
                 typer.echo(f"page at {shown.url}/ until Ctrl-C", err=True)
-                more = MoreSessions(events, sessions, stop)
+                more = LiveSessions(events, sessions, stop)
                 opened.runner.run(stopped=told_to_stop.is_set)
                 stop.set()
                 more.close()
@@ -107,7 +107,7 @@ def write_samples(folder: Path, sessions: int, *, recent: bool = False) -> tuple
     """Write the sample events and the policy into a folder, and return the two files; ``recent``: of the last hours."""
     from importlib.resources import as_file, files
 
-    from stream_guard.demo.going_on import spread
+    from stream_guard.demo.live_sessions import spread
     from stream_guard.demo.sessions import sample_events
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.history import HistoryOption, open_history
-from stream_guard.cli.moments import moment_of
+from stream_guard.cli.times import parse_time
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.storage.private_files import PRIVATE
@@ -29,7 +29,7 @@ def export(
 
     now = time.time()
     period = EvidencePeriod(
-        since=moment_of("--since", since), until=moment_of("--until", until) if until else now, tenant=tenant
+        since=parse_time("--since", since), until=parse_time("--until", until) if until else now, tenant=tenant
     )
     if period.since >= period.until:
         raise SettingsError("--since must be before --until")

@@ -15,9 +15,9 @@ import typer
 from stream_guard.cli.findings import FindingOutput, leave
 from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
 from stream_guard.cli.judging import from_here
-from stream_guard.cli.moments import moment_of
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.sharing import Job, count_jobs, open_workers
+from stream_guard.cli.times import parse_time
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import BUCKETS, Pacer, TimeSpan
@@ -36,7 +36,7 @@ _WHAT_META: Final = "replay"
 def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, TimeSpan]:
     """Return the source and the span of event time: a topic is bounded by its address, everything else by time."""
     if not source.startswith(SCHEME):
-        return source, TimeSpan(-inf if start is None else moment_of("--from", start), _end_of(stop))
+        return source, TimeSpan(-inf if start is None else parse_time("--from", start), _end_of(stop))
     given = {name: value for name, value in (("from", start), ("to", stop)) if value is not None}
     for name in given:
         if name in parse_qs(source.partition("?")[2]):
@@ -47,7 +47,7 @@ def bounds_of(source: str, start: str | None, stop: str | None) -> tuple[str, Ti
 
 
 def _end_of(stop: str | None) -> float:
-    return inf if stop is None else moment_of("--to", stop)
+    return inf if stop is None else parse_time("--to", stop)
 
 
 def jobs_for(wanted: str, policy: Policy, target: str, pace: Pace) -> int:

@@ -1,4 +1,4 @@
-"""A day that goes on: sample sessions spread over the last hours, and one more every few seconds."""
+"""Live sample sessions: some spread over the last hours, and a new one every few seconds."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _PAUSE: Final = 4.0  # seconds between two sessions
 
 def spread(events: Iterable[dict[str, Any]], now: float) -> list[dict[str, Any]]:
     """Return the events with their sessions spread over the last hours, each as long as it was, in order."""
-    told = [dict(event) for event in events]
+    shifted = [dict(event) for event in events]
     first: dict[str, float] = {}
-    for event in told:
+    for event in shifted:
         first[event["session_id"]] = min(event["time"], first.get(event["session_id"], event["time"]))
     ranks = {session: rank for rank, session in enumerate(sorted(first, key=lambda session: first[session]))}
     gap = _HOURS * 3600 / max(1, len(ranks))
     begin = now - _HOURS * 3600
-    for event in told:
+    for event in shifted:
         session = event["session_id"]
         event["time"] = min(begin + ranks[session] * gap + event["time"] - first[session], now)
-    return sorted(told, key=lambda event: (event["time"], event["event_id"]))
+    return sorted(shifted, key=lambda event: (event["time"], event["event_id"]))
 
 
-class MoreSessions:
-    """Appends a sample session to a file every few seconds, with the time that it is."""
+class LiveSessions:
+    """Appends a sample session to a file every few seconds, with the current time."""
 
     def __init__(self, file: Path, known: int, stop: Flag, pause: float = _PAUSE) -> None:
         self._file = file
@@ -49,10 +49,10 @@ class MoreSessions:
     def _run(self) -> None:
         number = self._known
         while not self._stop.wait(self._pause):
-            told = [event for event in sample_events(number + 1, bad_every=2) if _number(event) == number]
-            shift = time.time() - max(event["time"] for event in told)
+            shifted = [event for event in sample_events(number + 1, bad_every=2) if _number(event) == number]
+            shift = time.time() - max(event["time"] for event in shifted)
             with self._file.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({**event, "time": event["time"] + shift}) + "\n" for event in told)
+                file.writelines(json.dumps({**event, "time": event["time"] + shift}) + "\n" for event in shifted)
             number += 1
 
 

@@ -86,18 +86,20 @@ def _watched(number: int, spec: RuleSpec, witness: Witness) -> RuleSpec:
     names = (*_HANDLERS, "on_ungated", "on_deadline", "on_session_end")
     busy: list[str] = []
     members: dict[str, Any] = {
-        name: _telling(name, getattr(kind, name), number, witness, busy) for name in names if overrides(spec.rule, name)
+        name: _watched_handler(name, getattr(kind, name), number, witness, busy)
+        for name in names
+        if overrides(spec.rule, name)
     }
     derived: RuleType = type(f"Watched{kind.__name__}", (kind,), members | {"__module__": kind.__module__})
     return replace(spec, rule=derived(spec.rule.params))
 
 
-def _telling(
+def _watched_handler(
     name: str, handle: Callable[..., Any], number: int, witness: Witness, busy: list[str]
 ) -> Callable[..., Any]:
     """Return the handler of a watched kind. One handler of a rule may call another; only the outer call is told."""
 
-    def told(rule: Rule[Any, Any], shown: Event | float, state: State) -> Any:
+    def handler(rule: Rule[Any, Any], shown: Event | float, state: State) -> Any:
         if busy:
             return handle(rule, shown, state)
         before = take(state)
@@ -109,5 +111,5 @@ def _telling(
         witness.answered(number, shown, before, state, verdict, inside=name != "on_ungated")
         return verdict
 
-    told.__name__ = name  # the engine tells handlers apart by it
-    return told
+    handler.__name__ = name  # the engine tells handlers apart by it
+    return handler

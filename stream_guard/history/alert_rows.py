@@ -205,10 +205,10 @@ def worst_of_sessions(database: Database, session_ids: Sequence[str], most: int)
     each = [f"SELECT {place}, count(*), max(severity) FROM {latest}" for place in range(len(session_ids))]  # noqa: S608  # no value is in it
     values = [value for name in session_ids for value in (session_key(name), most)]
     rows = database.read(" UNION ALL ".join(each), *values) if each else []
-    told = {
+    by_place = {
         int(place): (int(count), "" if worst is None else Severity(int(worst)).word) for place, count, worst in rows
     }
-    return [told[place] for place in range(len(session_ids))]
+    return [by_place[place] for place in range(len(session_ids))]
 
 
 def last_of_rules(database: Database, rules: Sequence[str]) -> dict[str, float]:

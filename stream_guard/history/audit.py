@@ -28,7 +28,7 @@ class AuditCheck(msgspec.Struct, frozen=True):
 def verify(database: Database, expected: Head | None = None) -> AuditCheck:
     """Check the whole chain and the reviews; what was changed, added, moved or removed is a problem with its name."""
     problems: list[str] = []
-    told = _Told()
+    audited = _AuditedFacts()
     before, number, signed = START, 0, False
     seen = expected is None or expected.number == 0
     for number_found, digest, body in chain_rows(database):
@@ -42,7 +42,7 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
         elif signed:
             problems.append(f"record {number} is not signed with the key, as the one before it is")
         problems.extend(_faults(number, body, before, is_known=has_signature or is_intact(digest, body)))
-        told.note(body)
+        audited.note(body)
         before = digest
         if expected is not None and number == expected.number:
             seen = True
@@ -52,15 +52,15 @@ def verify(database: Database, expected: Head | None = None) -> AuditCheck:
         problems.append("no record is signed with the key of the settings (history.key_file)")
     if not seen:
         problems.append(f"record {expected.number if expected else 0} is missing: the chain ends at {number}")
-    problems.extend(_changed_reviews(database, told.reviews))
-    problems.extend(_changed_answers(database, told))
+    problems.extend(_changed_reviews(database, audited.reviews))
+    problems.extend(_changed_answers(database, audited))
     problems.extend(bypasses.changed_rows(database))
     rest = len(problems) - _SHOWN
     listed = [*problems[:_SHOWN], f"and {rest} more"] if rest > 0 else problems
     return AuditCheck(Head(number, before), tuple(listed))
 
 
-class _Told:
+class _AuditedFacts:
     """What the records say of the rows: the latest of each review, and the sessions that ended."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class _Told:
             self.ended.setdefault(digest_of(record.get("session_id")), int(record.get("number", 0)))
 
 
-def _changed_answers(database: Database, told: _Told) -> Iterator[str]:
+def _changed_answers(database: Database, audited: _AuditedFacts) -> Iterator[str]:
     """Yield answers that let an attempt through and that no record knows, and ended sessions that are open again."""
     allowed = "SELECT attempt, call, body FROM sg_rulings WHERE body LIKE ? AND NOT body LIKE ?"
     for row in database.read(allowed, '%"record": %', '%"record": 0}'):
@@ -87,7 +87,7 @@ def _changed_answers(database: Database, told: _Told) -> Iterator[str]:
         if number and not _is_sealed_now(database, number, row):
             yield f"an answer of the gate is not what record {number} says: it was written past stream_guard"
     kept = {session for (session,) in database.read("SELECT session FROM sg_ended")}
-    for session, number in told.ended.items():
+    for session, number in audited.ended.items():
         if session not in kept:
             yield f"record {number} ended a session, and its row was taken out"
 
@@ -99,15 +99,15 @@ def _is_sealed_now(database: Database, number: int, row: Row) -> bool:
         return now != [row] or is_sealed(statements, number, seal_of(RULINGS, str(row[0]), row))
 
 
-def _changed_reviews(database: Database, told: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _changed_reviews(database: Database, audited: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield what is wrong with the rows of reviews, by the latest records about them."""
     for row in review_rows.all_rows(database):
         name = str(row[0])
-        record = told.pop(name, None)
+        record = audited.pop(name, None)
         if (record is None or not _says(record, row)) and not _is_genuine_now(database, name):
             where = "is in no record" if record is None else f"is not what record {record.get('number')} says"
             yield f"review {name} {where}: it was written past stream_guard"
-    for name, record in told.items():
+    for name, record in audited.items():
         if not _is_genuine_now(database, name):
             yield f"review {name} was taken out: record {record.get('number')} tells of it"
 

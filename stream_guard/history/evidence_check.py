@@ -67,8 +67,8 @@ class _Check:
         self._before, previous = self.digest, self.digest
         self.digest = sha256(line).hexdigest()
         try:
-            told = json.loads(line.removeprefix(b"~"))
-            number, sort, body, names = told["number"], told["sort"], told["body"], told["previous"]
+            record = json.loads(line.removeprefix(b"~"))
+            number, sort, body, names = record["number"], record["sort"], record["body"], record["previous"]
         except (ValueError, KeyError, TypeError, RecursionError):
             self.problems.append(f"{where} is no line of evidence")
             self._number += 1
@@ -141,8 +141,8 @@ class _Check:
         if self._key and not hmac.compare_digest(str(signature), sign_end(self._key, self._before, body)):
             yield "the signature was not made with this key"
         if not self._key:
-            told = "the file is signed; give --key-file to check that" if signature else "the file is not signed"
-            self.remarks.append(told)
+            remark = "the file is signed; give --key-file to check that" if signature else "the file is not signed"
+            self.remarks.append(remark)
         if body.get("missing_policies"):
             listed = ", ".join(map(str, body["missing_policies"]))
             self.remarks.append(f"the history did not have these policies: {listed}")

@@ -135,8 +135,8 @@ def is_genuine(statements: Statements, row: Row) -> bool:
             "SELECT body FROM sg_audit WHERE body LIKE ? ORDER BY number", f'%"review":"{row[0]}"%'
         )
     ]
-    told = [record for record in known if is_about_review(record)]
-    return bool(told) and matches_old_record(row, told[-1])
+    about_reviews = [record for record in known if is_about_review(record)]
+    return bool(about_reviews) and matches_old_record(row, about_reviews[-1])
 
 
 def is_about_review(record: dict[str, Any]) -> bool:

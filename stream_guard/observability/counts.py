@@ -49,7 +49,6 @@ class Counts:
         "disbelieved_ends",
         "disbelieved_times",
         "duplicate_events",
-        "earlier",
         "evictions",
         "fail_open",
         "fields",
@@ -66,6 +65,7 @@ class Counts:
         "paths",
         "policy_reloads",
         "records",
+        "replaced_policies",
         "rule_errors",
         "session_ends",
         "sessions",
@@ -99,7 +99,7 @@ class Counts:
         self.unevaluable: defaultdict[int, int] = defaultdict(int)  # by rule: events it could not judge
         self.lacking: defaultdict[tuple[str, str], int] = defaultdict(int)  # the same by rule id and what was missing
         self.rule_errors: defaultdict[int, int] = defaultdict(int)  # by rule: handlers that raised
-        self.earlier: defaultdict[ByRule, int] = defaultdict(int)  # sums of the above for replaced policies
+        self.replaced_policies: defaultdict[ByRule, int] = defaultdict(int)  # sums of the above for replaced policies
         self.policy_reloads: defaultdict[ReloadResult, int] = defaultdict(int)  # changes of the policy file
         self.suppressed = 0  # findings that a cooldown held back
         self.type_mismatches = 0  # attempts that passed because a value had another type than the rule compares
@@ -148,13 +148,13 @@ class Counts:
         """Begin a new policy: positions mean other rules now, so the counts by rule move into sums."""
         for name in get_args(ByRule):
             by_rule = getattr(self, name)
-            self.earlier[name] += sum(by_rule.values())
+            self.replaced_policies[name] += sum(by_rule.values())
             by_rule.clear()
 
     def total(self, name: ByRule) -> int:
         """Return the count over all rules, those of replaced policies too."""
         counted: dict[int, int] = getattr(self, name)
-        return self.earlier[name] + sum(counted.values())
+        return self.replaced_policies[name] + sum(counted.values())
 
     def add(self, other: Counts) -> None:
         """Add the counts of another process or part of the same run."""

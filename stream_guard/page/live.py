@@ -49,7 +49,7 @@ class Gathered:
 
     def __init__(self, wanted: AlertFilter, seen: int) -> None:
         self.count = 0
-        self.told = seen  # the watcher knows of everything up to this number; from here on it may come back
+        self.sent_up_to = seen  # the watcher knows of everything up to this number; from here on it may come back
         self._wanted = wanted
         self._seen = seen
         self._latest: list[NotedAlert] = []
@@ -62,7 +62,7 @@ class Gathered:
         self.count += len(fresh)
         self._latest = [*self._latest, *fresh][-_ROWS:]
         if not self.count:
-            self.told = self._seen
+            self.sent_up_to = self._seen
 
     def pause(self, now: float) -> float:
         """Return in how many seconds they may be shown; 0 for now."""
@@ -72,7 +72,7 @@ class Gathered:
         """Return those that are shown, the latest first, and how many others there are; none is left then."""
         shown, more = self._latest[::-1], self.count - len(self._latest)
         self._not_before = now + _A_ROW * len(shown)
-        self._latest, self.count, self.told = [], 0, self._seen
+        self._latest, self.count, self.sent_up_to = [], 0, self._seen
         return shown, more
 
 
@@ -116,11 +116,11 @@ class LiveAlerts:
                 gathered.add(await self._next(queue, gathered.pause(time.monotonic())))
                 now = time.monotonic()
                 if gathered.count and not gathered.pause(now):
-                    yield as_event("alerts", watched.render(*gathered.take(now)), gathered.told)
+                    yield as_event("alerts", watched.render(*gathered.take(now)), gathered.sent_up_to)
                     spoke, stale = now, True
                 if stale and watched.tiles is not None and now - drew >= _TILES:
                     with suppress(StoreError):  # whoever looks for alerts says so
-                        yield as_event("tiles", await run_in_threadpool(watched.tiles), gathered.told)
+                        yield as_event("tiles", await run_in_threadpool(watched.tiles), gathered.sent_up_to)
                     drew, stale = now, False
                 if now - asked >= _QUIET:
                     if not watched.may_go_on():

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
-from stream_guard.http_server import ServerThread, make_config
+from stream_guard.http.server import ServerThread, make_config
 from stream_guard.observability.counts import Counts
 from stream_guard.page.app import is_page, make_page
 from stream_guard.page.parts import PageParts

@@ -70,8 +70,8 @@ class SessionViews:
         policy = self._tools.parts.policy()
         asked = number_in(request, "states")
         if asked is not None:
-            told = self._states.changes(session, policy, asked, asked).get(asked, ())
-            return HTMLResponse(self._tools.templates.fragment("_changes.html", changes=told), headers=HEADERS)
+            found = self._states.changes(session, policy, asked, asked).get(asked, ())
+            return HTMLResponse(self._tools.templates.fragment("_changes.html", changes=found), headers=HEADERS)
         places = self._places(session, marks, policy)
         at = number_in(request, "at") or self._number_of(session, request.query_params.get("event", ""), marks, places)
         after = number_in(request, "after")

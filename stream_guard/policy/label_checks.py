@@ -76,9 +76,9 @@ def _label(leaf: Leaf, setters: Setters) -> str:
 
 def _explain(spec: RuleSpec, values: Mapping[str, Set[str]], setters: Setters) -> str:
     names = dict.fromkeys(name for leaf in spec.when.leaves if (name := _label(leaf, setters))) if spec.when else {}
-    told = []
+    reasons = []
     for name in names:
         others = listed(setter.id for setter in setters[name])
         known = f"to {listed(sorted(values[name]))}" if values[name] else "only after it has been set"
-        told.append(f"labels.{name} is set by {others}, {known}")
-    return f'"when" is never true: {"; ".join(told)}'
+        reasons.append(f"labels.{name} is set by {others}, {known}")
+    return f'"when" is never true: {"; ".join(reasons)}'

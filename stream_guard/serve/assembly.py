@@ -24,7 +24,8 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history import policies
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
-from stream_guard.http_server import ConnectionLimits, listen, make_config
+from stream_guard.http.protocol import ConnectionLimits
+from stream_guard.http.server import listen, make_config
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native

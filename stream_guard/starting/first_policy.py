@@ -90,8 +90,8 @@ def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> 
         for name, members in guessed.items()
     }
     classes = {name: own[name] for name in sorted(own) if own[name]}
-    telling = [order for order in orders if _tells(order, survey)]
-    return FirstPolicy(tuple(packs), classes, mined_rules(telling[:MOST_MINED], len(survey.sessions)))
+    informative = [order for order in orders if _is_informative(order, survey)]
+    return FirstPolicy(tuple(packs), classes, mined_rules(informative[:MOST_MINED], len(survey.sessions)))
 
 
 def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], registry: Registry) -> list[FittingPack]:
@@ -127,7 +127,7 @@ def settle(policy: FirstPolicy, registry: Registry, *, noisy: Iterable[str], unj
     return FirstPolicy(tuple(packs), policy.classes, policy.rules)
 
 
-def _tells(order: CallOrder, survey: Survey) -> bool:
+def _is_informative(order: CallOrder, survey: Survey) -> bool:
     """Whether an order says something: a look before an act, or a call that is rare where the other one is not made."""
     first, second = (survey.tools.get(name, ToolUse()) for name in (order.first, order.second))
     looks = guess_class(order.first, first.arguments) == READ

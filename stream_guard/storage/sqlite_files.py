@@ -42,5 +42,5 @@ def write_mark(db: sqlite3.Connection, mark: SqliteMark) -> None:
 def explain_failure(path: Path, error: Exception, advice: Sequence[tuple[str, str]]) -> StoreError:
     """Return the error with what to do: the first advice whose key is part of the database's own message."""
     message = str(error)
-    told = next((text for part, text in advice if part in message), f"{message}; see that the disk is in order")
-    return StoreError(f"{path}: {told}")
+    reason = next((text for part, text in advice if part in message), f"{message}; see that the disk is in order")
+    return StoreError(f"{path}: {reason}")

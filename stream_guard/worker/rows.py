@@ -51,7 +51,7 @@ class SenderProgress(msgspec.Struct, array_like=True, gc=False):
     lifted: float = -inf  # nobody waits for its events before this time, whatever its watermark is
 
 
-Moment: TypeAlias = tuple[float, float]
+WatermarkSample: TypeAlias = tuple[float, float]
 """A wall time, and the watermark that the furthest sender had then."""
 
 
@@ -67,7 +67,7 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     wall: float  # the wall time that belongs to the watermark
     origins: Offsets = {}  # the last applied re-keyed record of each source partition
     senders: dict[int, SenderProgress] = {}  # by sending partition
-    furthest: list[Moment] = []  # the last of them, the first one first
+    furthest: list[WatermarkSample] = []  # the last of them, the first one first
 
 
 class KnownTopic(msgspec.Struct, array_like=True, frozen=True):

@@ -11,11 +11,11 @@ from stream_guard.errors import StoreError
 from stream_guard.worker.rows import (
     SESSIONS,
     VERSION,
-    Moment,
     Offsets,
     ProgressRow,
     SenderProgress,
     SessionRow,
+    WatermarkSample,
     decode_progress,
     decode_session,
     encode_row,
@@ -51,7 +51,7 @@ class PartitionStore:
         self.applied: Offsets = {} if self.progress is None else dict(self.progress.applied)
         self.origins: Offsets = {} if self.progress is None else dict(self.progress.origins)
         self.senders: dict[int, SenderProgress] = {} if self.progress is None else dict(self.progress.senders)
-        self.furthest: list[Moment] = [] if self.progress is None else list(self.progress.furthest)
+        self.furthest: list[WatermarkSample] = [] if self.progress is None else list(self.progress.furthest)
         self.extra_rows: dict[bytes, bytes | None] = {}  # other changes, written after the sessions
         self._incarnations = {
             name: known.incarnation for name, known in known_topics(rows, partition).items() if known.incarnation

@@ -84,8 +84,8 @@ class Supervisor:
             raise
         codes = {number: code for number, code in self._stop().items() if code not in IN_GOOD_ORDER}
         if codes:
-            told = ", ".join(f"worker {number} with {code}" for number, code in codes.items())
-            raise StreamGuardError(f"not every worker left in good order: {told}")
+            failures = ", ".join(f"worker {number} with {code}" for number, code in codes.items())
+            raise StreamGuardError(f"not every worker left in good order: {failures}")
 
     def _look_after(self, place: _Place) -> None:
         now = self._clock()

@@ -151,13 +151,13 @@ def test_whoever_comes_back_is_told_what_was_gathered_and_not_shown() -> None:
     gathered = Gathered(AlertFilter(), 0)
     for now, noted in looks(67, 10):
         gathered.add(noted)
-        assert gathered.told + gathered.count == noted[-1].number
+        assert gathered.sent_up_to + gathered.count == noted[-1].number
         if not gathered.pause(now):
             gathered.take(now)
-            assert gathered.told == noted[-1].number
+            assert gathered.sent_up_to == noted[-1].number
     unwanted = Gathered(AlertFilter(rule="another"), 0)
     unwanted.add(noted)
-    assert unwanted.told == noted[-1].number  # nobody has to look through these again
+    assert unwanted.sent_up_to == noted[-1].number  # nobody has to look through these again
 
 
 def test_only_so_many_may_watch_at_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from threading import Event as Flag
 
 import pytest
 
-from stream_guard.demo.going_on import MoreSessions, spread
+from stream_guard.demo.live_sessions import LiveSessions, spread
 from stream_guard.demo.sessions import sample_events
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter
@@ -198,7 +198,7 @@ def test_the_demo_goes_on_while_it_stays(tmp_path: Path) -> None:
     stop = Flag()
     file = tmp_path / "events.jsonl"
     file.touch()
-    more = MoreSessions(file, 5, stop, pause=0.01)
+    more = LiveSessions(file, 5, stop, pause=0.01)
     deadline = time.monotonic() + 20
     while file.read_text().count("session_end") < 2 and time.monotonic() < deadline:
         time.sleep(0.02)

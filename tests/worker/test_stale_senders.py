@@ -27,9 +27,9 @@ from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.cross_session.lagging import FurthestSender
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
+from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks
 from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.store import PartitionStore
 from tests.worker.fleet import Fleet
@@ -212,7 +212,7 @@ def test_a_run_after_a_crash_repeats_what_the_crash_interrupted(seed: int) -> No
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(-100, 100)), max_size=80), st.floats(0, 30))
 def test_nobody_is_lifted_further_than_somebody_was(steps: Sequence[tuple[float, float]], ago: float) -> None:
     moments: list[tuple[float, float]] = []
-    furthest, wall, seen = FurthestSender(moments, GRACE), WALL, list[tuple[float, float]]()
+    furthest, wall, seen = FurthestWatermarks(moments, GRACE), WALL, list[tuple[float, float]]()
     for elapsed, ahead in steps:
         wall += elapsed
         seen.append((wall, min(wall, wall + ahead)))
@@ -224,7 +224,7 @@ def test_nobody_is_lifted_further_than_somebody_was(steps: Sequence[tuple[float,
 
 
 def test_a_furthest_sender_that_comes_on_is_known_to_an_eighth_of_the_grace() -> None:
-    furthest = FurthestSender([], GRACE)
+    furthest = FurthestWatermarks([], GRACE)
     for tenth in range(1_000):
         furthest.note(WALL + tenth / 10, WALL + tenth / 10)
     known = furthest.at(WALL + 99.9 - GRACE)

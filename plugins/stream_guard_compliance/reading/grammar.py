@@ -215,7 +215,7 @@ _PRODUCTIONS: Final[tuple[tuple[Builder, tuple[str, ...]], ...]] = (
         ),
     ),
     (
-        meanings.deeds,
+        meanings.described_actions,
         (
             "DOES <deed:W>> (?:ATMOST|FEWER) <n:NUM>> <object:W>> SESSION? TAIL",
             "NOT <deed:W>> MORETHAN <n:NUM>> <object:W>> SESSION? TAIL",

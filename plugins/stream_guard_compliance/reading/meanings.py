@@ -181,8 +181,8 @@ def retries(fit: Fit) -> Reading | None:
     return Reading("limit", (f"retries<={_most(fit)}",))
 
 
-def deeds(fit: Fit) -> Reading | None:
-    """Something in words must not be done more often than this; which tools it means, compiling decides."""
+def described_actions(fit: Fit) -> Reading | None:
+    """An action that is described in words has a limit; compiling decides which tools it means."""
     if _most(fit) < 0:
         return None
     if fit.number() < _FEW and not any(token.symbol == "SESSION" for token in fit.tokens):

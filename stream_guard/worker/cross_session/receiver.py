@@ -1,8 +1,8 @@
 """Cross-session rules on the partition of their key: events wait for the watermarks of all senders, then are evaluated.
 
 Each sender's events come in that sender's order. Here they are evaluated in the order of their times: an event waits
-until the watermarks of all senders have passed it, but for those of senders that lag (``lagging``). The result depends
-on the records alone, not on batches, so that a run after a crash repeats exactly what the crash interrupted. The one
+until the watermarks of all senders have passed it, except those of stale senders (``stale_senders``). The result
+depends on the records alone, not on batches, so that a run after a crash repeats what the crash interrupted. The one
 exception is a stamp that is not credible by the receiver's own clock: its event is evaluated at once.
 """
 
@@ -23,8 +23,8 @@ from stream_guard.ports import Record
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.cross_session.lagging import FurthestSender, clock_of, is_lagging
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
+from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks, clock_of, is_stale
 from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix
 from stream_guard.worker.store import PartitionStore, RowChange
 
@@ -52,7 +52,7 @@ class ReceivingPartition:
         self._dead_letters = dead_letters
         self._senders = senders
         self._grace = grace
-        self._furthest = FurthestSender(store.furthest, grace)
+        self._furthest = FurthestWatermarks(store.furthest, grace)
         clock = SharedClock(now, skew=limits.max_future_skew)
         self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
@@ -105,7 +105,7 @@ class ReceivingPartition:
         elif _is_new(message, sender):
             time = message.event.time
             is_late = time is not None and time < self._table.watermark
-            if is_late and is_lagging(sender, self._grace):
+            if is_late and is_stale(sender, self._grace):
                 self._engine.counts.disbelieved_times += 1
             # What no clock will come to must not wait for it.
             if time is None or is_late or not self._table.clock.is_credible(time):
@@ -123,10 +123,10 @@ class ReceivingPartition:
                 self._furthest.note(message.wall, sender.watermark)
         if message.read_until is None:
             return
-        lifted, was_lagging = self._furthest.at(message.read_until - self._grace), is_lagging(sender, self._grace)
+        lifted, was_stale = self._furthest.at(message.read_until - self._grace), is_stale(sender, self._grace)
         if lifted is not None and lifted > sender.lifted:
             sender.lifted = lifted
-        if is_lagging(sender, self._grace) and not was_lagging:
+        if is_stale(sender, self._grace) and not was_stale:
             _logger.warning(
                 "the events of partition %d are stamped %.0f s behind those of others: rules that look across sessions "
                 "do not wait for them; mend the clocks of its producers",

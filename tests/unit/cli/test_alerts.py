@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stream_guard.cli.moments import moment_of, since_of
+from stream_guard.cli.times import parse_since, parse_time
 from stream_guard.errors import SettingsError
 from tests.unit.cli.kept_alerts import KeptAlerts
 
@@ -89,14 +89,14 @@ def test_an_alert_that_is_not_there_is_an_error_that_says_where_to_look(kept: Ke
     [("1767225600", 1767225600.0), ("2026-01-01", 1767225600.0), ("2026-01-01T01:00+01:00", 1767225600.0)],
 )
 def test_a_moment_is_a_date_or_seconds(text: str, moment: float) -> None:
-    assert moment_of("--since", text) == since_of("--since", text, 5.0) == moment
+    assert parse_time("--since", text) == parse_since("--since", text, 5.0) == moment
 
 
 def test_so_long_ago_is_counted_from_now() -> None:
-    assert since_of("--since", "2h", 10_000.0) == 2_800.0
+    assert parse_since("--since", "2h", 10_000.0) == 2_800.0
 
 
 @pytest.mark.parametrize("text", ["yesterday", "0h", "..h", ""])
 def test_what_is_no_moment_is_refused_with_the_flag(text: str) -> None:
     with pytest.raises(SettingsError, match=r"^--since "):
-        since_of("--since", text, 5.0)
+        parse_since("--since", text, 5.0)

@@ -236,5 +236,5 @@ def test_the_commands_export_once_and_verify_anywhere(tmp_path: Path) -> None:
 def test_a_moment_that_is_none_is_explained(since: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["evidence", "export", "--since", since, "-o", str(tmp_path / "x")])
     assert isinstance(done.exception, SettingsError)
-    assert "is no moment; write" in str(done.exception)
+    assert "is not a time; write" in str(done.exception)
     assert not (tmp_path / "x").exists()

@@ -385,7 +385,7 @@ def test_bounds_are_times_of_events_in_files_and_part_of_the_address_of_topics(
 def test_bounds_that_are_no_times_or_given_twice_are_refused() -> None:
     from stream_guard.cli.replaying import bounds_of
 
-    with pytest.raises(SettingsError, match="--from yesterday is no moment"):
+    with pytest.raises(SettingsError, match="--from yesterday is not a time"):
         bounds_of("a.jsonl", "yesterday", None)
     with pytest.raises(SettingsError, match="--to is given"):
         bounds_of("kafka://b/t?to=5", None, "6")
