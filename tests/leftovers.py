@@ -74,8 +74,14 @@ def _children() -> dict[object, str]:
 
 def _command_of(pid: str) -> str:
     """Return the command of a process; empty for one that has ended, or that stays for good."""
-    command = _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
+    command = _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip() or _unnamed(pid)
     return "" if any(name in command for name in FOR_GOOD) else command[:200]
+
+
+def _unnamed(pid: str) -> str:
+    """Return what to call a process without a command: one that is just being started has none yet, and lives."""
+    state = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return "" if not state or state[0] in "ZX" else "about to start"
 
 
 def _copies() -> dict[object, str]:
