@@ -26,7 +26,7 @@ help: ## list what can be made
 
 setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml stream_guard/_native/plain_json.c
+$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml $(wildcard stream_guard/_native/*.c)
 	@bash deploy/setup.sh run
 	@touch $@
 
