@@ -19,10 +19,10 @@ def play_demo(folder: Path) -> dict[str, str]:
     checked = ("check", "traces/events.jsonl", "--policy", "guard/policy.yaml")
     screens = {"init": show("init", "traces/events.jsonl", "--into", "guard", folder=folder).text}
     # The alerts; what check sums up below them is held by its own tests.
-    screens["check"] = re.split(r"(?m)^\d+ records, ", show(*checked, folder=folder).text)[0]
+    screens["check"] = re.split(r"(?m)^\d+ records, ", show(*checked, folder=folder, progress=False).text)[0]
     listed = processes.run(*checked, "--format", "jsonl", cwd=folder, text=True)
     alert = json.loads(listed.stdout.splitlines()[0])
-    explained = show("explain", alert["alert_id"], *checked[1:], folder=folder)
+    explained = show("explain", alert["alert_id"], *checked[1:], folder=folder, progress=False)
     screens["explain"] = explained.text.replace(str(folder), "/home/you")
     screens["template"] = show("init", "--into", "sample", folder=folder).text
     screens["packs"] = show("packs", "list", folder=folder).text

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import termios
 from pathlib import Path
 from threading import Thread
@@ -32,15 +33,16 @@ class Screen(NamedTuple):
         return max(map(len, self.text.splitlines()), default=0)
 
 
-def show(*arguments: object, folder: Path, timeout: float = 300) -> Screen:
-    """Run ``stream-guard`` in a terminal to its end."""
+def show(*arguments: object, folder: Path, timeout: float = 300, progress: bool = True) -> Screen:
+    """Run ``stream-guard`` in a terminal to its end; ``progress`` appears where the work takes long."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     written: list[bytes] = []
     reader = Thread(target=_read, args=(ours, written))
     reader.start()
+    errors = theirs if progress else subprocess.DEVNULL
     try:
-        process = processes.start(*arguments, cwd=folder, env=_VARIABLES, stdin=theirs, stdout=theirs, stderr=theirs)
+        process = processes.start(*arguments, cwd=folder, env=_VARIABLES, stdin=theirs, stdout=theirs, stderr=errors)
     finally:
         os.close(theirs)
     try:

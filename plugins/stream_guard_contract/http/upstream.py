@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from typing import Final
 
 import httpx
@@ -65,7 +66,8 @@ async def ask(client: httpx.AsyncClient, method: str, url: str, headers: Mapping
     """Return the reply, or raise UpstreamError."""
     try:
         sent = {**headers, "accept-encoding": "identity"}
-        async with client.stream(method, url, headers=sent, content=body) as response:
+        request = client.build_request(method, url, headers=sent, content=body)
+        async with aclosing(await _send(client, request)) as response:
             received = bytearray()
             async for chunk in response.aiter_bytes():
                 received += chunk
@@ -74,3 +76,14 @@ async def ask(client: httpx.AsyncClient, method: str, url: str, headers: Mapping
             return Reply(response.status_code, forwarded_headers(response.headers.items()), bytes(received))
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         raise UpstreamError(f"{type(error).__name__}: {error}") from None
+
+
+async def _send(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """Return the response as soon as it begins. What changes nothing is sent again when its connection was closed."""
+    try:
+        return await client.send(request, stream=True)
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+        # The tool may close a connection that was kept just when it is used again.
+        if request.method not in ("GET", "HEAD"):
+            raise
+    return await client.send(request, stream=True)
