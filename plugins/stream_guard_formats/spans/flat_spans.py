@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
@@ -49,7 +50,8 @@ class FlatSpansDecoder(OtlpDecoder, JsonDecoder):
         if not spans or not any(is_flat_span(span) for span in spans):
             shown = name_of(data) if not isinstance(data, list) else "list without spans"
             raise DecodeError(f'a span has an object of "attributes", or is one, and this is {shown}')
-        return self._sessions.read([read_flat_span(span, record) for span in spans], [], "", record)
+        place = place_of(record)
+        return self._sessions.read([read_flat_span(span, place) for span in spans], [], "", record)
 
 
 def is_flat_span(data: dict[str, Json]) -> bool:
@@ -60,19 +62,23 @@ def is_flat_span(data: dict[str, Json]) -> bool:
     return any(isinstance(data.get(name), str) for name in _SORT_NAMES)
 
 
-def read_flat_span(span: dict[str, Json], record: Record) -> RawSpan:
-    """Return the span; without ids it gets some of its own, from the bytes and the place of its record."""
+def place_of(record: Record) -> Callable[[], str]:
+    """Return what makes an id of the bytes and the place of a record: once, for all spans of it that have none."""
+    return cache(lambda: digest(b"%s\0%d" % (record.value.strip(), record.position)))
+
+
+def read_flat_span(span: dict[str, Json], place: Callable[[], str]) -> RawSpan:
+    """Return the span; without ids it gets some of its own, from the place of its record."""
     attributes = span.get("attributes", span.get("span_attributes"))
     trace_id, span_id, parent_id = _ids(span)
-    place = digest(b"%s\0%d" % (record.value.strip(), record.position))
     status = span.get("status")
     code = (status.get("code", status.get("status_code")) if isinstance(status, dict) else status) or span.get(
         "status_code"
     )
     events = span.get("events")
     return RawSpan(
-        trace_id=trace_id or f"~{place}",
-        span_id=span_id or place,
+        trace_id=trace_id or f"~{place()}",
+        span_id=span_id or place(),
         parent_id=parent_id,
         name=text_at(span, "name", "span_name")[:200],
         start=_moment(span, "start_time", "startTime", "startTimeUnixNano", "timestamp"),

@@ -10,7 +10,7 @@ from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import Conversation, derived_session
 from stream_guard_formats.reading import first_object, has_fields, object_at, objects_in, seconds, text_at
 from stream_guard_formats.spans.conventions import read_span, session_of
-from stream_guard_formats.spans.flat_spans import is_flat_span, read_flat_span
+from stream_guard_formats.spans.flat_spans import is_flat_span, place_of, read_flat_span
 from stream_guard_formats.spans.raw_spans import RawSpan
 from stream_guard_formats.spans.span_reader import SpanReader
 
@@ -45,10 +45,10 @@ class OpenInferenceDecoder(JsonDecoder):
 
 
 def _walk(spans: list[dict[str, Json]], record: Record) -> Iterator[RawSpan]:
-    left = list(reversed(spans))
+    left, place = list(reversed(spans)), place_of(record)
     while left:
         span = left.pop()
-        yield _raw_span(span) if "span_attributes" in span else read_flat_span(span, record)
+        yield _raw_span(span) if "span_attributes" in span else read_flat_span(span, place)
         left += reversed(objects_in(span, "child_spans", "spans"))
 
 
