@@ -25,6 +25,7 @@ from stream_guard import (
 )
 from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
 from stream_guard_compliance.judging import Judgement, ask_judge, transcript
+from stream_guard_compliance.proposals import Proposal
 from stream_guard_compliance.proposing import ask_reader
 from stream_guard_compliance.reading.catalogue import ToolDeclaration, declarations
 from stream_guard_compliance.results import (
@@ -58,6 +59,7 @@ async def check_compliance(
     *,
     timeout: float = 60.0,  # noqa: ASYNC109  # the parameter of the API that this one follows
     tools: Iterable[ToolDeclaration] = (),
+    proposals: Iterable[Proposal] = (),
     settings: Settings | None = None,
     registry: Registry | None = None,
 ) -> ComplianceResult:
@@ -65,6 +67,7 @@ async def check_compliance(
 
     Rules come from the system prompt alone. Without a judge (settings ``judge``) nothing leaves the process,
     and what only a judge could tell is inconclusive. ``timeout`` is for all questions together, in seconds.
+    ``proposals`` are readings that somebody wrote down for open sentences; the verifier decides about each.
     Raises FeatureNotEnabledError where ``compliance.require_flag`` is set and the flag is not.
     """
     settings = settings or load_settings()
@@ -74,7 +77,8 @@ async def check_compliance(
     trace = read_trace(trace_events)
     outcomes = _Outcomes(not_evaluated=list(trace.unreadable))
     deadline = time.monotonic() + timeout
-    extraction = await _extract(system_prompt, [*tools, *trace.declared], trace, settings, outcomes, timeout)
+    context = _PromptReading(system_prompt, [*tools, *trace.declared], trace, tuple(proposals))
+    extraction = await _extract(context, settings, outcomes, timeout)
     _run_rules(extraction, trace, registry, outcomes)
     open_rules = [rule for rule in extraction.rules if not rule.compiled.rules]
     text, was_cut = transcript(trace.events, settings.judge.max_characters)
@@ -88,21 +92,33 @@ async def check_compliance(
     return _result(extraction, outcomes)
 
 
-async def _extract(
-    prompt: str, tools: list[ToolDeclaration], trace: Trace, settings: Settings, outcomes: _Outcomes, seconds: float
-) -> Extraction:
+@dataclass(frozen=True, slots=True)
+class _PromptReading:
+    """What a prompt is read with."""
+
+    prompt: str
+    tools: list[ToolDeclaration]
+    trace: Trace
+    proposals: tuple[Proposal, ...] = ()
+
+    def extract(self, proposals: Iterable[Proposal] = ()) -> Extraction:
+        trace, known = self.trace, (*self.proposals, *proposals)
+        return extract(self.prompt, self.tools, seen=trace.tools, proposals=known, has_results=trace.has_results)
+
+
+async def _extract(reading: _PromptReading, settings: Settings, outcomes: _Outcomes, seconds: float) -> Extraction:
     """Return the rules of the prompt; with ``compliance.propose``, a model is asked about what is left open."""
-    found = extract(prompt, tools, seen=trace.tools, has_results=trace.has_results)
+    found = reading.extract()
     if not settings.compliance.propose:
         return found
     open_sentences = [rule.rule.description for rule in found.rules if not rule.compiled.rules]
-    names = list(declarations(tools)) or trace.tools
+    names = list(declarations(reading.tools)) or reading.trace.tools
     proposed = await ask_reader(open_sentences, names, settings.judge, seconds)
     outcomes.tokens += proposed.tokens
     outcomes.cost += proposed.cost_usd
     if proposed.why:
         outcomes.not_evaluated.append(NotEvaluated(what="readings of a model", reason=proposed.why))
-    return extract(prompt, tools, seen=trace.tools, proposals=proposed.proposals, has_results=trace.has_results)
+    return reading.extract(proposed.proposals)
 
 
 _EMPTY: Final = "the trace has no event that could be read"

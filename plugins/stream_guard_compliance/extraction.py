@@ -151,6 +151,7 @@ def _rule(read: ReadSentence, context: CompileContext, taken: dict[str, int]) ->
         items=reading.items,
         checkable=_checkable(compiled),
         offset=sentence.offset,
+        end=sentence.end,
     )
     return ExtractedRule(rule, compiled, ids[: len(compiled.rules)], read)
 

@@ -25,6 +25,7 @@ class BehavioralRule(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[str, ...] = ()
     checkable: Checkable = "none"
     offset: int = 0  # of the sentence in the prompt
+    end: int = 0  # behind its last character
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,3 +123,40 @@ def test_one_alternative_is_enough_and_what_stands_beside_them_must_hold() -> No
     assert complaint({"any_of": [{"action": "block"}, {"checked": False}]}, told)
     assert complaint({"action": ["block", "pause"], "any_of": [{"checked": True}]}, told)
     assert complaint({"judged": True}, told) == "the answer says nothing of judged, expected True"
+
+
+def behaviour(**fields: Any) -> dict[str, Any]:
+    """A sentence of a prompt with a trace that breaks it and one that keeps it."""
+    calls = [{"kind": "tool_call", "session_id": "s", "event_id": "e", "tool": "wipe_disk", "args": {}}]
+    said = [{"kind": "user_message", "session_id": "s", "event_id": "e", "text": "hi"}]
+    case = {"id": "x", "prompt": "own.txt", "sentence": "Never call wipe_disk.", "kind": "forbid_tool"}
+    return {**case, "breaks": calls, "keeps": said, **fields}
+
+
+def run_behaviours(folder: Path, *cases: dict[str, Any]) -> int:
+    (folder / "own.txt").write_text("You are Bob. Never call wipe_disk. Be kind.", encoding="utf-8")
+    (folder / "own.tools.json").write_text('["wipe_disk", "read_page"]', encoding="utf-8")
+    (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
+    return main(["compliance", str(folder / "cases.jsonl"), "--prompts", str(folder)])
+
+
+def test_behaviour_is_measured_by_what_is_reported_for_which_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_behaviours(tmp_path, behaviour()) == 0
+    assert "breaking traces reported for their sentence: 1 of 1 (100.0%)" in capsys.readouterr().out
+    assert run_behaviours(tmp_path, behaviour(sentence="Be kind.")) == 1
+    assert "breaking traces reported for their sentence: 0 of 1" in capsys.readouterr().out
+    assert run_behaviours(tmp_path, behaviour(sentence="Be kind.", also=["Never call wipe_disk."])) == 0
+
+
+def test_report_on_a_keeping_trace_a_trap_or_what_needs_a_judge_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = behaviour()["breaks"]
+    assert run_behaviours(tmp_path, behaviour(keeps=calls)) == 1
+    assert "keeping traces reported: 1 of 1" in capsys.readouterr().out
+    assert run_behaviours(tmp_path, behaviour(keeps=calls, breaks=[], trap=True)) == 1
+    assert "traps reported: 1 of 1" in capsys.readouterr().out
+    assert run_behaviours(tmp_path, behaviour(needs="judge")) == 1
+    assert "asserted where only a judge can tell: 1 of 1" in capsys.readouterr().out
