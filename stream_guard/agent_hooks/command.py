@@ -6,19 +6,29 @@ import json
 import os
 import sys
 
-from stream_guard.agent_hooks.claude_code import ON_ERROR, ClaudeCodeHook
+from stream_guard.agent_hooks import unjudged
+from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
+from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
+from stream_guard.agent_hooks.question import NOTHING, Question, UnreadableError
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from stream_guard.agent_hooks.question import Answer, Dialect
+
 # As in stream_guard.settings, which takes far longer to import than this hook may take.
-DEFAULTS = {"gate": "http://127.0.0.1:8750", "token_file": "", "on_error": "closed", "timeout": "2", "agent": ""}
+DEFAULTS = {
+    "gate": "http://127.0.0.1:8750",
+    "token_file": "",
+    "on_error": "closed",
+    "timeout": "2",
+    "agent": "",
+    "pause_as": "review",
+}
 PREFIX = "STREAM_GUARD_HOOK__"
-PROGRAM = "claude-code"
-REFUSE = 2  # Claude Code takes this exit code as a refusal, and standard error as the reason
 
 
 class UnknownOption(Exception):  # noqa: N818  (no error of the program: the command line explains it)
@@ -26,60 +36,87 @@ class UnknownOption(Exception):  # noqa: N818  (no error of the program: the com
 
 
 def read_options(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a hook: defaults, then the environment, then flags; UnknownOption for others."""
+    """Return the options of a hook: defaults, then the environment, then flags; UnknownOption for others.
+
+    ``program`` is the agent that asks, ``event`` its event where the payload does not name it.
+    """
     options = {name: environment.get(PREFIX + name.upper(), value) for name, value in DEFAULTS.items()}
-    if list(arguments[:1]) != [PROGRAM]:
+    if not arguments or arguments[0] not in AGENTS:
         raise UnknownOption
+    options |= {"program": arguments[0], "event": ""}
     rest = list(arguments[1:])
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
         name = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or name not in options or not (equals or rest):
+        if not flag.startswith("--") or name not in options or name == "program" or not (equals or rest):
             raise UnknownOption
         options[name] = value if equals else rest.pop(0)
     return options
 
 
 def run_hook(options: Mapping[str, str]) -> int:
-    """Answer one hook of Claude Code; returns the exit code. Whatever fails is a refusal, or a warning where open."""
+    """Answer one hook; returns the exit code. Whatever fails is a refusal, or a warning where open."""
+    dialect = dialect_of(options["program"])
     try:
-        answer = _answer(options, sys.stdin.buffer.read())
-    except Exception as error:  # noqa: BLE001  (any other exit code than this one would let the call run)
-        if options["on_error"] != "open":
-            sys.stderr.write(f"stream_guard: the hook failed: {error}\n")
-            return REFUSE
-        answer = {"systemMessage": f"stream_guard: the hook failed: {error}"}
-    if answer:
-        sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-    return 0
+        answer = _answer(options, dialect, sys.stdin.buffer.read())
+    except Exception as error:  # noqa: BLE001  (any other way to end would let the call run)
+        text = f"stream_guard: the hook failed: {error}"
+        is_open = options["on_error"] == "open"
+        answer = (
+            dialect.warn(dialect.allow(Question("", NOTHING, "")), text) if is_open else dialect.refuse_unread(text)
+        )
+    if answer.said is not None:
+        sys.stdout.write(json.dumps(answer.said) + "\n")
+        sys.stdout.flush()
+    if answer.stderr:
+        sys.stderr.write(answer.stderr + "\n")
+    return answer.code
 
 
-def _answer(options: Mapping[str, str], read: bytes) -> dict[str, Any]:
+def _answer(options: Mapping[str, str], dialect: Dialect, said: bytes) -> Answer:
+    data = _payload(said, dialect.name)
+    speaking = speaker(data, dialect.name)
+    if speaking != dialect.name:
+        dialect = dialect_of(speaking)
+    client, on_error, pause_as = _open(options)
     try:
-        data = json.loads(read)
-    except ValueError as error:
-        raise GateError(f"standard input is not the JSON that {PROGRAM} sends: {error}") from None
-    if not isinstance(data, dict):
-        raise GateError(f"standard input is not the object that {PROGRAM} sends")
-    client, on_error = _open(options)
-    try:
-        return ClaudeCodeHook(client, on_error=on_error, agent=options["agent"]).answer(data)
+        return Asking(
+            client,
+            dialect,
+            on_error=on_error,
+            pause_as=pause_as,
+            agent=options["agent"],
+            count_unjudged=lambda session: unjudged.count(session, os.environ),
+        ).answer(dialect.read(data, options["event"]))
     finally:
         client.close()
 
 
-def _open(options: Mapping[str, str]) -> tuple[GateClient, str]:
-    """Return the client, and what a call gets that was not judged; a wrong option is a gate that cannot be asked."""
-    on_error = options["on_error"]
-    if on_error not in ON_ERROR:
-        wrong = GateError(f"on_error is {on_error!r}; write {', '.join(ON_ERROR)}")
-        return NoGate(wrong), "closed"
+def _payload(said: bytes, agent: str) -> dict[str, Any]:
+    """Return the object of a payload; some agents begin it with a byte order mark."""
+    try:
+        data = json.loads(said.removeprefix(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"standard input is not the JSON that {agent} sends: {error}") from None
+    if not isinstance(data, dict):
+        raise UnreadableError(f"standard input is not the object that {agent} sends")
+    return data
+
+
+def _open(options: Mapping[str, str]) -> tuple[GateClient, str, str]:
+    """Return the client, and what a call gets that was not judged, or that waits for a person.
+
+    A wrong option is a gate that cannot be asked.
+    """
+    for name, known in (("on_error", ON_ERROR), ("pause_as", PAUSE_AS)):
+        if options[name] not in known:
+            wrong = GateError(f"{name} is {options[name]!r}; write {', '.join(known)}")
+            return NoGate(wrong), "closed", "review"
     try:
         client = GateClient(options["gate"], token=_token(options["token_file"]), timeout=_seconds(options["timeout"]))
     except GateError as error:
-        return NoGate(error), on_error
-    return client, on_error
+        return NoGate(error), options["on_error"], options["pause_as"]
+    return client, options["on_error"], options["pause_as"]
 
 
 def _seconds(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.ports import Command
 
 
@@ -66,13 +67,19 @@ COMMANDS: Final = (
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),
     Command(
         name="hook",
-        help="Hooks for agents' own programs: each asks a running gate.",
+        help="Hooks for coding agents: each asks a running gate.",
         commands=(
+            _core("install", "Write a hook into an agent's settings: shows the change, asks first, can undo.", "hook"),
             _core(
-                "claude-code",
-                "Answer a hook of Claude Code: PreToolUse, PostToolUse, Stop and others, from standard input.",
+                "test",
+                "Play payloads of an agent through its hook, and show what the agent would be told.",
                 "hook",
-                "claude_code",
+                "play",
+            ),
+            _core("status", "Show how many calls of which sessions ran although no gate could be asked.", "hook"),
+            *(
+                _core(agent, "Answer a hook of a coding agent, from standard input.", "hook", "answer")
+                for agent in AGENTS
             ),
         ),
     ),

@@ -127,6 +127,13 @@ class Gate:
                 self._forget(event)
             return self._follow(event)
 
+    def action_of(self, alerts: Sequence[Alert]) -> Action:
+        """Return the strictest action of the rules that found something, for a caller that may still hold it up."""
+        if not alerts:
+            return Action.ALLOW
+        thens = {spec.id: spec.then for spec in self.policy.rules if not spec.shadow}
+        return max(thens.get(alert.rule_id) or Action.ALLOW for alert in alerts)
+
     def open_obligations(self, session_id: str) -> list[Alert]:
         """Return what rules would find if the session ended now; nothing once a rule has ended it."""
         with self._lock:

@@ -22,7 +22,7 @@ from stream_guard.errors import StoreError
 from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Alert, Event
+from stream_guard.model import Alert, Event, Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
@@ -38,6 +38,7 @@ from stream_guard.serve.bodies import (
     to_form,
     to_items,
 )
+from stream_guard.serve.hook_answers import answer_hook
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.serve.stamping import stamp
@@ -61,6 +62,7 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
             Route("/v1/check", routes.check, methods=["POST"]),
             Route("/v1/events", routes.events, methods=["POST"]),
             Route("/v1/obligations", routes.obligations, methods=["POST"]),
+            Route("/v1/hooks/{agent}", routes.hook, methods=["POST"]),
             Route("/v1/reviews", routes.reviews),
             Route("/v1/reviews/{id}", routes.review),
             Route("/v1/reviews/{id}/approve", routes.approve, methods=["POST"]),
@@ -93,15 +95,36 @@ class Routes:
     @requires("agent")
     async def check(self, request: Request) -> Response:
         """Decide on a tool call."""
-        read = to_attempt(await self._body(request), self._decoder)
-        attempt = stamp(read, identity_of(request), self._gate.policy.agents)
-        ruling, judged = await self._service.check(attempt)
-        return _json(show_ruling(ruling, judged=judged))
+        return _json(await self._check(await self._body(request), identity_of(request)))
 
     @requires("agent")
     async def events(self, request: Request) -> Response:
         """Judge recorded events."""
-        items, who = to_items(await self._body(request)), identity_of(request)
+        return _json(await self._tell(await self._body(request), identity_of(request)))
+
+    @requires("agent")
+    async def obligations(self, request: Request) -> Response:
+        """Say what rules would find if the session ended now."""
+        return _json(await self._owed(await self._body(request), identity_of(request)))
+
+    @requires("agent")
+    async def hook(self, request: Request) -> Response:
+        """Answer a hook of a coding agent that asks over HTTP, in that agent's own words."""
+        who = identity_of(request)
+        ways = {"/v1/check": self._check, "/v1/events": self._tell, "/v1/obligations": self._owed}
+
+        async def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            return await ways[path](body, who)
+
+        return _json(await answer_hook(request.path_params["agent"], await self._body(request), ask))
+
+    async def _check(self, data: Json, who: Identity) -> dict[str, Any]:
+        attempt = stamp(to_attempt(data, self._decoder), who, self._gate.policy.agents)
+        ruling, judged = await self._service.check(attempt)
+        return show_ruling(ruling, judged=judged)
+
+    async def _tell(self, data: Json, who: Identity) -> dict[str, Any]:
+        items = to_items(data)
         alerts: list[Alert] = []
         refused: list[dict[str, Any]] = []
         # One batch after the other, so that events stay in order; a few at a time, so that checks need not wait.
@@ -110,14 +133,12 @@ class Routes:
                 events = self._read(items[start : start + EVENTS_AT_ONCE], start, who, refused)
                 found = await self._service.run(self._observe, events)
                 alerts += found
-        return _json({"accepted": len(items) - len(refused), "alerts": alerts, "refused": refused})
+        action = self._gate.action_of(alerts).word
+        return {"accepted": len(items) - len(refused), "alerts": alerts, "action": action, "refused": refused}
 
-    @requires("agent")
-    async def obligations(self, request: Request) -> Response:
-        """Say what rules would find if the session ended now."""
-        read = to_ending(await self._body(request), self._decoder)
-        ending = stamp(read, identity_of(request), self._gate.policy.agents)
-        return _json(await self._service.run(self._obligations, ending.session_id))
+    async def _owed(self, data: Json, who: Identity) -> dict[str, Any]:
+        ending = stamp(to_ending(data, self._decoder), who, self._gate.policy.agents)
+        return await self._service.run(self._obligations, ending.session_id)
 
     @requires("reviewer", "operator")
     async def reviews(self, request: Request) -> Response:

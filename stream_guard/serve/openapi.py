@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.guard.reviews import Review
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.model import Alert, Event, ToolCall
@@ -18,6 +19,8 @@ JsonObject = dict[str, Any]
 _STAMPED: Final = ("index", "attempt", "text", "tools")
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^\\u0000]"}
 _TIME: Final = {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 253402300800}, {"type": "null"}]}
+
+_ACTION: Final = {"enum": ["allow", "pause", "block", "terminate_session"]}
 
 
 def describe(*, token: bool, roles: bool = False) -> JsonObject:
@@ -56,6 +59,7 @@ def _paths() -> JsonObject:
         "/v1/check": {"post": check},
         "/v1/events": {"post": events},
         "/v1/obligations": {"post": ending},
+        "/v1/hooks/{agent}": {"post": _hook()},
     }
     for noun, states, schema in (
         ("reviews", ["open", "approved", "rejected", "expired", "used", "void", "acknowledged"], "Review"),
@@ -94,10 +98,10 @@ def _schemas() -> JsonObject:
     items = {"description": f"an event ({', '.join(events)}); one that cannot be read is named in the answer"}
     schemas["Events"] = _object(events={"type": "array", "maxItems": MAX_EVENTS, "items": items})
     refused = _object(number=number, reason={"type": "string"})
-    schemas["Observed"] = _object(accepted=number, alerts=_list(_ref("Alert")), refused=_list(refused))
+    schemas["Observed"] = _object(accepted=number, alerts=_list(_ref("Alert")), action=_ACTION, refused=_list(refused))
     names = _list({"type": "string"})
     schemas["Ruling"] = _object(
-        action={"enum": ["allow", "pause", "block", "terminate_session"]},
+        action=_ACTION,
         reason={"type": "string"},
         advice={
             "type": "string",
@@ -142,6 +146,15 @@ def _post(text: str, body: JsonObject, answer: JsonObject) -> JsonObject:
             "422": _answer("The body is not what is asked for.", _ref("Error")),
         },
     }
+
+
+def _hook() -> JsonObject:
+    anything = {"type": "object"}
+    operation = _post("Answer a hook of a coding agent that asks over HTTP, in its own words.", anything, anything)
+    named = {"name": "agent", "in": "path", "required": True, "schema": {"enum": list(AGENTS)}}
+    operation["parameters"] = [named]
+    operation["responses"]["404"] = _answer("There is no such agent.", _ref("Error"))
+    return operation
 
 
 def _get(text: str, answer: JsonObject) -> JsonObject:

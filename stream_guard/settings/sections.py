@@ -191,6 +191,10 @@ class HookSettings(Section):
         default="closed", description="what a call gets that the gate could not judge: refused, the user asked, or run"
     )
     timeout: float = Field(default=2.0, gt=0, le=600, description="seconds for everything that the gate is asked")
+    pause_as: Literal["review", "ask"] = Field(
+        default="review",
+        description="what a paused call gets: a denial that names its review, or the agent's own prompt if it has one",
+    )
     agent: str = Field(default="", description="the name of the agent in the policy")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.vectors import attacks, compliance, contract, diff, guard, incidents, policy, telemetry
+from tests.vectors import attacks, compliance, contract, diff, guard, hooks, incidents, policy, telemetry
 from tests.vectors.case import Runner
 
 RUNNERS: Final[dict[str, Runner]] = {
@@ -13,6 +13,7 @@ RUNNERS: Final[dict[str, Runner]] = {
     "contract": contract.run,
     "diff": diff.run,
     "guard": guard.run,
+    "hooks": hooks.run,
     "incidents": incidents.run,
     "policy": policy.run,
     "telemetry": telemetry.run,

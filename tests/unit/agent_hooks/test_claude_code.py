@@ -48,9 +48,14 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Gate]]
 
 @pytest.fixture
 def hook(
-    gate: tuple[str, Gate], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: Any
+    gate: tuple[str, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    request: Any,
 ) -> Hook:
     """Run the hook as the console script does; what it is told is in the words of Claude Code."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def ask(event: str, *flags: str, tool: str = "", code: int = 0, text: str = "", **more: Any) -> dict[str, Any]:
         call = {"tool_name": tool, "tool_input": {}, "tool_use_id": "toolu_1"} if tool else {}
@@ -219,8 +224,14 @@ def test_a_call_that_cannot_be_read_does_not_run(hook: Hook, data: dict[str, Any
     denial(hook("", text=json.dumps(said)))
 
 
-def test_an_event_that_is_not_for_a_gate_is_said_and_harms_nothing(hook: Hook) -> None:
-    assert "'PreCompact' has nothing to tell the gate" in hook("PreCompact")["systemMessage"]
+def test_an_event_that_says_nothing_to_a_gate_is_passed_over(hook: Hook) -> None:
+    assert hook("PreCompact") == {}
+
+
+def test_an_unknown_event_is_said_and_refused_where_a_call_may_hang_on_it(hook: Hook) -> None:
+    assert "does not know the event 'PostLunch'" in hook("PostLunch")["systemMessage"]
+    assert "does not know the event 'BeforeToolRuns'" in hook("BeforeToolRuns", tool="Read", code=2)["stderr"]
+    assert "does not know the event" in hook("BeforeToolRuns", "--on-error=open", tool="Read")["systemMessage"]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +290,7 @@ def test_flags_win_over_the_environment_and_others_are_explained_by_the_command_
     environment = {f"{PREFIX}GATE": "http://a:1", f"{PREFIX}ON_ERROR": "open"}
     found = read_options(["claude-code", "--gate", "http://b:2"], environment)
     assert (found["gate"], found["on_error"]) == ("http://b:2", "open")
-    for other in (["--help"], ["codex"], ["claude-code", "--help"], ["claude-code", "--gate"], ["claude-code", "x"]):
+    for other in (["--help"], ["nobody"], ["claude-code", "--help"], ["claude-code", "--gate"], ["claude-code", "x"]):
         with pytest.raises(UnknownOption):
             read_options(other, {})
 
@@ -288,7 +299,7 @@ SLOW = ["typing", "typer", "pydantic", "msgspec", "ssl", "http", "urllib", "emai
 SLOW += ["encodings.idna", "dataclasses", "argparse", "importlib.metadata"]
 
 
-def test_a_hook_imports_neither_the_engine_nor_anything_slow() -> None:
+def test_a_hook_imports_neither_the_engine_nor_anything_slow(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "sys.argv = ['stream-guard', 'hook', 'claude-code', '--gate=http://127.0.0.1:1', '--on-error=open']\n"
@@ -305,11 +316,11 @@ def test_a_hook_imports_neither_the_engine_nor_anything_slow() -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={"PYTHONPATH": str(Path(__file__).parents[3])},
+        env={"PYTHONPATH": str(Path(__file__).parents[3]), "XDG_STATE_HOME": str(tmp_path)},
     )
     message, code, ours, slow = done.stdout.splitlines()
     assert "allowed without being judged" in message
     assert (code, slow) == ("0", "[]")
-    rooms = ["agent_hooks", "agent_hooks.claude_code", "agent_hooks.client", "agent_hooks.command"]
-    rooms += ["cli", "cli.process"]
+    used = ["asking", "claude_code", "client", "command", "dialects", "question", "reasons", "unjudged"]
+    rooms = ["agent_hooks", *(f"agent_hooks.{module}" for module in used), "cli", "cli.process"]
     assert sorted(json.loads(ours.replace("'", '"'))) == ["stream_guard", *(f"stream_guard.{room}" for room in rooms)]

@@ -93,6 +93,7 @@ ROUTES = {
     ("POST", "/v1/check"): {"agent"},
     ("POST", "/v1/events"): {"agent"},
     ("POST", "/v1/obligations"): {"agent"},
+    ("POST", "/v1/hooks/claude-code"): {"agent"},
     ("GET", "/v1/reviews"): {"reviewer", "operator"},
     ("GET", "/v1/reviews/0"): {"reviewer", "operator"},
     ("POST", "/v1/reviews/0/approve"): {"reviewer"},
@@ -107,7 +108,7 @@ ROUTES = {
 
 
 def test_every_address_is_open_to_its_roles_and_to_nobody_else(api: Api) -> None:
-    paths = {route.path.replace("{id}", "0") for route in api.app.routes}  # type: ignore[attr-defined]  # all are Route
+    paths = {route.path.replace("{id}", "0").replace("{agent}", "claude-code") for route in api.app.routes}  # type: ignore[attr-defined]  # all are Route
     assert paths == {path for _, path in ROUTES} | {"/healthz"}
     for (method, path), roles in ROUTES.items():
         for who, role in (("bot", "agent"), ("ada", "reviewer"), ("op", "operator")):

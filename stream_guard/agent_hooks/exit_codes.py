@@ -1,0 +1,157 @@
+"""Windsurf, Amazon Q, Kiro and Goose: agents that an exit code stops, or one word."""
+
+from __future__ import annotations
+
+import os
+
+from stream_guard.agent_hooks.question import (
+    CALL,
+    PROMPT,
+    REFUSED,
+    STOP,
+    Answer,
+    Call,
+    Dialect,
+    Question,
+    happened,
+    object_of,
+    other,
+    result,
+    text_of,
+)
+
+TYPE_CHECKING = False  # typing would take longer to import than the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _ByExitCode(Dialect):
+    """Stopped by exit code 2, with the reason on standard error."""
+
+    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse the call."""
+        del question, ends
+        return Answer(stderr=text, code=REFUSED)
+
+
+class Windsurf(_ByExitCode):
+    """Windsurf, now Devin desktop: an event for each kind of tool, whose names are made of them."""
+
+    name = "windsurf"
+    _TOOLS = ("read_code", "write_code", "run_command", "mcp_tool_use")
+    _SILENT = frozenset(("post_cascade_response", "post_cascade_response_with_transcript", "post_setup_worktree"))
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of a payload."""
+        event, session = text_of(data, "agent_action_name") or event, text_of(data, "trajectory_id")
+        told = object_of(data, "tool_info")
+        phase, _, tool = event.partition("_")
+        if tool in self._TOOLS and phase == "pre":
+            return Question(event, CALL, session, call=_windsurf_call(told, tool))
+        if tool in self._TOOLS and phase == "post":
+            return result(event, session, _windsurf_call(told, tool), failed=False, output=told.get("mcp_result"))
+        if event == "pre_user_prompt":
+            return Question(event, PROMPT, session, text=text_of(told, "user_prompt"))
+        return other(event, session, self._SILENT, data)
+
+    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse the prompt."""
+        return self.deny(question, text, ends=ends)
+
+
+def _windsurf_call(told: dict[str, Any], tool: str) -> Call:
+    if tool == "mcp_tool_use":
+        name = f"mcp__{text_of(told, 'mcp_server_name')}__{text_of(told, 'mcp_tool_name')}"
+        return Call(name, told.get("mcp_tool_arguments"))
+    if tool == "run_command":
+        return Call(tool, {"command": text_of(told, "command_line"), "cwd": text_of(told, "cwd")})
+    return Call(tool, told)
+
+
+class AmazonQ(_ByExitCode):
+    """Amazon Q Developer CLI and Kiro CLI 2: no session and no ids; only a call can be stopped."""
+
+    name = "amazon-q"
+    stops_prompts = False
+    # Kiro of version 3 begins the same names with a capital letter.
+    _SILENT = frozenset(
+        (
+            "agentSpawn",
+            "sessionStart",
+            "preTaskExec",
+            "postTaskExec",
+            "postFileCreate",
+            "postFileSave",
+            "postFileDelete",
+            "manual",
+        )
+    )
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of a payload."""
+        named, session = text_of(data, "hook_event_name") or event, self._session(data)
+        event = named[:1].lower() + named[1:]
+        if event == "preToolUse":
+            return Question(event, CALL, session, call=_plain_call(data))
+        if event == "postToolUse":
+            failed = object_of(data, "tool_response").get("success") is False
+            return result(event, session, _plain_call(data), failed=failed, output=data.get("tool_response"))
+        if event == "userPromptSubmit":
+            return Question(event, PROMPT, session, text=text_of(data, "prompt"))
+        if event == "stop":
+            return Question(event, STOP, session)
+        return other(event, session, self._SILENT, data)
+
+    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse the prompt, where that is possible."""
+        if self.stops_prompts:
+            return self.deny(question, text, ends=ends)
+        return super().refuse_prompt(question, text, ends=ends)
+
+    def _session(self, data: dict[str, Any]) -> str:
+        """Return the session, or one made of the folder and the process that asks: the contract has none."""
+        return text_of(data, "session_id") or f"{self.name}:{os.getppid()}:{text_of(data, 'cwd')}"
+
+
+class Kiro(AmazonQ):
+    """Kiro CLI 3 and IDE 1: prompts can be refused."""
+
+    name = "kiro"
+    stops_prompts = True
+
+
+class Goose(Dialect):
+    """Goose: only PreToolUse is listened to."""
+
+    name = "goose"
+    _SILENT = frozenset(
+        (
+            *("SessionStart", "BeforeReadFile", "AfterFileEdit", "BeforeShellExecution", "AfterShellExecution"),
+            *("SubagentStart", "SubagentStop"),
+        )
+    )
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of a payload."""
+        event, session = text_of(data, "event") or event, text_of(data, "session_id")
+        if event == "PreToolUse":
+            return Question(event, CALL, session, call=_plain_call(data))
+        if event in ("PostToolUse", "PostToolUseFailure"):
+            failed = event == "PostToolUseFailure"
+            return result(event, session, _plain_call(data), failed=failed, output=data.get("tool_output"))
+        if event == "UserPromptSubmit":
+            return Question(event, PROMPT, session, text=text_of(data, "message", "matcher_context"))
+        if event == "Stop":
+            return Question(event, STOP, session, text=text_of(data, "message"))
+        if event == "SessionEnd":
+            return happened(event, session, {"kind": "session_end"})
+        return other(event, session, self._SILENT, data)
+
+    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse the call."""
+        del question, ends
+        return Answer({"decision": "block", "reason": text})
+
+
+def _plain_call(data: dict[str, Any]) -> Call:
+    return Call(text_of(data, "tool_name"), data.get("tool_input"))

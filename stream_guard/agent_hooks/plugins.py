@@ -1,0 +1,82 @@
+"""OpenCode and Amp: their plugins send what a handler got to the gate, and do what comes back."""
+
+from __future__ import annotations
+
+from stream_guard.agent_hooks.question import (
+    CALL,
+    STOP,
+    Answer,
+    Call,
+    Dialect,
+    Question,
+    object_of,
+    other,
+    result,
+    text_of,
+)
+
+TYPE_CHECKING = False  # typing would take longer to import than the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class OpenCode(Dialect):
+    """OpenCode: the plugin throws, and the model reads what it threw."""
+
+    name = "opencode"
+    _SILENT = frozenset(("chat.message", "command.execute.before", "shell.env", "event", "tool.definition"))
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of what a handler got."""
+        event = text_of(data, "hook") or event
+        given, output = object_of(data, "input"), object_of(data, "output")
+        tool, session, call_id = text_of(given, "tool"), text_of(given, "sessionID"), text_of(given, "callID")
+        if event == "tool.execute.before":
+            return Question(event, CALL, session, call=Call(tool, output.get("args"), call_id))
+        if event == "tool.execute.after":
+            failed = object_of(output, "metadata").get("exit") not in (None, 0)
+            call = Call(tool, given.get("args"), call_id)
+            return result(event, session, call, failed=failed, output=output.get("output"))
+        return other(event, session, self._SILENT, {**data, **given})
+
+    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Have the plugin throw."""
+        del question, ends
+        return Answer({"throws": text})
+
+    def refuse_unread(self, text: str) -> Answer:
+        """Have the plugin throw."""
+        return Answer({"throws": text})
+
+
+class Amp(Dialect):
+    """Amp: a handler returns an action."""
+
+    name = "amp"
+    _SILENT = frozenset(("agent.start", "session.start"))
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of what a handler got."""
+        event, session = text_of(data, "event") or event, text_of(object_of(data, "thread"), "id")
+        call = Call(text_of(data, "tool"), data.get("input"), text_of(data, "toolUseID"))
+        if event == "tool.call":
+            return Question(event, CALL, session, call=call)
+        if event == "tool.result":
+            failed = data.get("status") in ("error", "cancelled")
+            return result(event, session, call, failed=failed, output=data.get("error" if failed else "output"))
+        if event == "agent.end":
+            return Question(event, STOP, session)
+        return other(event, session, self._SILENT, data)
+
+    def allow(self, question: Question) -> Answer:
+        """Say the allow where a handler has to return an action."""
+        return Answer({"action": "allow"} if question.event == "tool.call" else None)
+
+    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse the call; the model reads why and goes on."""
+        del question, ends
+        return Answer({"action": "reject-and-continue", "message": text})
+
+    def refuse_unread(self, text: str) -> Answer:
+        """Refuse what may be a call."""
+        return Answer({"action": "reject-and-continue", "message": text})

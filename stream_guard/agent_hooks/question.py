@@ -1,0 +1,161 @@
+"""What an agent's hook asks, in words that all agents share, and the answer to it."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing would take longer to import than the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+# What a question is about.
+CALL = "call"  # a tool is about to run
+PROMPT = "prompt"  # a person has written to the agent
+STOP = "stop"  # the agent wants to be finished
+HAPPENED = "happened"  # something is over, and the gate is told
+NOTHING = "nothing"  # an event of the agent that says nothing to a gate
+UNKNOWN = "unknown"  # an event that this version does not know
+
+_LONGEST_NAME = 200
+
+
+class UnreadableError(Exception):
+    """A payload is not what the agent sends. The text says what is wrong with it."""
+
+
+class Call:
+    """The call of a tool, as an agent tells it. ``key`` is one for two events that ask about the same call."""
+
+    __slots__ = ("args", "id", "key", "tool")
+
+    def __init__(self, tool: str, args: Any, call_id: str = "", key: str = "") -> None:
+        self.tool, self.args, self.key = tool, args, key
+        self.id = call_id or made_call_id(tool, args)
+
+
+class Question:
+    """One payload of a hook. ``text`` is what was said, ``told`` what the gate is told as it is."""
+
+    __slots__ = ("about", "agent", "asked_again", "call", "event", "session", "text", "told")
+
+    def __init__(
+        self,
+        event: str,
+        about: str,
+        session: str,
+        *,
+        call: Call | None = None,
+        text: str = "",
+        told: dict[str, Any] | None = None,
+        agent: str = "",
+        asked_again: bool = False,
+    ) -> None:
+        self.event, self.about, self.session = event, about, session
+        self.call, self.text, self.told, self.agent = call, text, told, agent
+        self.asked_again = asked_again  # the agent was already held up once when it wanted to stop
+
+
+class Answer:
+    """What the hook's process says: an object on standard output or nothing, words on standard error, an exit code."""
+
+    __slots__ = ("code", "said", "stderr")
+
+    def __init__(self, said: dict[str, Any] | None = None, *, stderr: str = "", code: int = 0) -> None:
+        self.said, self.stderr, self.code = said, stderr, code
+
+
+REFUSED = 2  # the exit code that agents take as a refusal, with the reason on standard error
+
+
+class Dialect:
+    """How one agent speaks: ``read`` takes its payload apart, the other methods say a verdict in its words.
+
+    The defaults are those of an agent that cannot be told: nothing is said, and what the gate decided stays without
+    effect. An agent that can be stopped overrides what it understands.
+    """
+
+    name = ""
+
+    def read(self, data: dict[str, Any], event: str) -> Question:
+        """Return the question of a payload; ``event`` is what the command line says where the payload does not."""
+        raise NotImplementedError
+
+    def allow(self, question: Question) -> Answer:
+        """Let the agent go on: nothing on standard output, so that the user's own permissions count."""
+        del question
+        return Answer()
+
+    def warn(self, answer: Answer, text: str) -> Answer:
+        """Return the answer with words for the user. An agent without a place for them has its log."""
+        return Answer(answer.said, stderr=answer.stderr or text, code=answer.code)
+
+    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse a call; ``ends`` if the session is over, too."""
+        del ends
+        return self.warn(self.allow(question), text)
+
+    def ask(self, question: Question, text: str) -> Answer:
+        """Have the agent ask its user. An agent that cannot refuses."""
+        return self.deny(question, text)
+
+    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+        """Refuse what a person wrote."""
+        del ends
+        return self.warn(self.allow(question), text)
+
+    def hold(self, question: Question, text: str) -> Answer:
+        """Have the agent go on working."""
+        return self.warn(self.allow(question), text)
+
+    def refuse_unread(self, text: str) -> Answer:
+        """Refuse a payload that could not be read: nobody knows what hangs on it."""
+        return Answer(stderr=text, code=REFUSED)
+
+
+def text_of(data: dict[str, Any], *names: str) -> str:
+    """Return the first of these values that is there, as text; nothing for what is neither text nor a number."""
+    for name in names:
+        value = data.get(name)
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != "":
+            return str(value)
+    return ""
+
+
+def object_of(data: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a value that should be an object; an empty one where it is another thing, which the gate refuses."""
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def result(event: str, session: str, call: Call, *, failed: bool, output: Any, agent: str = "") -> Question:
+    """Return the question of a result: it is told to the gate."""
+    told = {"kind": "tool_result", "status": "error" if failed else "ok", "output": output}
+    return Question(event, HAPPENED, session, call=call, told=told, agent=agent)
+
+
+def happened(event: str, session: str, told: dict[str, Any], agent: str = "") -> Question:
+    """Return the question of an event that is only told to the gate."""
+    return Question(event, HAPPENED, session, told=told, agent=agent)
+
+
+def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]) -> Question:
+    """Return the question of an event that the gate need not know, or that this version does not know.
+
+    A call may hang on an unknown one that speaks of a tool: an agent's new version has another name for it.
+    """
+    if event in silent:
+        return Question(event, NOTHING, session)
+    of_a_tool = any("tool" in name.lower() for name in data)
+    return Question(event[:_LONGEST_NAME], UNKNOWN, session, call=Call("", None, "~") if of_a_tool else None)
+
+
+def made_call_id(tool: str, args: Any) -> str:
+    """Return an id for a call of an agent that gives none: its result, with the same arguments, has the same one."""
+    from hashlib import sha256  # noqa: PLC0415  (only agents without ids pay for the import)
+    from json import dumps, loads  # noqa: PLC0415
+
+    if isinstance(args, str):
+        try:  # noqa: SIM105  (contextlib is one more import)
+            args = loads(args)
+        except (ValueError, RecursionError):
+            pass
+    said = dumps([tool, args], sort_keys=True)
+    return f"~{sha256(said.encode()).hexdigest()[:32]}"
