@@ -126,11 +126,25 @@ _WRITERS: Final[dict[ReportedFormat, Callable[[FindingReport], str]]] = {
 
 
 def leave(
-    worst: Severity | None, fail_on: FailOnSeverity, counts: Counts, unread: int, *, allow_inconclusive: bool
+    worst: Severity | None,
+    fail_on: FailOnSeverity,
+    counts: Counts,
+    unread: int,
+    *,
+    allow_inconclusive: bool,
+    resumed: bool = False,
 ) -> None:
-    """Leave with the exit code that the findings ask for, or with the one for what could not be judged."""
+    """Leave with the exit code that the findings ask for, or with the one for what could not be judged.
+
+    What was ``resumed`` may find that everything was read before.
+    """
     if fail_on is not FailOnSeverity.NONE and worst is not None and worst >= Severity[fail_on.name]:
         raise typer.Exit(FINDINGS)
-    if (unread or counts.unevaluable or counts.rule_errors) and not allow_inconclusive:
+    if allow_inconclusive:
+        return
+    if not counts.records and not resumed:
+        typer.echo("inconclusive: there was no record to judge; --allow-inconclusive accepts that", err=True)
+        raise typer.Exit(INCONCLUSIVE)
+    if unread or counts.unevaluable or counts.rule_errors:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)

@@ -141,4 +141,11 @@ def end(replayed: Replayed, fail_on: FailOnSeverity, *, allow_inconclusive: bool
         again = "it goes on from here with the same command" if checkpoint else "with --checkpoint it could go on"
         typer.echo(f"stopped before the end; {again}", err=True)
         raise typer.Exit(INCONCLUSIVE)
-    leave(worst, fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
+    leave(
+        worst,
+        fail_on,
+        counts,
+        letters.total,
+        allow_inconclusive=allow_inconclusive,
+        resumed=checkpoint is not None,
+    )

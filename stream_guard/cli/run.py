@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 import typer
 
 from stream_guard.cli.process import pass_over_loaded
-from stream_guard.commands import Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
+from stream_guard.commands import INCONCLUSIVE, Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard.sources import is_endless
 
     follow = is_endless(source) if follow is None else follow
+    resumed = checkpoint is not None and checkpoint.exists()
     with stop_on_signals() as stop, set_up(settings_file, log_format, port) as assembly:
         form = assembly.form_of(source, form)
         reloading = assembly.follow_policy(policy, form) if (follow if reload is None else reload) else None
@@ -105,6 +106,17 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
         say_at_end(opened.runner.policy, opened.counts, recorded=False, as_json=log_format is LogFormat.JSON)
+    if not follow:
+        _check_read(opened.counts, opened.dead_letters.total, resumed=resumed)
+
+
+def _check_read(counts: Counts, unread: int, *, resumed: bool) -> None:
+    """Leave with the exit code for what could not be judged where nothing was; what was resumed may have been read."""
+    if sum(counts.events.values()) or (resumed and not unread):
+        return
+    what = "no record could be read" if counts.records else "there was no record to read"
+    typer.echo(f"inconclusive: {what}, so nothing was judged", err=True)
+    raise typer.Exit(INCONCLUSIVE)
 
 
 def _watched(source: str, policy: Path, options: RunOptions) -> str:

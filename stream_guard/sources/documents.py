@@ -7,43 +7,59 @@ from collections.abc import Iterator
 from typing import Final
 
 from stream_guard.ports import Record
-from stream_guard.sources.splitting import CHUNK, HEAD, LineSplitter
+from stream_guard.sources.json_scanning import BROKEN, OPEN, JsonScanner
+from stream_guard.sources.splitting import CHUNK, HEAD
 
-# What changes where a scanner is: quotes, brackets, and an escape, which hides the quote behind it.
-_TOKENS: Final = re.compile(rb'["{}\[\]]|\\.', re.DOTALL)
+_SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _BETWEEN: Final = b" \t\r\n,]\x00"  # between values: space, and what is left of an array whose items are the records
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_TRIES: Final = 16  # how often bytes may be scanned in vain: so many lines that are no JSON may stand before a value
 
 
-def is_document(head: bytes) -> bool:
-    """Whether a file that begins so holds JSON values over many lines, and not one value to a line."""
-    begin = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
-    line, newline, _ = begin.partition(b"\n")
-    line = line.rstrip()
-    if not newline or line[:1] not in (b"{", b"["):
-        return False
-    return line[-1:] in (b"{", b"[", b",", b":") or (line[:1] == b"[" and line[-1:] != b"]")
+def is_document(head: bytes) -> bool | None:
+    """Whether a file that begins so holds JSON values over many lines, and not one value to a line.
+
+    The first value that reads as JSON decides; lines before it that are no JSON do not. None: nothing decides yet.
+    """
+    at = _line_start(head, len(head) - len(head.removeprefix(_BYTE_ORDER_MARK)))
+    for _ in range(_TRIES):
+        newline = head.find(b"\n", at) + 1
+        if head.startswith((b"{", b"["), at):
+            end = JsonScanner(at).scan(head)
+            if end == OPEN:
+                return True if newline else None
+            if end != BROKEN:  # an item of an array that is no JSON as a whole has a comma behind it
+                return b"\n" in head[at:end] or head[end : newline or None].lstrip()[:1] == b","
+        if not newline:
+            return None
+        at = _line_start(head, newline)
+    return False
 
 
-def splitter_for(head: bytes, origin: str, limit: int) -> LineSplitter | DocumentSplitter:
-    """Return what splits an input that begins so into records."""
-    return DocumentSplitter(origin, limit) if is_document(head) else LineSplitter(origin, limit)
+def _line_start(text: bytes | bytearray, at: int) -> int:
+    """Return the place of the first sign from a place on that is no space."""
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
 
 
 class DocumentSplitter:
     """Splits bytes into records at the ends of JSON values; ``position`` is where the next record starts.
 
     An array within the limit is one record. Of a larger one each item is a record. Of any other value over the limit
-    only the head is kept. Bytes that belong to no value are a record up to the end of their line.
+    only the head is kept. A line at which no value begins is a record. So is the first line of what turns out to be no
+    JSON; what follows it is looked at anew.
     """
 
     __slots__ = (
+        "_as_line",
+        "_broken_at",
         "_buffer",
-        "_depth",
         "_dropped",
-        "_in_string",
+        "_head",
         "_limit",
-        "_scanned",
+        "_opened",
+        "_scanner",
+        "_tries",
         "chunk",
         "line",
         "origin",
@@ -54,6 +70,7 @@ class DocumentSplitter:
         self.origin = origin
         self.chunk = min(CHUNK, limit)
         self._limit = limit
+        self._head = min(HEAD, limit)  # bytes that are kept of what is over the limit
         self.restart(0, 0)
 
     def restart(self, position: int, lines_before: int | None) -> None:
@@ -61,11 +78,15 @@ class DocumentSplitter:
         self.position = position
         self.line = lines_before or 0
         self._buffer = bytearray()
+        self._broken_at = 0  # how far bytes were scanned in vain
+        self._tries = 0  # how often they were, since the position was there
         self._forget()
 
     def _forget(self) -> None:
-        self._scanned = self._depth = self._dropped = 0
-        self._in_string = False
+        self._scanner = JsonScanner()
+        self._as_line = False  # what begins here is no JSON
+        self._dropped = 0
+        self._opened = 0  # arrays, one inside the other
 
     @property
     def offset(self) -> int:
@@ -75,10 +96,8 @@ class DocumentSplitter:
     def split(self, chunk: bytes) -> Iterator[Record]:
         """Yield the records that end in this chunk; the rest is kept for the next one."""
         self._buffer += chunk
-        while True:
-            if not self._depth and not self._skip_space():
-                return
-            end = self._scan()
+        while self._scanner.at or self._skip_space():
+            end = self._find_end()
             if (end or len(self._buffer)) + self._dropped > self._limit and self._open_array():
                 continue
             if not end:
@@ -93,52 +112,71 @@ class DocumentSplitter:
             yield [record]
 
     def last(self) -> Iterator[Record]:
-        """Yield what is left at the end of the input: the beginning of a value that has no end."""
-        if self._buffer.strip(_BETWEEN):
-            yield self._take(len(self._buffer))
+        """Yield what is left at the end of the input: a value that has no end, and whole ones that stand behind it."""
+        while self._buffer.strip(_BETWEEN):
+            start, end = self._find_whole()
+            if start:
+                yield self._take(start)
+            if end > start:
+                yield self._take(end - start)
+            self._skip_space()
+
+    def _find_whole(self) -> tuple[int, int]:
+        """Return where the first line begins that a whole value begins with, and the end of that value."""
+        buffer, at = self._buffer, 0
+        for _ in range(0 if self._dropped else _TRIES):
+            at = _line_start(buffer, at)
+            if buffer.startswith((b"{", b"["), at) and (end := JsonScanner(at).scan(buffer)) > 0:
+                return at, end
+            at = buffer.find(b"\n", at) + 1
+            if not at:
+                break
+        return len(buffer), len(buffer)
 
     def _skip_space(self) -> bool:
         """Drop what stands between values. Return whether a value begins."""
+        if not self.position:
+            self._drop(len(self._buffer) - len(self._buffer.removeprefix(_BYTE_ORDER_MARK)))
         rest = self._buffer.lstrip(_BETWEEN)
         if len(rest) < len(self._buffer):
             self._drop(len(self._buffer) - len(rest))
         return bool(rest)
 
-    def _scan(self) -> int:
-        """Return where the value ends that the buffer begins with, 0 where it does not end here."""
-        buffer = self._buffer
-        if not self._depth and buffer[0] not in b"{[":
-            newline = buffer.find(b"\n", self._scanned)
-            self._scanned = len(buffer)
-            return newline + 1
-        for token in _TOKENS.finditer(buffer, self._scanned):
-            char = buffer[token.start()]
-            if char == 0x22:  # a quote
-                self._in_string = not self._in_string
-            elif not self._in_string and char != 0x5C:
-                self._depth += 1 if char in b"{[" else -1
-                if not self._depth:
-                    return token.end()
-        # An escape may be cut in two by the end of the chunk.
-        odd = (len(buffer) - len(buffer.rstrip(b"\\"))) % 2
-        self._scanned = max(self._scanned, len(buffer) - odd)
-        return 0
+    def _find_end(self) -> int:
+        """Return where the record ends that the buffer begins with, 0 where it does not end here."""
+        if self._scanner.at == 0:
+            if self.position >= self._broken_at:
+                self._tries = 0
+            self._as_line = self._buffer[0] not in b"{[" or self._tries >= _TRIES
+        if not self._as_line:
+            end = self._scanner.scan(self._buffer)
+            if end != BROKEN:
+                return end
+            if self._dropped:  # over the limit, and no JSON: it ends before the line in which that shows
+                return self._buffer.rfind(b"\n", self._head, self._scanner.at) + 1 or self._scanner.at
+            self._broken_at = max(self._broken_at, self.position + self._scanner.at)
+            self._tries += 1
+            self._as_line, self._scanner = True, JsonScanner()
+        end = self._buffer.find(b"\n", self._scanner.at) + 1
+        self._scanner.at = len(self._buffer)
+        return end
 
     def _open_array(self) -> bool:
         """Let the items of an array be the records. Return whether the value is an array."""
-        if self._buffer[:1] != b"[" or self._dropped:
+        opened = self._opened + 1
+        if self._buffer[:1] != b"[" or self._dropped or self._as_line or opened > _TRIES:
             return False
         self._drop(1)
         self._forget()
+        self._opened = opened
         return True
 
     def _cut(self) -> None:
         """Keep only the head of a value that is over the limit already."""
-        keep = min(HEAD, self._limit)
-        extra = self._scanned - keep
+        extra = self._scanner.at - self._head
         if self._dropped + len(self._buffer) > self._limit and extra > 0:
-            del self._buffer[keep : keep + extra]
-            self._scanned = keep
+            del self._buffer[self._head : self._scanner.at]
+            self._scanner.at = self._head
             self._dropped += extra
 
     def _take(self, end: int) -> Record:
@@ -148,11 +186,10 @@ class DocumentSplitter:
         self.position += self._dropped
         self._forget()
         if size > self._limit:
-            return Record(value[: min(HEAD, self._limit)], self.origin, start, line, truncated=size)
+            return Record(value[: self._head], self.origin, start, line, truncated=size)
         return Record(value, self.origin, start, line)
 
     def _drop(self, size: int) -> None:
         self.line += self._buffer.count(b"\n", 0, size)
         del self._buffer[:size]
         self.position += size
-        self._scanned = max(0, self._scanned - size)

@@ -136,7 +136,7 @@ class LineFile:
         """Look how the file begins, once: with a line that is a value, or with the first line of one."""
         if not self._is_new:
             return
-        head = (unpack(raw, self.path.name) if self.packed else raw).read(HEAD)
+        head = _read_head(unpack(raw, self.path.name) if self.packed else raw)
         raw.seek(0)
         self._is_new = not head
         if is_document(head):
@@ -175,6 +175,14 @@ class LineFile:
             raw.seek(0)
             self._stream = stream = unpack(raw, self.path.name) if self.packed else raw
         return stream
+
+
+def _read_head(stream: FileIO | Packed) -> bytes:
+    """Return the beginning of a file without the blank lines before it."""
+    while chunk := stream.read(CHUNK):
+        if head := chunk.lstrip():
+            return head if len(head) >= HEAD else head + stream.read(HEAD)
+    return b""
 
 
 def _skip(stream: FileIO | Packed, size: int) -> tuple[int, int]:

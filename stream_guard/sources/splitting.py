@@ -11,13 +11,14 @@ from stream_guard.ports import Record
 HEAD: Final = 64 * 1024  # what is kept of a line over the limit: enough for a dead letter
 # Larger chunks leave the processor's cache, and smaller ones cost more calls; measured.
 CHUNK: Final = 128 * 1024
+_SPACE: Final = 0x20  # no sign that is blank is above it
 
 
 class LineSplitter:
     """Splits bytes into records at newlines; ``position`` is where the next record starts.
 
-    A record keeps its newline: JSON ignores it, and removing it would cost more than splitting does. Of a line over
-    the limit only the head is kept, whatever its size.
+    A record keeps its newline: JSON ignores it, and removing it would cost more than splitting does. A blank line is
+    no record. Of a line over the limit only the head is kept, whatever its size.
     """
 
     __slots__ = ("_held", "_limit", "_pieces", "_step", "chunk", "line", "origin", "position")
@@ -55,38 +56,44 @@ class LineSplitter:
             if not start:
                 self._hold(chunk)
                 return
-            yield [self._finish(chunk[:start])]
+            if (record := self._finish(chunk[:start])) is not None:
+                yield [record]
         end = max(start, chunk.rfind(b"\n") + 1)
-        records = self._records_of(chunk[start:end])
+        records, line = self._records_of(chunk[start:end])
+        position = self.position + end - start
         if end < len(chunk):
             self._hold(chunk[end:])
-        # Before they are yielded: a checkpoint taken then must not repeat them.
-        if len(records) <= most:
-            if records:
-                self.position += end - start
-                self.line += self._step * len(records)
-                yield records
-            return
         for at in range(0, len(records), most):
             batch = records[at : at + most]
-            last = batch[-1]
-            self.position, self.line = last.position + len(last.value), last.line
+            # Before they are yielded: a checkpoint taken then must not repeat them.
+            if at + most < len(records):
+                last = batch[-1]
+                self.position, self.line = last.position + len(last.value), last.line
+            else:
+                self.position, self.line = position, line
             yield batch
+        self.position, self.line = position, line
 
-    def _records_of(self, lines: bytes) -> list[Record]:
-        """Return the lines as records; the first begins at the position."""
+    def _records_of(self, lines: bytes) -> tuple[list[Record], int]:
+        """Return the lines as records, without blank ones, and the number of the last line.
+
+        The first line begins at the position.
+        """
         origin, position, line, step = self.origin, self.position, self.line, self._step
         records: list[Record] = []
+        if lines.isspace():  # a flood of them
+            return records, line + step * lines.count(b"\n")
         for value in BytesIO(lines).readlines():
             line += step
-            records.append(Record(value, origin, position, line))
+            if value[0] > _SPACE or not value.isspace():
+                records.append(Record(value, origin, position, line))
             position += len(value)
-        return records
+        return records, line
 
     def last(self) -> Iterator[Record]:
         """Yield the last line when it has no newline and nothing follows."""
-        if self._held:
-            yield self._finish(b"")
+        if self._held and (record := self._finish(b"")) is not None:
+            yield record
 
     def _hold(self, piece: bytes) -> None:
         if self._held <= self._limit:
@@ -95,7 +102,7 @@ class LineSplitter:
         if self._held > self._limit + 1:  # 1 for a line end
             self._pieces = [b"".join(self._pieces)[:HEAD]]
 
-    def _finish(self, piece: bytes) -> Record:
+    def _finish(self, piece: bytes) -> Record | None:
         size = self._held + len(piece)
         content = size - piece.endswith(b"\n")
         value = b"".join([*self._pieces, piece])
@@ -104,4 +111,4 @@ class LineSplitter:
         self.position, self._pieces, self._held = start + size, [], 0
         if content > self._limit:
             return Record(value[: min(HEAD, self._limit)], self.origin, start, self.line, truncated=content)
-        return Record(value, self.origin, start, self.line)
+        return None if value.isspace() else Record(value, self.origin, start, self.line)

@@ -111,6 +111,38 @@ def test_check_that_could_not_read_everything_exits_4(policy: Path) -> None:
     assert accepted.returncode == 0
 
 
+@pytest.mark.parametrize("first", [b"{", b"[", b'{"kind": "tool_call", "x":', b"no JSON"])
+def test_a_first_line_that_is_no_json_is_one_dead_letter_and_the_rest_is_judged(
+    tmp_path: Path, policy: Path, first: bytes
+) -> None:
+    events = tmp_path / "events.jsonl"
+    calls = [event("tool_call", event_id=str(number), tool="drop_table", args={}) for number in range(2000)]
+    events.write_bytes(first + b"\n" + b"".join(calls))
+    checked = guard("check", events, "--policy", policy, "--format", "jsonl")
+    assert (checked.returncode, len(checked.stdout.splitlines())) == (1, 2000)
+    assert b"1 dead letters" in checked.stderr
+    ran = guard("run", events, "--policy", policy, "--no-serve", "--alerts", f"jsonl:{tmp_path / 'alerts.jsonl'}")
+    assert (ran.returncode, len((tmp_path / "alerts.jsonl").read_bytes().splitlines())) == (0, 2000)
+    assert b"1 dead letters" in ran.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n \n", b"{\n", b"no JSON\n{\n"])
+def test_an_input_that_gives_nothing_to_judge_is_no_success(tmp_path: Path, policy: Path, content: bytes) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_bytes(content)
+    for command in (["check", events], ["check", "-"], ["replay", events], ["run", events, "--no-serve"]):
+        done = guard(*command, "--policy", policy, stdin=content)
+        assert done.returncode == 4, (command, done.stderr)
+        assert b"inconclusive: " in done.stderr
+
+
+def test_a_run_that_goes_on_where_it_stopped_may_find_nothing_new(tmp_path: Path, policy: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_bytes(CLEAN + END)
+    words = ("run", events, "--policy", policy, "--no-serve", "--checkpoint", tmp_path / "progress.db")
+    assert [guard(*words).returncode for _ in range(2)] == [0, 0]
+
+
 def test_content_that_was_not_captured_is_inconclusive(policy: Path) -> None:
     silent = event("turn", event_id="1", captured=False, response={})
     done = guard("check", "-", "--policy", policy, stdin=silent + END)

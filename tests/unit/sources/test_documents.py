@@ -85,12 +85,22 @@ def test_a_value_without_an_end_is_one_record() -> None:
         (b'\xef\xbb\xbf{"a": {\n', True),
         (b'{"a": 1}\n{"a": 2}\n', False),
         (b'[{"a": 1}]\n', False),
-        (b'{"a": 1', False),
         (b'{"broken": \x00\n{"a": 1}\n', False),
-        (b"plain text,\n", False),
+        (b'{\n{"a": 1}\n', False),
+        (b'[\n{"a": 1}\n{"a": 2}\n', False),
+        (b'{"x":\n{"a": 1}\n{"a": 2}\n', False),
+        (b'[\n{"a": 1}\n', True),  # it may be: what follows will show
+        (b'not JSON\n{\n "a": 1\n}', True),
+        (b'not JSON\n{"a": 1}\n', False),
+        (b'{"a": "cut off\n{"a": 1}\n', False),
+        (b"[" * 300 + b'\n{"a": 1}\n', False),
+        (b"{\n" * 100 + b'{\n "a": 1\n}', False),  # it is not looked at without end
+        (b'{"a": 1', None),
+        (b"plain text,\n", None),
+        (b"", None),
     ],
 )
-def test_values_over_many_lines_are_told_from_lines(head: bytes, wanted: bool) -> None:
+def test_values_over_many_lines_are_told_from_lines(head: bytes, wanted: bool | None) -> None:
     assert is_document(head) is wanted
 
 

@@ -32,7 +32,7 @@ def naive(data: bytes, limit: int) -> list[Record]:
         whole = value + b"\n" if position + len(value) < len(data) else value
         if whole and len(value) > limit:
             records.append(Record(value[: min(limit, HEAD)], "file", position, number, truncated=len(value)))
-        elif whole:
+        elif whole.strip():  # a blank line is no record
             records.append(Record(whole, "file", position, number))
         position += len(whole)
     return records
@@ -40,7 +40,8 @@ def naive(data: bytes, limit: int) -> list[Record]:
 
 @given(st.data())
 def test_records_are_the_lines_however_the_bytes_arrive(data: st.DataObject) -> None:
-    text = data.draw(st.lists(st.binary(max_size=12) | st.just(b"x" * 40), max_size=12).map(b"\n".join))
+    blank = st.text(" \t\r\n", max_size=5).map(str.encode)
+    text = data.draw(st.lists(st.binary(max_size=12) | st.just(b"x" * 40) | blank, max_size=12).map(b"\n".join))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
     limit = data.draw(st.integers(1, 50))
     assert split(text, cuts, limit) == naive(text, limit)
@@ -83,3 +84,28 @@ def test_lines_nobody_counted_have_no_number() -> None:
     lines = LineSplitter("file", 100)
     lines.restart(1000, None)
     assert [record.line for record in lines.split(b"a\nb\n")] == [0, 0]
+
+
+def test_blank_lines_are_counted_and_are_no_records() -> None:
+    lines = LineSplitter("file", 100)
+    batches = [*lines.batches(b"\n" * 50 + b"one\n \t\r\n\ntwo\n\n", 1)]
+    assert [(record.value, record.position, record.line) for [record] in batches] == [
+        (b"one\n", 50, 51),
+        (b"two\n", 59, 54),
+    ]
+    assert (lines.position, lines.line) == (64, 55)
+
+
+@given(st.lists(st.sampled_from([b"a", b"bb", b"", b" "]), max_size=30), st.integers(1, 7))
+def test_the_position_behind_each_batch_repeats_nothing(lines: list[bytes], most: int) -> None:
+    text = b"".join(line + b"\n" for line in lines)
+    splitter = LineSplitter("file", 100)
+    taken: list[bytes] = []
+    for batch in splitter.batches(text, most):
+        taken += [record.value for record in batch]
+        again = LineSplitter("file", 100)
+        again.restart(splitter.position, splitter.line)
+        rest = [*again.split(text[splitter.position :])]
+        assert taken + [record.value for record in rest] == [line + b"\n" for line in lines if line.strip()]
+        assert splitter.line == text[: splitter.position].count(b"\n")
+    assert splitter.position == len(text)
