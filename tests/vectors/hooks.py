@@ -17,6 +17,7 @@ from typing import Any, Final
 from unittest import mock
 
 from stream_guard.agent_hooks.command import main
+from tests.agent_plugins import NODE, play
 from tests.frameworks.served import serving
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields, expect
 
@@ -35,7 +36,9 @@ def run(case: dict[str, Any]) -> LeftOut | None:
     check_fields("the fields", case, _KNOWN)
     wanted = case["expect"]
     with _gate(case) as gate:
-        if case.get("carrier") in ("http", "plugin"):
+        if case.get("carrier") == "plugin":
+            said, code, stderr = _plugin(case, gate), None, ""
+        elif case.get("carrier") == "http":
             said, code, stderr = _post(case, gate)
         else:
             said, code, stderr = _start(case, gate)
@@ -53,7 +56,7 @@ def _gate(case: dict[str, Any]) -> Iterator[str]:
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), json.dumps(_policy(case)), limit=64 * 2**20) as (address, _),
+        serving(Path(folder), json.dumps(_policy(case))) as (address, _),
     ):
         for payload in _earlier(case):
             _start({**case, "stdin": payload, "stdin_b64": None, "grow": None}, address)
@@ -99,7 +102,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _grow(payload: Any, grow: dict[str, Any]) -> None:
     """Put a unit so many times where a JSON pointer says."""
-    pointer = grow.get("pointer", grow.get("path", grow.get("at")))
+    pointer = next(value for name, value in grow.items() if name not in ("unit", "times"))
     parts = [part.replace("~1", "/").replace("~0", "~") for part in str(pointer).split("/")[1:]]
     for part in parts[:-1]:
         payload = payload[int(part)] if isinstance(payload, list) else payload[part]
@@ -128,6 +131,15 @@ def _start(case: dict[str, Any], gate: str) -> tuple[Any, int | None, str]:
         raise CannotRunError(f"no hook is called {case['agent']}")
     text = out.getvalue()
     return json.loads(text) if text.strip() else None, code, err.getvalue()
+
+
+def _plugin(case: dict[str, Any], gate: str) -> Any:
+    """Give a handler of the agent's plugin what the agent gives it."""
+    if NODE is None:
+        raise CannotRunError("needs node, to run the plugin")
+    settings = {"STREAM_GUARD_HOOK__ON_ERROR": case["on_error"]} if case.get("on_error") else {}
+    [said] = play(case["agent"], gate, [json.loads(_stdin(case))], **settings)
+    return said
 
 
 def _post(case: dict[str, Any], gate: str) -> tuple[Any, None, str]:

@@ -1,73 +1,73 @@
-"""The plugin of OpenCode in a real JavaScript engine, against a real gate; that of Amp is the same with types."""
+"""The plugins of OpenCode and Amp in a real JavaScript engine, against a real gate."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stream_guard.agent_hooks import plugins
+from tests.agent_plugins import NODE, play
 from tests.frameworks.served import serving
 from tests.parts import require
 
-PLUGIN = Path(plugins.__file__).parent / "plugin_files" / "opencode.js"
 POLICY = """
 rules:
   - {id: no-drop, kind: no_call, params: {tool: drop}, then: block, reason: Tables stay.}
   - {id: read-first, kind: must_call_before, params: {first: read, second: edit, first_must_succeed: true}, then: block}
 """
-PROGRAM = """
-import {{ StreamGuard }} from {plugin};
-const hooks = await StreamGuard();
-const said = [];
-for (const [hook, input, output] of {steps}) {{
-  const threw = (error) => ({{ throws: error.message }});
-  said.push((await hooks[hook](input, output).catch(threw)) ?? null);
-}}
-console.log(JSON.stringify(said));
-"""
+AGENTS = ["opencode", "amp"]
 
 
-def play(gate: str, steps: list[Any], **settings: str) -> Any:
-    node = shutil.which("node")
-    require(node, "node is not installed")
-    assert node is not None
-    program = PROGRAM.format(plugin=json.dumps(PLUGIN.as_uri()), steps=json.dumps(steps))
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"STREAM_GUARD_HOOK__GATE": gate, "STREAM_GUARD_HOOK__TIMEOUT": "60", **settings},
-    )
-    return json.loads(done.stdout)
+@pytest.fixture(autouse=True)
+def engine() -> None:
+    require(NODE, "node is not installed")
 
 
-def call(tool: str, number: int) -> list[Any]:
-    return ["tool.execute.before", {"tool": tool, "sessionID": "s", "callID": f"c{number}"}, {"args": {"n": number}}]
+def call(agent: str, tool: str, number: int) -> dict[str, Any]:
+    if agent == "amp":
+        thread = {"id": "s", "more": "than is told"}
+        return {"event": "tool.call", "thread": thread, "toolUseID": f"c{number}", "tool": tool, "input": {"n": number}}
+    called = {"tool": tool, "sessionID": "s", "callID": f"c{number}"}
+    return {"hook": "tool.execute.before", "input": called, "output": {"args": {"n": number}}}
 
 
-def test_the_plugin_throws_what_the_gate_refuses_and_tells_results(tmp_path: Path) -> None:
-    done = ["tool.execute.after", {"tool": "read", "sessionID": "s", "callID": "c2", "args": {}}, {"output": "text"}]
+def result(agent: str, tool: str, number: int) -> dict[str, Any]:
+    if agent == "amp":
+        return {**call(agent, tool, number), "event": "tool.result", "status": "done", "output": "text"}
+    made = call(agent, tool, number)
+    return {**made, "hook": "tool.execute.after", "output": {"output": "text", "metadata": {}}}
+
+
+def refused(said: Any) -> str:
+    """Return why a handler refused; nothing where it did not."""
+    if isinstance(said, dict) and "throws" in said:
+        return str(said["throws"])
+    return str(said["message"]) if isinstance(said, dict) and said["action"] == "reject-and-continue" else ""
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_plugin_refuses_what_the_gate_refuses_and_tells_results(agent: str, tmp_path: Path) -> None:
+    tools = [call(agent, "drop", 0), call(agent, "edit", 1), call(agent, "read", 2), result(agent, "read", 2)]
     with serving(tmp_path, POLICY) as (gate, _):
-        said = play(gate, [call("drop", 0), call("edit", 1), call("read", 2), done, call("edit", 3)])
-    assert "Tables stay." in said[0]["throws"]
-    assert "read-first" in said[1]["throws"]
-    assert said[2:] == [None, None, None]
+        said = [refused(one) for one in play(agent, gate, [*tools, call(agent, "edit", 3)])]
+    assert "Tables stay." in said[0]
+    assert "read-first" in said[1]
+    assert said[2:] == ["", "", ""]
 
 
-def test_without_a_gate_the_plugin_throws_unless_told_otherwise() -> None:
-    [shut] = play("http://127.0.0.1:9", [call("read", 0)])
-    assert "could not judge this call" in shut["throws"]
-    assert play("http://127.0.0.1:9", [call("read", 0)], STREAM_GUARD_HOOK__ON_ERROR="open") == [None]
+@pytest.mark.parametrize("agent", AGENTS)
+def test_without_a_gate_a_plugin_refuses_unless_told_otherwise(agent: str) -> None:
+    [shut] = play(agent, "http://127.0.0.1:9", [call(agent, "read", 0)])
+    assert "could not judge this call" in refused(shut)
+    [run] = play(agent, "http://127.0.0.1:9", [call(agent, "read", 0)], STREAM_GUARD_HOOK__ON_ERROR="open")
+    assert refused(run) == ""
 
 
-@pytest.mark.parametrize("name", ["opencode.js", "amp.ts"])
-def test_a_plugin_has_a_deadline_and_asks_under_its_own_name(name: str) -> None:
-    text = (PLUGIN.parent / name).read_text()
-    assert "AbortSignal.timeout" in text
-    assert f"/v1/hooks/{name.partition('.')[0]}`" in text
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_gate_that_is_silent_is_given_up_in_time(agent: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        silent = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        [shut] = play(agent, silent, [call(agent, "read", 0)], STREAM_GUARD_HOOK__TIMEOUT="0.2")
+    assert "could not judge this call" in refused(shut)
