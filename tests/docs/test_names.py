@@ -21,6 +21,7 @@ import stream_guard_diff
 import stream_guard_formats
 import stream_guard_judge
 import stream_guard_rules
+import stream_guard_shell
 import stream_guard_sinks
 from stream_guard_formats.native.decoder import MAX_ID
 
@@ -52,6 +53,7 @@ PACKAGES = (
     stream_guard_diff,
     stream_guard_contract,
     stream_guard_compliance,
+    stream_guard_shell,
 )
 WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md", "docs/security.md", "docs/serve.md")
 WITH_NAMES = ("docs/architecture.md", "docs/walk.md")

@@ -24,6 +24,7 @@ PACKAGES = (
     "stream_guard_diff",
     "stream_guard_contract",
     "stream_guard_compliance",
+    "stream_guard_shell",
 )
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/build.lock")
 WITH_PIP = (*LOCKS, "deploy/installer.lock")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.vectors import attacks, compliance, contract, diff, guard, hooks, incidents, policy, telemetry
+from tests.vectors import attacks, compliance, contract, diff, guard, hooks, incidents, policy, shell, telemetry
 from tests.vectors.case import Runner
 
 RUNNERS: Final[dict[str, Runner]] = {
@@ -16,5 +16,6 @@ RUNNERS: Final[dict[str, Runner]] = {
     "hooks": hooks.run,
     "incidents": incidents.run,
     "policy": policy.run,
+    "shell": shell.run,
     "telemetry": telemetry.run,
 }

@@ -1,0 +1,1 @@
+"""Shell commands as effects: what a command does, and rules that ask about it."""

@@ -1,0 +1,1 @@
+"""What words become: fields of known and unknown pieces, braces, splitting, globs, places."""

@@ -1,0 +1,130 @@
+"""Fields: what a word became, in pieces that are known or not, each with where it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+GLOB_SIGNS: Final = re.compile(r"[*?]|\[[^\]]+\]|[@!+]\([^)]*\)")
+
+
+class Origin(NamedTuple):
+    """Where a piece came from.
+
+    ``kind`` is ``net`` (with its host), ``decoded``, ``file`` (with the file), ``names`` (with the patterns that fit
+    them), ``input`` (an unknown pipe), ``text`` (a hole in a text that is itself unknown in part), ``process`` (a file
+    whose content is a command's output, in ``fields``), ``job`` (of this command), or ``other``.
+    """
+
+    kind: str
+    host: str = ""
+    fields: tuple[Field, ...] = ()
+
+
+class Piece(NamedTuple):
+    """Some text, or something unknown."""
+
+    text: str = ""
+    known: bool = True
+    active: bool = False  # a glob that the shell expands
+    origin: Origin | None = None
+    carried: bool = False  # a command's output, or a secret variable: what has it sends it
+
+
+class Field:
+    """One word after expansion; also what is on a pipe."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Iterable[Piece] = ()) -> None:
+        self.pieces = tuple(pieces)
+
+    @property
+    def known(self) -> bool:
+        """Whether all of it is known."""
+        return all(piece.known for piece in self.pieces)
+
+    @property
+    def active(self) -> bool:
+        """Whether the shell expands a glob in it."""
+        return any(piece.active for piece in self.pieces)
+
+    @property
+    def carried(self) -> bool:
+        """Whether it holds a command's output or a secret variable."""
+        return any(piece.carried for piece in self.pieces)
+
+    @property
+    def text(self) -> str:
+        """The text that is known."""
+        return "".join([piece.text for piece in self.pieces if piece.known])
+
+    @property
+    def literal(self) -> str | None:
+        """The text, if all of it is known and no glob."""
+        return self.text if all(piece.known and not piece.active for piece in self.pieces) else None
+
+    @property
+    def head(self) -> str:
+        """The text before the first unknown piece."""
+        texts = []
+        for piece in self.pieces:
+            if not piece.known:
+                break
+            texts.append(piece.text)
+        return "".join(texts)
+
+    @property
+    def tail(self) -> str:
+        """The text behind the last unknown piece."""
+        texts: list[str] = []
+        for piece in reversed(self.pieces):
+            if not piece.known:
+                break
+            texts.append(piece.text)
+        return "".join(reversed(texts))
+
+    @property
+    def with_holes(self) -> str:
+        """The text, with a NUL for each unknown piece."""
+        return "".join([piece.text if piece.known else "\0" for piece in self.pieces])
+
+    @property
+    def wholly_unknown(self) -> bool:
+        """Whether nothing but blanks is known of it, and something is unknown."""
+        return not self.known and not self.text.strip()
+
+    def origins(self, *kinds: str) -> list[Origin]:
+        """The origins of these kinds among its pieces."""
+        return [piece.origin for piece in self.pieces if piece.origin is not None and piece.origin.kind in kinds]
+
+    def behind(self, count: int) -> Field:
+        """Return the field without its first characters; they must be known."""
+        pieces: list[Piece] = []
+        for number, piece in enumerate(self.pieces):
+            if count < len(piece.text) or not piece.known:
+                pieces = [piece._replace(text=piece.text[count:]), *self.pieces[number + 1 :]]
+                break
+            count -= len(piece.text)
+        return Field(pieces)
+
+    def __add__(self, other: Field) -> Field:
+        return Field(self.pieces + other.pieces)
+
+    def __repr__(self) -> str:
+        return f"Field({self.with_holes!r})"
+
+
+def literal(text: str) -> Field:
+    """Return a field of known text."""
+    return Field((Piece(text),))
+
+
+def unknown(kind: str = "other", *, host: str = "", fields: tuple[Field, ...] = (), carried: bool = False) -> Field:
+    """Return a field of which nothing is known but where it came from."""
+    return Field((Piece(known=False, origin=Origin(kind, host, fields), carried=carried),))
+
+
+NOTHING: Final = Field()
+"""No text at all; the output of a command that writes none."""

@@ -1,0 +1,1 @@
+"""Walks a command as a shell would run it, without running anything."""

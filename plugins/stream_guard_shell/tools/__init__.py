@@ -1,0 +1,1 @@
+"""What programs do, family by family: tables, and how their arguments become effects."""

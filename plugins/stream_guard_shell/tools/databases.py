@@ -1,0 +1,175 @@
+"""Databases: clients that are given SQL, and tools that drop or empty one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
+from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.tools.programs import looks
+from stream_guard_shell.tools.sql import destroying
+
+_VALUED: Final = {
+    "psql": "c f d h p U o v F P R T L command file dbname host port username output set variable field-separator "
+    "log-file",
+    "mysql": "e h P u D S execute host port user database socket default-character-set protocol defaults-file ssl-mode "
+    "defaults-extra-file",
+    "sqlite3": "cmd init separator newline nullvalue",
+}
+_MONGO: Final = re.compile(r"db(?:\.\w+|\.getCollection\([^)]*\)|\.getSiblingDB\([^)]*\))*\.(?:dropDatabase|drop)\(\)")
+_MONGO_READS: Final = re.compile(r"[\s\w.$(){}\[\]'\",:;-]*")
+_MONGO_CHANGES: Final = re.compile(r"\.(?:insert|update|delete|remove|replace|rename|create|bulk|eval|load|run)\w*\(")
+_RESETS: Final = {
+    "prisma": (("migrate", "reset"),),
+    "supabase": (("db", "reset"),),
+    "alembic": (("downgrade", "base"),),
+}
+
+
+def client(call: Call) -> Field:
+    """Read the SQL that a client is given: by option, by operand, or on its input."""
+    kind = "mysql" if call.name in ("mysql", "mariadb") else call.name
+    options = parse_options(
+        call.args, _VALUED[kind].split(), single=("cmd", "init", "separator", "newline", "nullvalue")
+    )
+    if options.has("l", "list") and kind == "psql":
+        return unknown()
+    texts = options.values(*("c", "command") if kind == "psql" else ("e", "execute") if kind == "mysql" else ("cmd",))
+    if kind == "sqlite3":
+        texts = [*texts, *options.operands[1:]]
+    files = options.values("f", "file") if kind == "psql" else options.values("init")
+    for text in texts:
+        _sql(call, text)
+    if files:
+        _unknown_sql(call)
+    elif not texts and call.stdin is not None and call.stdin.pieces:
+        _from_input(call, call.stdin)
+    return unknown()
+
+
+def _from_input(call: Call, text: Field) -> None:
+    if text.wholly_unknown or text.origins("file", "net", "output"):
+        _unknown_sql(call)
+    else:
+        _sql(call, text)
+
+
+def _unknown_sql(call: Call) -> None:
+    call.emit("run", program=call.name)
+    call.recorder.opaque("input")
+
+
+def _sql(call: Call, text: Field) -> None:
+    if text.wholly_unknown:
+        call.emit("run", program=call.name)
+        call.recorder.opaque("text")
+        return
+    if re.match(r"\s*(?:\\ir?\s|\.read\s|source\s|\\\.\s)", text.head):
+        _unknown_sql(call)
+        return
+    for what in destroying(text):
+        _destroy(call, what)
+    if not text.known:
+        call.recorder.unknown(text)
+
+
+def _destroy(call: Call, what: str) -> None:
+    call.emit("destroy", area="database", tool=call.name, what=None if "\0" in what else what)
+
+
+def drop_database(call: Call) -> Field:
+    """Drop a database: dropdb, mysqladmin drop."""
+    valued = word_list("h p u P S U W host port user username maintenance-db socket")
+    if call.name == "mysqladmin":
+        valued = tuple(one for one in valued if one != "p")
+    operands = parse_options(call.args, valued).operands
+    if call.name == "mysqladmin":
+        verb = operands[0].literal if operands else None
+        if verb != "drop":
+            if verb not in (None, "status", "ping", "version", "processlist", "variables", "extended-status"):
+                call.run(verb)
+            return NOTHING
+        operands = operands[1:]
+    for operand in operands[:1]:
+        name = call.recorder.word(operand)
+        call.emit("destroy", area="database", tool=call.name, what=f"drop database {name}" if name else None)
+    return NOTHING
+
+
+def redis(call: Call) -> Field:
+    """Tell a flush from other commands."""
+    options = parse_options(call.args, word_list("h p a n u s t r i x user pass"), stop=True)
+    verb = (options.rest[0].literal or "").lower() if options.rest else ""
+    words = [verb] if options.rest else [word.lower() for word in (call.stdin or NOTHING).text.split()[:1]]
+    if words[:1] in (["flushall"], ["flushdb"]):
+        _destroy(call, words[0])
+    elif call.stdin is not None and not options.rest and not call.stdin.known:
+        _unknown_sql(call)
+    return unknown()
+
+
+def mongo(call: Call) -> Field:
+    """Read what a client of MongoDB is given to evaluate."""
+    options = parse_options(
+        call.args, word_list("eval u p h host port username password authenticationDatabase f file")
+    )
+    for text in options.values("eval"):
+        for found in _MONGO.finditer(text.text):
+            _destroy(call, found.group())
+        rest = _MONGO.sub("", text.text)
+        if not text.known or _MONGO_CHANGES.search(rest) or not _MONGO_READS.fullmatch(rest):
+            call.recorder.opaque("code")
+    if options.values("f", "file") or any((one.literal or "").endswith(".js") for one in options.operands):
+        _unknown_sql(call)
+    return unknown()
+
+
+def migrations(call: Call) -> Field:
+    """Tell a reset of a database from other work: prisma, supabase, alembic."""
+    options = parse_options(call.args, word_list("c x n schema raiseerr project-ref db-url"))
+    words = tuple(one.literal or "" for one in options.operands)
+    for reset in _RESETS[call.name]:
+        if words[: len(reset)] == reset:
+            _destroy(call, " ".join(reset))
+            return unknown()
+    if call.name == "prisma" and words[:2] == ("db", "push") and options.has("force-reset", "accept-data-loss"):
+        _destroy(call, "db push")
+    elif not looks(options) and words[:1] not in (("history",), ("current",), ("heads",)):
+        call.run(words[0] if words else None)
+    return unknown()
+
+
+def tasks(call: Call) -> Field:
+    """Tell tasks that drop a database from others: rails, rake."""
+    options = parse_options(call.args, word_list("e f I r C j environment rakefile"))
+    words = [one.literal or "" for one in options.operands]
+    found = [word for word in words if word in ("db:drop", "db:reset", "db:drop:all")]
+    for word in found:
+        _destroy(call, word)
+    if not found and words and "=" not in words[0]:
+        call.run(words[0])
+    elif not words:
+        call.run()
+    return unknown()
+
+
+def destroyed_by_script(call: Call, script: Field, args: list[Field]) -> None:
+    """Record what a framework's own script destroys: artisan, manage.py."""
+    name = script.tail.rpartition("/")[2]
+    words = [arg.literal for arg in args if not arg.head.startswith("-")]
+    if (name == "artisan" and words[:1] in (["migrate:fresh"], ["db:wipe"])) or (
+        name == "manage.py" and words[:1] == ["flush"]
+    ):
+        call.emit("destroy", area="database", tool=name, what=words[0])
+
+
+TOOLS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3"), client),
+    **dict.fromkeys(("dropdb", "mysqladmin"), drop_database),
+    **dict.fromkeys(("mongosh", "mongo"), mongo),
+    **dict.fromkeys(_RESETS, migrations),
+    **dict.fromkeys(("rails", "rake"), tasks),
+    "redis-cli": redis,
+}

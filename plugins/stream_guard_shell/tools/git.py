@@ -1,0 +1,296 @@
+"""git: what is pushed, discarded, rewritten, configured or cloned."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.places import Folder, resolve
+from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.tools import git_push
+from stream_guard_shell.tools.git_effects import git_effect
+
+_GLOBAL_VALUED: Final = word_list("C c git-dir work-tree namespace exec-path super-prefix config-env")
+_NOTHING: Final = frozenset(
+    word_list("""
+    add merge revert cherry-pick switch checkout tag branch init status log diff show list ls blame grep rev-parse
+    ls-files describe shortlog help version ls-tree cat-file ls-remote rev-list merge-base name-rev for-each-ref
+    show-ref var whatchanged count-objects fsck check-ignore diff-tree diff-files diff-index symbolic-ref bisect notes
+    show-branch cherry range-diff archive bundle format-patch column
+    """)
+)
+_UNKNOWN_LOOKING: Final = frozenset(
+    ("get", "logs", "ps", "images", "inspect", "plan", "validate", "view", "info", "search")
+)
+_CONFIG_LOOKING: Final = frozenset(
+    (
+        "get",
+        "get-all",
+        "get-regexp",
+        "get-urlmatch",
+        "l",
+        "list",
+        "get-color",
+        "get-colorbool",
+        "show-origin",
+        "e",
+        "edit",
+    )
+)
+
+
+def git(call: Call) -> Field:
+    """Look through the options before the subcommand, then at it."""
+    options = parse_options(call.args, _GLOBAL_VALUED, stop=True)
+    shell = call.shell
+    for folder in options.values("C"):
+        shell = shell.subshell()
+        place = resolve(folder, shell.folder, tilde=shell.away)
+        shell.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
+    if not options.rest:
+        return unknown()
+    name = options.rest[0].literal
+    inner = call._replace(shell=shell, args=options.rest[1:])
+    if name is None:
+        call.recorder.unknown(options.rest[0])
+        call.run()
+        return unknown()
+    text = _alias(options, name)
+    if text is not None:
+        return _run_alias(inner, text)
+    handler = _SUBCOMMANDS.get(name)
+    if handler is not None:
+        return handler(inner)
+    if name not in _NOTHING and name not in _UNKNOWN_LOOKING:
+        call.run(name)
+    return unknown()
+
+
+def _alias(options: Options, name: str) -> Field | None:
+    """Return the text of an alias that ``-c`` defines for this subcommand."""
+    start = f"alias.{name}="
+    return next((one.behind(len(start)) for one in options.values("c") if one.head.startswith(start)), None)
+
+
+def _run_alias(call: Call, text: Field) -> Field:
+    words = Field()
+    for arg in call.args:
+        words = words + literal(" ") + arg
+    if text.head.startswith("!"):
+        return call.recorder.run_text(call.shell.subshell(process=True), text.behind(1) + words, "sh")
+    return call.recorder.run_text(call.shell.subshell(process=True), literal("git ") + text + words, "git")
+
+
+def _commit(call: Call) -> Field:
+    valued = word_list("m F C c t author date message file template fixup squash reuse-message cleanup S u")
+    options = parse_options(call.args, valued)
+    if options.has("dry-run"):
+        return NOTHING
+    if options.has("amend"):
+        git_effect(call, "rewrite_history", no_verify=options.has("n", "no-verify"))
+    else:
+        git_effect(call, "commit", no_verify=options.has("n", "no-verify"))
+    return NOTHING
+
+
+def _reset(call: Call) -> Field:
+    options = parse_options(call.args, ("pathspec-from-file",))
+    ref = options.operands[0] if options.operands else None
+    if options.has("hard"):
+        moved = ref is not None and ref.literal not in ("HEAD", "@")
+        git_effect(call, "reset_hard", ref=call.recorder.word(ref) if moved and ref is not None else None)
+        return NOTHING
+    paths = len(options.operands) > 1 or any(arg.literal == "--" for arg in call.args)
+    if ref is not None and not paths and _is_commit(ref, options):
+        git_effect(call, "rewrite_history")
+    return NOTHING
+
+
+def _is_commit(ref: Field, options: Options) -> bool:
+    """Whether a reset goes to another commit: with a mode it must, else its name looks like one."""
+    text = ref.literal
+    if text in ("HEAD", "@"):
+        return False
+    if options.has("soft", "mixed", "keep", "merge") or text is None:
+        return True
+    return (
+        re.fullmatch(r"(?:HEAD|@|ORIG_HEAD|[\w./-]+)[~^@{][\w~^{}@]*|ORIG_HEAD|[0-9a-f]{7,40}|origin/\S+", text)
+        is not None
+    )
+
+
+def _clean(call: Call) -> Field:
+    options = parse_options(call.args, ("e", "exclude"))
+    if options.has("f", "force") and not options.has("n", "dry-run"):
+        git_effect(call, "clean")
+    return NOTHING
+
+
+def _checkout(call: Call) -> Field:
+    options = parse_options(call.args, ("b", "B", "orphan", "conflict", "pathspec-from-file"))
+    at = next((number for number, arg in enumerate(call.args) if arg.literal == "--"), None)
+    paths = call.args[at + 1 :] if at is not None else []
+    if at is None and not options.has("b", "B", "orphan"):
+        operands = options.operands
+        paths = [one for one in operands[-1:] if one.literal in (".", "./") or (len(operands) > 1)]
+    if options.has("b", "B", "orphan"):
+        return NOTHING
+    _discard(call, paths)
+    if not paths and options.has("f", "force"):
+        git_effect(call, "checkout_discard")
+    return NOTHING
+
+
+def _discard(call: Call, paths: list[Field]) -> None:
+    for path in paths:
+        place = call.recorder.place(call.shell, path)
+        git_effect(call, "checkout_discard", **place.fields)
+
+
+def _restore(call: Call) -> Field:
+    options = parse_options(call.args, ("s", "source", "conflict", "pathspec-from-file"))
+    if not options.has("S", "staged") or options.has("W", "worktree"):
+        _discard(call, options.operands)
+    return NOTHING
+
+
+def _switch(call: Call) -> Field:
+    if parse_options(call.args, ("c", "C", "orphan")).has("f", "discard-changes", "force"):
+        git_effect(call, "checkout_discard")
+    return NOTHING
+
+
+def _rebase(call: Call) -> Field:
+    options = parse_options(call.args, ("onto", "x", "exec", "s", "X", "strategy"))
+    for text in options.values("x", "exec"):
+        call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
+    if not options.has("abort", "quit", "show-current-patch"):
+        git_effect(call, "rewrite_history")
+    return NOTHING
+
+
+def _rewrite(call: Call) -> Field:
+    git_effect(call, "rewrite_history")
+    return NOTHING
+
+
+def _stash(call: Call) -> Field:
+    if call.args and call.args[0].literal in ("drop", "clear"):
+        git_effect(call, "stash_drop")
+    return NOTHING
+
+
+def _branch(call: Call) -> Field:
+    options = parse_options(call.args, ("u", "set-upstream-to", "sort", "format", "contains", "merged", "points-at"))
+    if options.has("d", "D", "delete"):
+        for ref in options.operands:
+            git_effect(call, "branch_delete", ref=call.recorder.word(ref))
+    return unknown()
+
+
+def _tag(call: Call) -> Field:
+    options = parse_options(call.args, ("m", "F", "u", "sort", "format", "message", "file"))
+    if options.has("d", "delete"):
+        for ref in options.operands:
+            git_effect(call, "tag_delete", ref=call.recorder.word(ref))
+    return unknown()
+
+
+def _prune(call: Call) -> Field:
+    first = call.args[0].literal if call.args else None
+    expires = call.name == "reflog" and first in ("expire", "delete")
+    now = any(arg.literal in ("--prune=now", "--prune=all", "--prune") for arg in call.args)
+    if expires or (call.name == "gc" and now):
+        git_effect(call, "prune")
+    return NOTHING
+
+
+def _config(call: Call) -> Field:
+    options = parse_options(call.args, ("f", "file", "blob", "type", "default", "comment"))
+    operands = options.operands
+    changing = options.has("unset", "unset-all", "replace-all", "add", "remove-section", "rename-section")
+    if operands and operands[0].literal in ("get", "list", "edit"):
+        return unknown()
+    if operands and operands[0].literal in ("set", "unset"):
+        changing, operands = True, operands[1:]
+    looks = any(name in _CONFIG_LOOKING for name, _ in options.given)
+    if operands and not looks and (changing or len(operands) > 1):
+        git_effect(call, "config", key=call.recorder.word(operands[0]))
+    return unknown()
+
+
+def _remote(call: Call) -> Field:
+    options = parse_options(call.args, ("t", "m"))
+    verb = options.operands[0].literal if options.operands else None
+    if verb in ("add", "set-url", "remove", "rm"):
+        name = options.operands[1] if len(options.operands) > 1 else unknown()
+        git_effect(call, "remote", remote=call.recorder.word(name))
+    elif verb not in (None, "show", "get-url", "prune", "update"):
+        call.recorder.run(call.shell, "git", "remote")
+    return unknown()
+
+
+def _rm(call: Call) -> Field:
+    options = parse_options(call.args, ("pathspec-from-file",))
+    if not options.has("cached", "n", "dry-run"):
+        for operand in options.operands:
+            call.recorder.delete(call.shell, operand, recursive=options.has("r"))
+    return NOTHING
+
+
+def _mv(call: Call) -> Field:
+    options = parse_options(call.args)
+    if len(options.operands) > 1 and not options.has("n", "dry-run"):
+        for source in options.operands[:-1]:
+            call.recorder.move(call.shell, source, options.operands[-1])
+    return NOTHING
+
+
+def _worktree(call: Call) -> Field:
+    options = parse_options(call.args, ("b", "B", "reason"))
+    verb = options.operands[0].literal if options.operands else None
+    if verb == "add" and len(options.operands) > 1:
+        call.recorder.write(call.shell, options.operands[1], made=True)
+    elif verb not in (None, "list", "lock", "unlock", "prune", "add"):
+        call.recorder.run(call.shell, "git", "worktree")
+    return unknown()
+
+
+def _filter(call: Call) -> Field:
+    valued = word_list("tree-filter index-filter msg-filter env-filter commit-filter tag-name-filter parent-filter d")
+    options = parse_options(call.args, valued)
+    for name, value in options.given:
+        if name.endswith("-filter") and value is not None:
+            call.recorder.run_text(call.shell.subshell(process=True), value, "sh")
+    return _rewrite(call)
+
+
+_SUBCOMMANDS: Final[dict[str, Handler]] = {
+    "commit": _commit,
+    "push": git_push.push,
+    "clone": git_push.clone,
+    "fetch": git_push.fetch,
+    "pull": git_push.fetch,
+    "reset": _reset,
+    "clean": _clean,
+    "checkout": _checkout,
+    "restore": _restore,
+    "switch": _switch,
+    "rebase": _rebase,
+    "filter-branch": _filter,
+    "filter-repo": _rewrite,
+    "stash": _stash,
+    "branch": _branch,
+    "tag": _tag,
+    "reflog": lambda call: _prune(call._replace(name="reflog")),
+    "gc": lambda call: _prune(call._replace(name="gc")),
+    "config": _config,
+    "remote": _remote,
+    "rm": _rm,
+    "mv": _mv,
+    "worktree": _worktree,
+}
+
+TOOLS: Final[dict[str, Handler]] = {"git": git}

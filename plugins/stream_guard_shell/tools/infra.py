@@ -1,0 +1,224 @@
+"""Containers, clusters and clouds: what is destroyed there, what runs there, what is secret there."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
+from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.hosts import host_of
+from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.tools.programs import LOOKING_VERBS, is_dry, looks
+
+_KUBECTL_VALUED: Final = word_list(
+    "n f l o c k namespace filename selector output container context kubeconfig cluster user grace-period timeout "
+    "cascade field-selector as token server s kustomize"
+)
+_HELM_VALUED: Final = word_list("n namespace kube-context kubeconfig timeout description")
+_CLOUD_FLAGS: Final = frozenset(
+    word_list("""
+    recursive r quiet q yes y force all a async no-wait no-prompt dryrun dry-run no-paginate debug verbose
+    skip-final-snapshot delete-automated-backups only-show-errors no-verify-ssl no-sign-request confirm include-profile
+    with-decryption auto-approve no-cli-pager delete auto-delete purge remove-source
+    """)
+)
+
+
+def destroy(call: Call, area: str, operands: list[Field], options: Options, **fields: Any) -> None:
+    """Record what is destroyed: the subcommand and its operands, without options."""
+    words = [call.recorder.word(one) for one in operands]
+    what = None if None in words else " ".join(word for word in words if word)
+    call.emit(
+        "destroy",
+        area=area,
+        tool=call.name,
+        what=what,
+        recursive=options.has("r", "recursive") and area == "cloud",
+        all=options.has("a", "all"),
+        **fields,
+    )
+
+
+def _other(call: Call, options: Options, depth: int = 2) -> Field:
+    """Record a subcommand that is not listed, unless it only looks."""
+    if not looks(options, depth):
+        call.run(options.operands[0].literal)
+    return unknown()
+
+
+def kubectl(call: Call) -> Field:
+    """Delete, look into a pod, or show secrets."""
+    options = parse_options(call.args, _KUBECTL_VALUED)
+    verbs = [one.literal for one in options.operands[:2]]
+    if is_dry(options):
+        return unknown()
+    if verbs[:1] == ["delete"]:
+        destroy(call, "cluster", options.operands, options)
+    elif verbs[:1] == ["get"] and any(_is_secret_resource(one) for one in options.operands[1:]):
+        call.emit("secret", tool="kubectl")
+    elif verbs[:1] == ["exec"]:
+        return _exec_in_pod(call)
+    elif verbs[:1] not in (["top"], ["explain"], ["api-resources"], ["cluster-info"]):
+        return _other(call, options)
+    return unknown()
+
+
+def _is_secret_resource(field: Field) -> bool:
+    names = (field.literal or "").lower().partition("/")[0].split(",")
+    return any(name in ("secret", "secrets") for name in names)
+
+
+def _exec_in_pod(call: Call) -> Field:
+    before = call.args
+    at = next((number for number, arg in enumerate(before) if arg.literal == "--"), None)
+    options = parse_options(before[:at] if at is not None else before, _KUBECTL_VALUED)
+    operands = options.operands[1:]
+    words = before[at + 1 :] if at is not None else operands[1:]
+    name = call.recorder.word(operands[0]) if operands else None
+    if not words:
+        return unknown()
+    pod = (name or "").removeprefix("pod/").removeprefix("pods/")
+    return call.recorder.run_words(call.shell.elsewhere(f"pod:{pod}"), words, call.stdin)
+
+
+def helm(call: Call) -> Field:
+    """Uninstall a release."""
+    options = parse_options(call.args, _HELM_VALUED)
+    if is_dry(options):
+        return unknown()
+    if options.operands and options.operands[0].literal in ("uninstall", "delete", "del", "un"):
+        destroy(call, "cluster", options.operands, options)
+        return NOTHING
+    return _other(call, options)
+
+
+def terraform(call: Call) -> Field:
+    """Destroy what a state describes: terraform, tofu, pulumi."""
+    valued = word_list("s C stack cwd message m") if call.name == "pulumi" else ("var", "var-file", "target", "chdir")
+    options = parse_options(call.args, valued, single=("var", "var-file", "target", "chdir", "destroy", "auto-approve"))
+    verb = options.operands[0].literal if options.operands else None
+    if verb == "destroy" or (verb == "down" and call.name == "pulumi") or (verb == "apply" and options.has("destroy")):
+        call.emit("destroy", area="cloud", tool=call.name, what="destroy")
+    elif verb not in ("fmt", "output", "graph", "providers", "preview", "whoami") or verb is None:
+        return _other(call, options)
+    return unknown()
+
+
+def _cloud_options(call: Call) -> Options:
+    """Tell options from operands where any long option may take a value: all do but those that are known not to."""
+    valued = {
+        arg.head[2:]
+        for arg, following in zip(call.args, call.args[1:], strict=False)
+        if arg.head.startswith("--") and "=" not in arg.head and not following.head.startswith("-")
+    }
+    return parse_options(call.args, [*(valued - _CLOUD_FLAGS), *("g", "n", "o", "s")])
+
+
+def aws(call: Call) -> Field:
+    """Delete, copy to and from buckets, show secrets."""
+    options = _cloud_options(call)
+    words = [one.literal or "" for one in options.operands[:2]]
+    if len(words) < 2 or is_dry(options):
+        return unknown()
+    if words in (["s3", "rm"], ["s3", "rb"]) or words[1].startswith(("delete-", "terminate-")):
+        destroy(call, "cloud", options.operands, options)
+    elif words in (["s3", "cp"], ["s3", "sync"]):
+        _bucket_copy(call, options)
+    elif words in (["secretsmanager", "get-secret-value"], ["configure", "get"]):
+        call.emit("secret", tool="aws")
+    elif not words[1].startswith(("describe-", "list-", "get-", "head-")) and words[1] not in ("help", "wait"):
+        return _other(call, options)
+    return unknown()
+
+
+def _bucket_copy(call: Call, options: Options) -> None:
+    operands = options.operands[2:]
+    recursive = options.has("recursive") or options.operands[1].literal == "sync"
+    if len(operands) < 2:
+        return
+    source, target = operands[0], operands[1]
+    fetched = _bucket(call, source)
+    if fetched is None:
+        call.recorder.read(call.shell, source, recursive=recursive)
+    else:
+        call.emit("net", host=fetched, direction="up" if call.carried else "down", tool="aws")
+    bucket = _bucket(call, target)
+    if bucket is None:
+        call.recorder.write(call.shell, target, recursive=recursive, fetched=fetched)
+    else:
+        call.emit("net", host=bucket, direction="up", tool="aws")
+
+
+def _bucket(call: Call, field: Field) -> str | None:
+    if not field.head.startswith("s3://"):
+        return None
+    name = host_of(field.with_holes[5:]) or ""
+    if "\0" in name:
+        call.recorder.unknown(field)
+        return ""
+    return f"s3://{name}" if name else ""
+
+
+def cloud(call: Call) -> Field:
+    """Delete what the subcommand names: gcloud, az."""
+    options = _cloud_options(call)
+    words = [one.literal or "" for one in options.operands]
+    if "delete" in words:
+        destroy(call, "cloud", options.operands, options)
+    elif words[:3] == ["auth", "print-access-token"] or words[:2] == ["auth", "print-access-token"]:
+        call.emit("secret", tool=call.name)
+    elif not any(word in LOOKING_VERBS for word in words[:4]):
+        return _other(call, options)
+    return unknown()
+
+
+def gh(call: Call) -> Field:
+    """Delete repositories and releases, show the token, publish gists."""
+    options = parse_options(
+        call.args, word_list("R repo b body t title F body-file B base H head l label L limit d desc q jq f")
+    )
+    words = [one.literal or "" for one in options.operands[:2]]
+    if words == ["auth", "token"]:
+        call.emit("secret", tool="gh")
+    elif words in (["repo", "delete"], ["release", "delete"]):
+        destroy(call, "cloud", options.operands, options)
+    elif words == ["gist", "create"]:
+        for file in options.operands[2:]:
+            call.recorder.read(call.shell, file)
+        call.emit("net", direction="up", tool="gh")
+    else:
+        return _other(call, options)
+    return unknown()
+
+
+def platform(call: Call) -> Field:
+    """Destroy an application: heroku, fly."""
+    options = parse_options(call.args, word_list("a app r remote c config confirm o org"))
+    words = [one.literal or "" for one in options.operands]
+    if words[:1] == ["apps:destroy"] or words[:2] == ["apps", "destroy"]:
+        call.emit("destroy", area="cloud", tool=call.name, what=" ".join(words))
+        return NOTHING
+    return _other(call, options)
+
+
+def show_secret(call: Call) -> Field:
+    """Show a secret: vault read, op read, pass show."""
+    options = parse_options(call.args, word_list("address namespace format field account vault"))
+    verb = options.operands[0].literal if options.operands else None
+    shown = {"vault": ("read",), "op": ("read",), "pass": ("show",)}[call.name]
+    if verb in shown:
+        call.emit("secret", tool=call.name)
+        return unknown()
+    return _other(call, options)
+
+
+TOOLS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(("terraform", "tofu", "pulumi"), terraform),
+    **dict.fromkeys(("gcloud", "az"), cloud),
+    **dict.fromkeys(("heroku", "fly", "flyctl"), platform),
+    **dict.fromkeys(("vault", "op", "pass"), show_secret),
+    "kubectl": kubectl,
+    "helm": helm,
+    "aws": aws,
+    "gh": gh,
+}
