@@ -11,9 +11,9 @@ from stream_guard_shell.syntax.nodes import (
     Branches,
     Case,
     Command,
+    Compound,
     ForLoop,
     Function,
-    Group,
     Literal,
     PipedCommands,
     Program,
@@ -48,8 +48,8 @@ class Walker(Redirector):
         output = self._compound(shell, node, redirected.stdin)
         return self._written(shell, redirected, output)
 
-    def _compound(self, shell: Shell, node: Group | Branches | ForLoop | Case | Test, stdin: Field | None) -> Field:
-        if isinstance(node, Group):
+    def _compound(self, shell: Shell, node: Compound | Branches | ForLoop | Case | Test, stdin: Field | None) -> Field:
+        if isinstance(node, Compound):
             if node.background:
                 self.emit(shell, "background", via="&")
             return self._sequence(shell.subshell() if node.subshell else shell, node.body, stdin)

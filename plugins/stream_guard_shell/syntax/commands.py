@@ -11,8 +11,8 @@ from stream_guard_shell.syntax.nodes import (
     AndOr,
     Assignment,
     Command,
+    Compound,
     Function,
-    Group,
     PipedCommands,
     Program,
     Sequence,
@@ -151,7 +151,7 @@ class CommandScanner(CompoundScanner):
             self.at = named.end()
         body = Sequence((self.command(),), frozenset())
         self.leave()
-        return Group(body, (), subshell=True, background=True)
+        return Compound(body, (), subshell=True, background=True)
 
     def _simple(self) -> Command:
         assignments: list[Assignment] = []

@@ -9,8 +9,8 @@ from stream_guard_shell.syntax.nodes import (
     Branches,
     Case,
     Command,
+    Compound,
     ForLoop,
-    Group,
     HereDocument,
     Literal,
     Redirection,
@@ -78,7 +78,7 @@ class CompoundScanner(WordScanner):
             command = self._test()
         else:
             body = self._body("}")
-            command = Group(body, self.redirections())
+            command = Compound(body, self.redirections())
         self.leave()
         self._command_ends()
         return command
@@ -103,7 +103,7 @@ class CompoundScanner(WordScanner):
             self.skip_lines()
             body = self.sequence(")")
             self.expect(")")
-            command = Group(body, self.redirections(), subshell=True)
+            command = Compound(body, self.redirections(), subshell=True)
         self.leave()
         self._command_ends()
         return command

@@ -109,7 +109,7 @@ class Sequence(NamedTuple):
     background: frozenset[int]
 
 
-class Group(NamedTuple):
+class Compound(NamedTuple):
     """``{ }``, ``( )`` or a coprocess, with what is redirected for all of it."""
 
     body: Sequence
@@ -162,7 +162,7 @@ class Test(NamedTuple):
 
 
 Command: TypeAlias = (
-    SimpleCommand | PipedCommands | AndOr | Sequence | Group | Branches | ForLoop | Case | Function | Test
+    SimpleCommand | PipedCommands | AndOr | Sequence | Compound | Branches | ForLoop | Case | Function | Test
 )
 
 
