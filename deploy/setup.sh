@@ -5,6 +5,7 @@ set -euo pipefail
 VENV=${VENV:-.venv}
 BIN=$VENV/bin
 export PIP_DISABLE_PIP_VERSION_CHECK=1 UV_NO_PROGRESS=1
+. "$(dirname "$0")/progress.sh"
 
 refuse() { echo "$*" >&2; exit 1; }
 may_install() { [ -n "${STREAM_GUARD_REQUIRE_ALL:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
@@ -32,11 +33,16 @@ make_environment() {
         echo "uv could not be installed: pip does the same, only slower"
 }
 
-set_up_run() {
-    make_environment
-    echo "installing what deploy/run.lock names into $VENV"
-    install deploy/run.lock
+# What was called stream-guard until 0.2 would bring every plugin a second time.
+install_checkout() {
+    "$BIN/python" -m pip uninstall --quiet --yes stream-guard 2>/dev/null || true
     "$BIN/python" -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+}
+
+set_up_run() {
+    with_progress "making the environment $VENV" make_environment
+    with_progress "installing what deploy/run.lock names into $VENV" install deploy/run.lock
+    with_progress "installing the checkout" install_checkout
     build_native
 }
 
@@ -56,8 +62,7 @@ set_up_dev() {
         refuse "$(from_source) has no wheel for $(uname -m) and is built from source: install a C compiler" \
             "(Debian: apt-get install gcc libc6-dev and the headers of Python, python3-dev)"
     fi
-    echo "installing what requirements.lock names into $VENV"
-    install requirements.lock
+    with_progress "installing what requirements.lock names into $VENV" install requirements.lock
 }
 
 # A browser and a database. Only where everything is required, and by root, are they installed.
@@ -67,7 +72,7 @@ set_up_debian() {
     command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
     if may_install; then
         apt-get update -qq >/dev/null 2>&1 || true
-        [ ${#missing[@]} = 0 ] || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+        [ ${#missing[@]} = 0 ] || with_progress "installing ${missing[*]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
     elif [ ${#missing[@]} != 0 ]; then
         refuse "missing (Debian: apt-get install ${missing[*]}): tests that need it will be skipped"
     fi
@@ -91,14 +96,14 @@ set_up_alertmanager() {
 
 set_up_editor() {
     command -v npm >/dev/null || refuse "npm is missing: the tests of the editor schema will be skipped"
-    npm ci --prefix tests/editor --no-audit --no-fund --loglevel=error ||
+    with_progress "installing the editor's language server" npm ci --prefix tests/editor --no-audit --no-fund --loglevel=error ||
         refuse "npm ci failed: the tests of the editor schema will be skipped"
 }
 
 set_up_kafka() {
     command -v java >/dev/null && command -v mvn >/dev/null ||
         refuse "Java or Maven is missing: tests on a real Kafka broker will be skipped"
-    "$BIN/python" -m tests.kafka.broker fetch ||
+    with_progress "fetching Apache Kafka" "$BIN/python" -m tests.kafka.broker fetch ||
         refuse "Apache Kafka could not be fetched: tests on a real broker will try again, and fail"
 }
 

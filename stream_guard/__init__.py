@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stream_guard.chat_endpoint import ask_chat, chat_cost
     from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
     from stream_guard.diff_axes import AxisValues, DiffAxis, RecordedCall, RecordedTurn, Recording, Sides
+    from stream_guard.distribution import install_line, own_version
     from stream_guard.errors import (
         DecodeError,
         FeatureNotEnabledError,
@@ -202,6 +203,7 @@ __all__ = [
     "evaluate",
     "follow_session",
     "hookimpl",
+    "install_line",
     "json_equal",
     "literal",
     "load_policy",
@@ -209,6 +211,7 @@ __all__ = [
     "make_alert",
     "open_database",
     "open_table",
+    "own_version",
     "parse_arguments",
     "parse_json",
     "parse_policy",
@@ -226,6 +229,7 @@ _MODULES: Final = {
     "stream_guard.chat_endpoint": ("ask_chat", "chat_cost"),
     "stream_guard.decoding.json_decoder": ("JsonDecoder", "parts_of", "read_json"),
     "stream_guard.diff_axes": ("AxisValues", "DiffAxis", "RecordedCall", "RecordedTurn", "Recording", "Sides"),
+    "stream_guard.distribution": ("install_line", "own_version"),
     "stream_guard.errors": (
         "DecodeError",
         "FeatureNotEnabledError",
@@ -312,15 +316,27 @@ _MODULES: Final = {
     "stream_guard.storage.line_log": ("LineLog",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+# Names that are others now, with the version that no longer has them: until then they work, and warn (docs/public.md).
+_RENAMED: Final[dict[str, tuple[str, str]]] = {}
 
 
 if not TYPE_CHECKING:  # a type checker must find a misspelt name
 
     def __getattr__(name: str) -> Any:
+        if name in _RENAMED:
+            return _renamed(name)
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return value
+
+    def _renamed(old: str) -> Any:
+        from warnings import warn  # noqa: PLC0415  # hardly ever
+
+        new, last = _RENAMED[old]
+        # Of the line that used it: past this function and __getattr__.
+        warn(f"stream_guard.{old} is stream_guard.{new} now; {last} no longer has the old name", DeprecationWarning, 3)
+        return __getattr__(new)
 
 
 def __dir__() -> list[str]:

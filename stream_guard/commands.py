@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from stream_guard.distribution import NAME, install_line
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event
 from stream_guard.ports import Command
@@ -93,7 +94,7 @@ def complete_format(begun: str) -> list[str]:
     from importlib.metadata import distribution, entry_points
 
     names: Iterable[str] = FORMATS
-    ours = {point.name for point in distribution("stream-guard").entry_points.select(group="stream_guard")}
+    ours = {point.name for point in distribution(NAME).entry_points.select(group="stream_guard")}
     if any(point.name not in ours for point in entry_points(group="stream_guard")):
         from stream_guard.registry import build_registry
 
@@ -135,9 +136,7 @@ def require_extra(extra: str, *modules: str) -> None:
     """Raise SettingsError where modules of an optional dependency are not installed."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        raise SettingsError(
-            f"this command needs {', '.join(missing)}; install the extra: pip install 'stream-guard[{extra}]'"
-        )
+        raise SettingsError(f"this command needs {', '.join(missing)}; install the extra: {install_line(extra)}")
 
 
 class RecordingReader:

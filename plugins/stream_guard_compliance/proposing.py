@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard import Json, JudgeSettings, ask_chat, chat_cost, parse_json, redact_text
+from stream_guard import Json, JudgeSettings, ask_chat, chat_cost, install_line, parse_json, redact_text
 from stream_guard_compliance.proposals import Proposal
 
 _MOST: Final = 500  # proposals that are looked at
@@ -58,7 +58,7 @@ async def ask_reader(
     except TimeoutError:
         return Proposed(why="the endpoint did not answer in time")
     except ImportError:
-        return Proposed(why="a reader needs the HTTP client: install stream-guard[judge]")
+        return Proposed(why=f"a reader needs the HTTP client: {install_line('judge')}")
     except Exception as error:  # noqa: BLE001  # whatever fails there, the prompt is read without it
         return Proposed(why=f"the endpoint cannot be asked: {redact_text(repr(error))[:300]}")
     return _answer(status, reply, settings, file)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from stream_guard import SettingsError, StreamGuardError
+from stream_guard import SettingsError, StreamGuardError, install_line
 from stream_guard_contract.agents.agent import DrivenAgent
 from stream_guard_contract.agents.agent_thread import TimedOutError
 from stream_guard_contract.agents.python_agent import PythonAgent
@@ -98,9 +98,7 @@ class AgentDriver:
             try:
                 from stream_guard_contract.http.http_thread import HttpThread  # noqa: PLC0415  # an extra, and slow to load
             except ImportError as error:
-                raise SettingsError(
-                    f"HTTP needs {error.name}; install the extra: pip install 'stream-guard[contract]'"
-                ) from None
+                raise SettingsError(f"HTTP needs {error.name}; install the extra: {install_line('contract')}") from None
             self._http_thread = HttpThread()
         try:
             if self._http_thread is not None and (setup.tools or setup.model):

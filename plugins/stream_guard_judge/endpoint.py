@@ -74,7 +74,7 @@ def ask(question: sg.Question) -> sg.Answer:
     try:
         import httpx  # noqa: PLC0415  # an extra, and slow to load
     except ImportError:
-        return _unanswered("the judge needs the HTTP client: install stream-guard[judge]")
+        return _unanswered(f"the judge needs the HTTP client: {sg.install_line('judge')}")
     try:
         # The time is for all of it: connecting, waiting and every byte of the reply.
         status, reply = asyncio.run(asyncio.wait_for(sg.ask_chat(body, settings), seconds))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
-from stream_guard import Alert, Sink, SinkError
+from stream_guard import Alert, Sink, SinkError, install_line
 from stream_guard_sinks.messages import link_of, text_of, title_of
 
 _TYPES: Final = {"critical": "failure", "error": "failure", "warning": "warning"}
@@ -30,9 +30,7 @@ class AppriseSink(Sink):
         try:
             import apprise  # noqa: PLC0415  # an extra
         except ModuleNotFoundError:
-            raise SinkError(
-                "the sink \"apprise\" needs an extra: pip install 'stream-guard[apprise]'", retryable=False
-            ) from None
+            raise SinkError(f'the sink "apprise" needs an extra: {install_line("apprise")}', retryable=False) from None
         # It logs addresses, which hold tokens, and what it sends.
         logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
         logging.getLogger("urllib3").setLevel(logging.ERROR)

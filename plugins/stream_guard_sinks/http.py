@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from stream_guard import SettingsError, SinkError
+from stream_guard import SettingsError, SinkError, install_line
 
 if TYPE_CHECKING:
     import httpx
@@ -74,9 +74,7 @@ def _open_client(sink: str, settings: Any) -> httpx.Client:
     try:
         import httpx  # noqa: PLC0415  # an extra
     except ModuleNotFoundError:
-        raise SinkError(
-            f"the sink \"{sink}\" needs an extra: pip install 'stream-guard[sinks]'", retryable=False
-        ) from None
+        raise SinkError(f'the sink "{sink}" needs an extra: {install_line("sinks")}', retryable=False) from None
     # At a lower level it logs addresses, and an address may hold a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     headers = {"user-agent": "stream-guard"}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from stream_guard import Alert, Json, LineLog, Sink, SinkError
+from stream_guard import Alert, Json, LineLog, Sink, SinkError, own_version
 from stream_guard_sinks.http import HttpReceiver
 from stream_guard_sinks.messages import epoch, link_of, plain_alert, tenant_of, to_json
 
@@ -100,7 +99,7 @@ class OcsfSink(Sink):
             "version": SCHEMA,
             "uid": alert.alert_id,
             "correlation_uid": alert.session_id,
-            "product": {"name": "stream_guard", "vendor_name": "stream_guard", "version": _own_version()},
+            "product": {"name": "stream_guard", "vendor_name": "stream_guard", "version": own_version()},
         }
         if tenant := tenant_of(alert):
             metadata["tenant_uid"] = tenant
@@ -131,10 +130,3 @@ def _identify(line: bytes) -> str:
         return str(msgspec.json.decode(line, type=_WrittenFinding).metadata.get("uid", ""))
     except (ValueError, RecursionError):
         return ""
-
-
-def _own_version() -> str:
-    try:
-        return version("stream-guard")
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        return "unknown"

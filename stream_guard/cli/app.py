@@ -15,6 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from stream_guard.cli.commands import COMMANDS
 from stream_guard.commands import INFRASTRUCTURE, USAGE
+from stream_guard.distribution import COMMAND, NAME, describe_build, other_build
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 from stream_guard.ports import Command
 
@@ -132,7 +133,7 @@ def own_commands() -> list[Command]:
 
     hook = "stream_guard_commands"
     found: list[Command] = []
-    for point in distribution("stream-guard").entry_points.select(group="stream_guard"):
+    for point in distribution(NAME).entry_points.select(group="stream_guard"):
         spec = find_spec(point.module)
         if spec is not None and spec.origin and hook.encode() in Path(spec.origin).read_bytes():
             found += getattr(point.load(), hook)()
@@ -140,7 +141,7 @@ def own_commands() -> list[Command]:
 
 
 app = typer.Typer(
-    name="stream-guard",
+    name=COMMAND,
     cls=RootGroup,
     help="Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch.",
     no_args_is_help=True,
@@ -150,16 +151,14 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # typer hands the flag's value over like this
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(version("stream-guard"))
+        typer.echo(f"{COMMAND} {describe_build()}\n{other_build()}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     _version: bool = typer.Option(  # a flag is a boolean
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and the build, and leave."
     ),
 ) -> None:
     """Watches what LLM agents do: one rule, the same verdict inline, on the stream and in batch."""

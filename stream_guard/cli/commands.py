@@ -88,7 +88,7 @@ COMMANDS: Final = (
     _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),
     _core(
         "doctor",
-        "Look at a broker, its topics, a gate, sinks; exit 1 when something must be mended, 3 when the broker is out.",
+        "Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended.",
         "doctor",
     ),
     Command(

@@ -1,4 +1,4 @@
-"""``doctor``: whether the broker, the topics, a gate and the sinks are fit for use, and what to do where not."""
+"""``doctor``: whether the broker, the topics, a gate and the sinks are fit for use, or else what is installed."""
 
 from __future__ import annotations
 
@@ -49,17 +49,19 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
     form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
     settings_file: SettingsFile = None,
 ) -> None:
-    """Look at a broker, its topics, a gate, sinks; exit 1 when something must be mended, 3 when the broker is out."""
+    """Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended."""
     from stream_guard.doctor.broker import examine
+    from stream_guard.doctor.installation import check_installation
     from stream_guard.doctor.topics import Status
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
     settings = load_settings(settings_file)
     if kafka is None and gate is None and not alerts and not settings.delivery.routes:
-        raise SettingsError(
-            "doctor has nothing to look at; give --kafka, --probe or --alerts, or settings with delivery.routes"
-        )
+        if send_test:
+            raise SettingsError("there is no sink to send a test to; give --alerts, or settings with delivery.routes")
+        _show(list(check_installation()), form)
+        return
     checks = [] if gate is None else [_probe(gate, settings)]
     if kafka is not None:
         decoder = Assembly(settings).make_decoder(source_format)

@@ -18,6 +18,9 @@ YOUNG_OBJECTS = 10_000
 
 def main() -> None:
     """Run the command line and end the process with its exit code. A hook of an agent starts without all the rest."""
+    if sys.platform == "win32":  # files are locked with fcntl, which it does not have
+        print("stream-guard runs on Linux and macOS; on Windows, run it in WSL 2 or in the image", file=sys.stderr)
+        sys.exit(2)
     if sys.argv[1:2] == ["hook"]:
         from stream_guard.agent_hooks.command import main as run_hook
 

@@ -13,6 +13,7 @@ import typer
 
 from stream_guard.cli.process import pass_over_loaded
 from stream_guard.commands import INCONCLUSIVE, Checkpoint, LogForm, LogFormat, PolicyFile, SettingsFile, SourceFormat
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ def open_page(assembly: Assembly, policy: Callable[[], Policy], counts: Counts, 
     try:
         from stream_guard.page.mounting import PageServer
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"the page needs {error.name}; install it with: pip install 'stream-guard[serve]'"
-        ) from None
+        raise SettingsError(f"the page needs {error.name}; install it with: {install_line('serve')}") from None
     return PageServer(assembly, policy, counts, policy_file)
 
 

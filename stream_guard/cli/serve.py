@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stream_guard.commands import SettingsFile
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 
 
@@ -39,9 +40,7 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
         from stream_guard.page.mounting import mount
         from stream_guard.serve.assembly import open_server
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"serving over HTTP needs {error.name}; install it with: pip install 'stream-guard[serve]'"
-        ) from None
+        raise SettingsError(f"serving over HTTP needs {error.name}; install it with: {install_line('serve')}") from None
     settings = load_settings(settings_file, api={"host": host, "port": port}, history={"url": history})
     with Assembly(settings) as assembly:
         following = assembly.follow_policy(policy, settle=True)

@@ -15,6 +15,7 @@ import typer
 from stream_guard.cli.process import pass_over_loaded
 from stream_guard.cli.run import PageFlag, open_page, page_lines, say_counts, with_history
 from stream_guard.commands import LogFormat, SettingsFile, SourceFormat
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import SCHEME, parse_address
 
@@ -69,7 +70,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         from stream_guard.worker.assembly import WorkerParts, refuse_change
         from stream_guard.worker.kafka.process import run_worker
     except ImportError as error:
-        raise SettingsError(f'the worker needs an extra: pip install "stream-guard[kafka]" ({error})') from None
+        raise SettingsError(f"the worker needs an extra: {install_line('kafka')} ({error})") from None
 
     flags = {"group": group, "instance": instance, "rekey": rekey}
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})

@@ -1,1 +1,1 @@
-"""The checks of ``stream-guard doctor``: topics, gates and sinks."""
+"""The checks of ``stream-guard doctor``: the installation, topics, gates and sinks."""

@@ -8,6 +8,7 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Any, Final
 
+from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
 from stream_guard.history.database import Row, Statements, Step, Value, prepare
 from stream_guard.redaction import redact_text
@@ -24,7 +25,7 @@ class PostgresDatabase:
             import psycopg  # noqa: PLC0415  (an extra)
         except ModuleNotFoundError as error:
             raise StoreError(
-                "a history in Postgres needs psycopg; install it with: pip install 'stream-guard[postgres]'"
+                f"a history in Postgres needs psycopg; install it with: {install_line('postgres')}"
             ) from error
         self._psycopg = psycopg
         self.key = key

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, StreamGuardError
 from stream_guard.settings import KafkaSettings
 
@@ -179,7 +180,7 @@ def _import_client() -> Any:
     try:
         import kafka  # noqa: PLC0415  # an extra: needed only for topics
     except ImportError as error:
-        raise SettingsError(f'Kafka needs an extra: pip install "stream-guard[kafka]" ({error})') from None
+        raise SettingsError(f"Kafka needs an extra: {install_line('kafka')} ({error})") from None
     return kafka
 
 

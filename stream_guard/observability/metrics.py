@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TypeAlias, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from stream_guard.distribution import own_version
 from stream_guard.model import Event
 from stream_guard.observability.counts import CloseReason, Counts, DeadLetterClass, Eviction, ReloadResult
 from stream_guard.policy.spec import RuleSpec
@@ -65,7 +65,7 @@ class Metrics(Collector):
         yield from self._sessions()
         yield from self._rule_metrics()
         yield from self._output()
-        yield InfoMetricFamily("stream_guard_build", "What is running", value={"version": _own_version()})
+        yield InfoMetricFamily("stream_guard_build", "What is running", value={"version": own_version()})
 
     def _input(self) -> Iterator[Metric]:
         counts = self._counts
@@ -179,10 +179,3 @@ def _labelled(name: str, text: str, labels: Labels, numbers: Mapping[Labels, int
     for values in sorted(numbers):
         family.add_metric(values, numbers[values])
     return family
-
-
-def _own_version() -> str:
-    try:
-        return version("stream-guard")
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        return "unknown"

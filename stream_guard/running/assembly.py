@@ -24,6 +24,7 @@ from stream_guard.decoding.prices import PricedDecoder
 from stream_guard.decoding.tenants import TenantDecoder
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.topic_formats import TopicDecoder
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.guard.notices import settled_in
 from stream_guard.history import policies
@@ -89,7 +90,7 @@ class Assembly:
         if form != "auto" or not target.startswith(OTLP):
             return form
         if "otlp" not in self.registry.decoders:
-            raise SettingsError(f"{target} needs an extra: pip install 'stream-guard[otlp]'")
+            raise SettingsError(f"{target} needs an extra: {install_line('otlp')}")
         return "otlp"
 
     def make_decoder(self, form: str, *, tenants: bool = True, recorded: bool = False) -> Decoder:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any, Final, get_args
 
 import msgspec
 
 from stream_guard.agent_hooks.dialects import AGENTS
+from stream_guard.distribution import own_version
 from stream_guard.guard.reviews import Review
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.model import Alert, Event, ToolCall
@@ -29,7 +29,7 @@ def describe(*, token: bool, roles: bool = False) -> JsonObject:
         "openapi": "3.1.0",
         "info": {
             "title": "stream_guard",
-            "version": version("stream-guard"),
+            "version": own_version(),
             "description": "Decisions on tool calls before they run, and the reviews and incidents that follow.",
         },
         "paths": _paths(),

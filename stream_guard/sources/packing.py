@@ -7,6 +7,7 @@ import zlib
 from io import FileIO
 from typing import Any, Final, Protocol
 
+from stream_guard.distribution import install_line
 from stream_guard.sources.expansion import FREE, check_expansion
 
 GZIP: Final = ".gz"
@@ -44,9 +45,7 @@ def load_zstandard() -> Any:
     try:
         import zstandard  # noqa: PLC0415  # only now: most runs never need it
     except ImportError:
-        raise OSError(
-            "it is packed with Zstandard, which needs an extra: pip install 'stream-guard[archives]'"
-        ) from None
+        raise OSError(f"it is packed with Zstandard, which needs an extra: {install_line('archives')}") from None
     return zstandard
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stream_guard.distribution import install_line
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.avro import check_avro
@@ -93,6 +94,6 @@ def _load(path: Path) -> Any:
 
     except ImportError as error:
         raise SourceError(
-            f"{path}: reading {path.suffix} needs an extra: pip install 'stream-guard[archives]' ({error})"
+            f"{path}: reading {path.suffix} needs an extra: {install_line('archives')} ({error})"
         ) from error
     return pyarrow.parquet

@@ -1,6 +1,6 @@
 """The test kit for plugin authors: short traces, one-line runs, and the laws of rule kinds, decoders and sinks.
 
-``check_laws`` and ``check_decoder_laws`` need hypothesis: ``pip install 'stream-guard[testing]'``.
+``check_laws`` and ``check_decoder_laws`` need hypothesis: ``pip install 'agent-stream-guard[testing]'``.
 """
 
 from __future__ import annotations

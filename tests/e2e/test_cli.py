@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from stream_guard.cli.demo import write_samples
+from stream_guard.distribution import NAME
 from tests import processes
 
 POLICY = """
@@ -269,7 +270,7 @@ def test_lint_lists_eight_planted_mistakes_with_line_and_column(tmp_path: Path) 
 
 def test_plugins_shows_what_is_loaded_and_from_where() -> None:
     rows = {row["name"]: row for row in json.loads(guard("plugins", "--format", "json").stdout)}
-    assert rows["rules"]["distribution"] == "stream-guard"
+    assert rows["rules"]["distribution"] == NAME
     assert "must_call_before" in rows["rules"]["provides"]["rules"]
 
 

@@ -112,7 +112,7 @@ def test_the_name_of_a_sink_on_the_command_line_keeps_its_address_secret(end: Ht
     assert about.startswith("sink alertmanager-")
 
 
-def test_without_anything_to_look_at_it_says_what_to_give() -> None:
-    done = CliRunner().invoke(app, ["doctor"])
+def test_a_test_alert_for_no_sink_says_what_to_give() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--send-test"])
     assert done.exit_code != 0
     assert "--alerts" in str(done.exception)
