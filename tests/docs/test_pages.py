@@ -14,6 +14,7 @@ from tests.docs.steps import Step, is_as_shown, outputs_of, script_of, steps_of
 ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
+    "docs/install.md",
     "docs/starting.md",
     "docs/tutorial.md",
     "docs/policy.md",
