@@ -19,14 +19,14 @@ export VENV PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-wheel compiled-wheel lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.installed ## create the virtual environment with what a run needs; quick the second time
 
-$(VENV)/.installed: deploy/setup.sh deploy/installer.lock deploy/run.lock pyproject.toml $(wildcard stream_guard/_native/*.c)
+$(VENV)/.installed: deploy/setup.sh deploy/progress.sh deploy/installer.lock deploy/run.lock pyproject.toml $(wildcard stream_guard/_native/*.c)
 	@bash deploy/setup.sh run
 	@touch $@
 
@@ -66,9 +66,12 @@ test-slow: setup-tests ## run the tests that take minutes, and search with forty
 	$(BIN)/pytest -m slow --timeout=7200
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup tests/property tests/laws/test_laws.py
 
-test-wheel: compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
+test-wheel: setup-dev compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
 	$(BIN)/pytest -m slow tests/laws/test_compiled.py --timeout=3600
 	$(BIN)/python -m tests.native.fuzz 60
+
+test-dist: setup-dev ## build what is published for two Pythons, and install it as users do, from a local index
+	$(BIN)/pytest -m slow tests/install tests/docs/test_built_site.py -n0 --timeout=3600
 
 lint: setup-dev ## check style, types, import layers, spelling and declared dependencies
 	@date +"lint begins at %T"
@@ -98,19 +101,20 @@ docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source. Each
 # Python has a wheel of its own.
 COMPILED := .cache/compiled/$(shell $(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)' 2>/dev/null || echo none)
-compiled: setup-dev ## build the compiled wheel and unpack it into .cache/compiled; needs a C compiler
+COMPILER := $(BIN)/python
+compiled: setup ## build the compiled wheel and unpack it into .cache/compiled, in some three minutes; needs a C compiler
 	@$(MAKE) --no-print-directory compiled-wheel
 
 compiled-wheel: $(COMPILED)/.built # by a make that begins when there is a Python to ask
 
-$(COMPILED)/.built: pyproject.toml deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.c' 2>/dev/null)
-	@command -v cc >/dev/null || { echo "compiling needs a C compiler (Debian: apt-get install gcc libc6-dev and the" \
-		"headers of Python, python3-dev)"; exit 1; }
-	@rm -rf $(@D) && mkdir -p $(@D) && touch $(@D)/.began # an edit while it builds is newer than this
-	@echo "compiling; takes a minute or two"
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build --target wheel --directory $(@D)
-	$(BIN)/python -m pip install --quiet --no-deps --no-index --no-compile --target $(@D)/site $(@D)/*.whl
-	@mv $(@D)/.began $@
+$(COMPILED)/.built: pyproject.toml README.md deploy/dist.sh deploy/build.lock deploy/compiled_build.py $(shell find stream_guard plugins -name '*.py' -o -name '*.c' 2>/dev/null)
+	@bash deploy/dist.sh compiled $(COMPILER) $(@D)
+
+dist: ## build and check what is published, into dist: sdist, plain wheel, a compiled wheel for each Python found; PYTHONS="3.11 3.13" chooses
+	@bash deploy/dist.sh all dist
+
+workflows: ## lint the workflows and the action
+	@bash deploy/dist.sh workflows
 
 bench: setup-dev ## measure decoding, rules, session lengths and memory; prints a table, writes JSON to .cache/bench.json
 	@$(MAKE) --no-print-directory compiled || echo "there is no compiled build: only the plain one is measured"
@@ -139,7 +143,8 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
-	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock -
+	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock pyproject.toml -
+	$(COMPILE) --constraints requirements.lock --output-file deploy/dist.lock deploy/dist.in
 	printf 'pip\nuv\n' | $(COMPILE) --output-file deploy/installer.lock -
 	echo "mkdocs-material>=9.6,<10" | $(COMPILE) --output-file deploy/docs.lock -
 

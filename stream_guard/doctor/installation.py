@@ -39,9 +39,9 @@ def check_installation() -> Iterator[Check]:
 
 def _check_extras(missing: dict[str, list[str]]) -> Check:
     present = ", ".join(sorted(extra for extra, packages in missing.items() if not packages)) or "none"
-    absent = sorted(extra for extra, packages in missing.items() if packages)
-    advice = f"where you need them: {install_line(','.join(absent))}" if absent else ""
-    return Check("extras", Status.OK, f"installed: {present}", advice)
+    absent = ", ".join(sorted(extra for extra, packages in missing.items() if packages)) or "none"
+    advice = f"where you need one: {install_line('NAME')}" if absent != "none" else ""
+    return Check("extras", Status.OK, f"installed: {present}; not installed: {absent}", advice)
 
 
 def _missing_extras() -> dict[str, list[str]]:

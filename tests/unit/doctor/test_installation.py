@@ -60,14 +60,13 @@ def test_a_compiled_build_is_known_by_its_libraries(tmp_path: Path) -> None:
     assert distribution.is_compiled(tmp_path)
 
 
-def test_an_extra_that_lacks_a_package_is_named_with_the_command_that_brings_it(
+def test_an_extra_that_lacks_a_package_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(installation, "_is_installed", lambda name: name not in ("psycopg", "numpy"))
     extras = ask()["extras"]
-    assert "postgres" not in extras["found"]
-    assert "analysis" not in extras["found"]
-    assert extras["advice"].endswith(f"pip install '{distribution.NAME}[analysis,postgres]'")
+    assert extras["found"].endswith("; not installed: analysis, postgres")
+    assert extras["advice"].endswith(f"pip install '{distribution.NAME}[NAME]'")
 
 
 def test_sources_that_were_never_installed_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
