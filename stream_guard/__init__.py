@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stream_guard.language.paths import MISSING, Path, json_equal
     from stream_guard.language.patterns import Regex, ToolPattern, literal
     from stream_guard.language.similarity import Measure
+    from stream_guard.language.sketch import Sketch, sketch_number
     from stream_guard.language.strict_json import check_json
     from stream_guard.language.text_protocols import TextProtocol
     from stream_guard.model import (
@@ -180,6 +181,7 @@ __all__ = [
     "Sides",
     "Sink",
     "SinkError",
+    "Sketch",
     "SourceError",
     "State",
     "StoreError",
@@ -221,6 +223,7 @@ __all__ = [
     "redact",
     "redact_text",
     "run",
+    "sketch_number",
 ]
 
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
@@ -256,6 +259,7 @@ _MODULES: Final = {
     "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
     "stream_guard.language.similarity": ("Measure",),
+    "stream_guard.language.sketch": ("Sketch", "sketch_number"),
     "stream_guard.language.strict_json": ("check_json",),
     "stream_guard.language.text_protocols": ("TextProtocol",),
     "stream_guard.model": (

@@ -149,6 +149,13 @@ class Rule(Generic[P, S]):
         """Whether the params alone decide that the rule fires never, or in every session; None: events decide."""
         return None
 
+    def rests_on_memory(self, call: ToolCall) -> bool:  # noqa: ARG002  # kinds look at it
+        """Whether what the rule remembers decides on a call of its tools; asked where that was lost to a limit.
+
+        Such a call is unevaluable then, unless the rule fires all the same.
+        """
+        return True
+
     def on_user_message(self, message: UserMessage, state: S) -> Verdict:
         """A person wrote something."""
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 from zlib import crc32
 
+import msgspec
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.evidence import as_evidence, cut
-from stream_guard_rules.shared.fingerprints import drop_oldest, fingerprints_of, value_fingerprints
+from stream_guard_rules.shared.fingerprints import (
+    MOST_TEXT,
+    drop_oldest,
+    fingerprints_of,
+    value_fingerprints,
+)
 from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.lost_memory import UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_FINGERPRINTS: Final = 3072
+_SKETCH_BYTES: Final = 2**15  # of 30,000 pieces, one value in 40 is taken for one of them
 _PIECES: Final = 4
 _USER, _SYSTEM, _ALLOWED, _DENIED = 1, 2, 4, 8
 
@@ -56,17 +65,21 @@ class ArgProvenanceState(sg.State):
 
     marks: dict[int, int] = {}
     system: int = -1
+    denied: sg.Sketch = msgspec.field(default_factory=sg.Sketch)  # what sources had that are not allowed, and no other
+    unread: int = 0  # the sources of which not everything was read
 
 
 class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
     """The value of an argument must come from where it may come from: the user, the system prompt, a tool, a list.
 
-    Values are compared by their letters and digits, numbers as numbers. Of each text the first 20,000 characters are
-    looked at. Up to 3072 pieces are remembered, and the oldest are forgotten first: then `allow` is a hit.
+    Values are compared by their letters and digits, numbers as numbers. Of each text the first 200,000 characters are
+    looked at: behind a longer one of a source that `deny` names, no value is judged whose origin is not known. Up to
+    3072 pieces are remembered exactly, and the oldest are forgotten first: then `allow` is a hit. What only sources
+    had that `deny` names is never forgotten: beyond that, it is kept in a sketch, which may claim a value too many.
     """
 
     kind = "arg_provenance"
-    state_limit = 49152
+    state_limit = 81920
     examples = (
         sg.Example(
             claim="an account that the user did not name is a hit",
@@ -112,6 +125,8 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         self._allowed_bits = _bits(allow, _ALLOWED)
         self._denied_bits = _bits(deny, _DENIED)
         self._excused_bits = self._allowed_bits | (0 if deny is not None and deny.user else _USER)
+        self._exact_bits = self._excused_bits | self._allowed_bits  # what has these must not be claimed by chance
+        self._sketched_bits = self._denied_bits & ~self._exact_bits
         self._reads_system = bool((self._allowed_bits | self._denied_bits) & _SYSTEM)
 
     def handlers(self) -> list[str]:
@@ -130,9 +145,13 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         """Messages, results and arguments."""
         return frozenset(("content",))
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call is judged by where it must not come from: without a good origin, `allow` fires."""
+        return self.params.deny is not None and self.params.tool.matches(call.tool)
+
     def on_user_message(self, message: sg.UserMessage, state: ArgProvenanceState) -> sg.Verdict:
         """Remember what the user wrote."""
-        _remember(message.text, _USER, state)
+        self._remember(message.text, _USER, state)
         return None if message.text else sg.Unsure("unevaluable", "the user's text")
 
     def on_turn(self, turn: sg.Turn, state: ArgProvenanceState) -> sg.Verdict:
@@ -140,7 +159,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         text = _system_prompt(turn.request)
         if text and (number := crc32(text.encode("utf-8", "replace"))) != state.system:
             state.system = number
-            _remember(text, _SYSTEM, state)
+            self._remember(text, _SYSTEM, state)
         return sg.Unsure("unevaluable", "the request") if turn.request is None else None
 
     def on_tool_result(self, result: sg.ToolResult, state: ArgProvenanceState) -> sg.Verdict:
@@ -150,7 +169,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         if not bits or result.status != "ok":
             return None
         for text in texts_in(result.output):
-            _remember(text, bits, state)
+            self._remember(text, bits, state)
         return sg.Unsure("unevaluable", "the output") if result.output is None else None
 
     def on_tool_call(self, call: sg.ToolCall, state: ArgProvenanceState) -> sg.Verdict:
@@ -160,26 +179,71 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         found = self._path.find(call)
         if found is sg.MISSING or found is None:
             return sg.Unsure("unevaluable", "arguments") if call.args is None else None
+        is_unsure = False
         for text in texts_in(found):
-            why = self._objection(text, state)
+            known, own = self._origins(text, state), set(value_fingerprints(text))
+            why = self._objection(known, own)
             if why:
                 evidence = {"tool": call.tool, "path": self.params.path, "value": as_evidence(cut(text))}
                 return sg.Hit(f"{self.params.path} of {call.tool} {why}", evidence)
-        return None
+            if state.unread & self._denied_bits and not self._is_excused(known, own):
+                is_unsure = True
+        return UNREAD if is_unsure else None
 
     def on_ungated(self, event: sg.Event, state: ArgProvenanceState) -> None:
         """Remember sources outside the gate too."""
         remember_ungated(self, event, state)
 
-    def _objection(self, text: str, state: ArgProvenanceState) -> str:
-        known, own = _origins(text, state), set(value_fingerprints(text))
+    def _objection(self, known: int, own: set[int]) -> str:
         if own & self._denied_values:
             return "is a value that is not allowed"
-        if known & self._denied_bits and not known & self._excused_bits and not own & self._allowed_values:
+        if known & self._denied_bits and not self._is_excused(known, own):
             return "comes from a source that is not allowed"
         if self.params.allow is not None and not known & self._allowed_bits and not own & self._allowed_values:
             return "comes from no source that is allowed"
         return ""
+
+    def _is_excused(self, known: int, own: set[int]) -> bool:
+        """Whether a value may come from where it should not: it has a good source too."""
+        return bool(known & self._excused_bits or own & self._allowed_values)
+
+    def _remember(self, text: str, bits: int, state: ArgProvenanceState) -> None:
+        if len(text) > MOST_TEXT:
+            state.unread |= bits
+        known = state.marks
+        for one in fingerprints_of(text, _PIECES):
+            known[one] = known.pop(one, 0) | bits
+        if len(known) > _MOST_FINGERPRINTS:
+            self._condense(state)
+
+    def _condense(self, state: ArgProvenanceState) -> None:
+        """Keep what only denied sources had in the sketch: one that claims too much stops too much, and no less."""
+        known = state.marks
+        for one, bits in list(known.items()):
+            if not bits & self._exact_bits:
+                del known[one]
+                if bits & self._denied_bits:
+                    state.denied.add(one, _SKETCH_BYTES)
+        if self._denied_bits:
+            for one in list(islice(known, max(0, len(known) - _MOST_FINGERPRINTS))):
+                if known[one] & self._denied_bits:
+                    state.denied.add(one, _SKETCH_BYTES)
+        drop_oldest(known, _MOST_FINGERPRINTS)
+
+    def _origins(self, text: str, state: ArgProvenanceState) -> int:
+        """Return the sources that had the value as a whole, or else each of its pieces."""
+        whole = [self._sources_of(one, state) for one in value_fingerprints(text)]
+        if any(whole):
+            return whole[0]
+        common = -1
+        for one in fingerprints_of(text, 1):
+            common &= self._sources_of(one, state)
+        if common < 0:  # no pieces
+            return 0
+        return common & self._denied_bits if len(text) > MOST_TEXT else common
+
+    def _sources_of(self, one: int, state: ArgProvenanceState) -> int:
+        return state.marks.get(one, 0) | (self._sketched_bits if one in state.denied else 0)
 
 
 def _bits(origins: Origins | None, tools: int) -> int:
@@ -190,25 +254,6 @@ def _bits(origins: Origins | None, tools: int) -> int:
 
 def _fingerprints_in(value: sg.Json) -> list[int]:
     return [one for text in texts_in(value) for one in value_fingerprints(text)]
-
-
-def _remember(text: str, bits: int, state: ArgProvenanceState) -> None:
-    known = state.marks
-    for one in fingerprints_of(text, _PIECES):
-        known[one] = known.pop(one, 0) | bits
-    drop_oldest(known, _MOST_FINGERPRINTS)
-
-
-def _origins(text: str, state: ArgProvenanceState) -> int:
-    """Return the sources that had the value as a whole, or else each of its pieces."""
-    whole = [state.marks.get(one, 0) for one in value_fingerprints(text)]
-    if any(whole):
-        return whole[0]
-    pieces = [state.marks.get(one, 0) for one in fingerprints_of(text, 1)]
-    common = pieces[0] if pieces else 0
-    for bits in pieces:
-        common &= bits
-    return common
 
 
 def _system_prompt(request: dict[str, sg.Json] | None) -> str:

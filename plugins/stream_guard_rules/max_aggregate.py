@@ -82,7 +82,8 @@ class MaxAggregate(sg.Rule[MaxAggregateParams, MaxAggregateState]):
     """A number over many events must not pass a threshold: count, distinct, sum, average, percentile, ratio, growth.
 
     With a ``key`` without ``session`` it spans sessions: ``[agent]``, ``[tool]``, ``[labels.tenant]``. The window goes
-    by event time. The latest 2000 events of it are remembered.
+    by event time. Averages, percentiles, ratios and growth are those of the latest 2000 events of it. A sum is that of
+    all: beyond 2000 events, amounts leave the window later than they came, and never earlier.
     """
 
     kind = "max_aggregate"
@@ -223,7 +224,15 @@ class MaxAggregate(sg.Rule[MaxAggregateParams, MaxAggregateState]):
             samples.append((now, value))
         else:
             insort(samples, (now, value), key=lambda one: one[0])
+        if self.params.measure == "sum" and len(samples) > self._most:
+            self._join_oldest(now, samples)
         del samples[: -self._most]
+
+    def _join_oldest(self, now: float, samples: list[tuple[float, float]]) -> None:
+        """Add the oldest amount to the next, so that no sum comes out smaller; what lowers it is left out."""
+        (_, oldest), (later, amount) = samples[:2]
+        if oldest > 0 or self.params.window_seconds is None:
+            samples[1] = (max(samples[0][0], min(later, now)), oldest + amount)
 
     def _number(self, now: float, state: MaxAggregateState) -> float | None:
         """Return the measure of the window that ends now; None where there are too few events."""

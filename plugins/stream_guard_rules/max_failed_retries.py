@@ -8,6 +8,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN
 
 _MOST_TOOLS: Final = 32
 
@@ -70,6 +71,10 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
         """Arguments and a clock."""
         return frozenset(("content", "clock"))
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """No call breaks it."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MaxFailedRetriesState) -> sg.Verdict:
         """Remember which call it is."""
         if call.args is None:
@@ -82,8 +87,10 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     def on_tool_result(self, result: sg.ToolResult, state: MaxFailedRetriesState) -> sg.Verdict:
         """Count a failure of the same call."""
         call = state.attempts.pop(result.attempt, None)
-        if call is None or result.status != "error" or result.time is None:
+        if result.status != "error" or result.time is None:
             return None
+        if call is None:
+            return FORGOTTEN if len(state.attempts) >= _MOST_TOOLS else None
         now, most = result.time, self.params.n + 1
         recent = [time for time in state.failures.pop(call, []) if time > now - self.params.within_seconds]
         state.failures[call] = recent = [*recent, now][-most:]

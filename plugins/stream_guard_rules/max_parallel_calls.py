@@ -20,12 +20,14 @@ class MaxParallelCallsState(sg.State):
 
     turn: int = -1
     open: list[int] = []
+    more: int = 0  # attempts of the turn beyond those; whether they have a result is not known
 
 
 class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
     """No more than ``n`` calls may be open at the same time: begun, and without a result.
 
-    Only calls of one turn count as parallel, because a source may leave results out.
+    Only calls of one turn count as parallel, because a source may leave results out. Of one turn, 64 open calls are
+    known by name; each further one counts as open until the turn is over.
     """
 
     kind = "max_parallel_calls"
@@ -48,12 +50,16 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
     def on_tool_call(self, call: sg.ToolCall, state: MaxParallelCallsState) -> sg.Hit | None:
         """Count the open calls, this one included."""
         if call.index != state.turn:
-            state.turn, state.open = call.index, []
-        state.open = [*state.open[1 - MOST_OPEN_CALLS :], call.attempt]
-        if len(state.open) <= self.params.n:
+            state.turn, state.open, state.more = call.index, [], 0
+        if len(state.open) < MOST_OPEN_CALLS:
+            state.open = [*state.open, call.attempt]
+        else:
+            state.more += 1
+        count = len(state.open) + state.more
+        if count <= self.params.n:
             return None
-        evidence = {"tool": call.tool, "open": len(state.open), "limit": self.params.n}
-        detail = f"{call.tool} was called while {len(state.open) - 1} other calls had no result"
+        evidence = {"tool": call.tool, "open": count, "limit": self.params.n}
+        detail = f"{call.tool} was called while {count - 1} other calls had no result"
         return sg.Hit(detail, evidence, advice="wait for a result")
 
     def on_tool_result(self, result: sg.ToolResult, state: MaxParallelCallsState) -> None:

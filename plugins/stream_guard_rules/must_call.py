@@ -50,6 +50,10 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
         """The tool to be called."""
         return self.params.tool
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """No call breaks it."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> None:
         """Count the attempt as a call until it is blocked or held."""
         if not state.ran and call.attempt not in state.open:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from pydantic import Field, field_validator
 
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN
 
 _MOST_PENDING: Final = 64
+_TOO_MANY: Final = msgspec.structs.replace(FORGOTTEN, followup=True)  # what is owed later holds up no call
 
 
 class Awaited(sg.State):
@@ -46,7 +49,7 @@ class MustCallAfterState(sg.State):
 class MustCallAfter(sg.Rule[MustCallAfterParams, MustCallAfterState]):
     """After ``first``, ``then`` must be called within the time; the clock tells, however silent the session is.
 
-    An attempt is enough. 64 calls that wait are remembered.
+    An attempt is enough. 64 calls that wait are remembered; with more, it could not judge, and that is counted.
     """
 
     kind = "must_call_after"
@@ -83,6 +86,10 @@ class MustCallAfter(sg.Rule[MustCallAfterParams, MustCallAfterState]):
         content: frozenset[sg.Need] = frozenset(("content",) if self._argument is not None else ())
         return content | frozenset(("clock",))
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """No call breaks it."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MustCallAfterState) -> sg.Verdict:
         """Take what waited off the list, or put the call on it."""
         if self._argument is not None and call.args is None:
@@ -92,7 +99,9 @@ class MustCallAfter(sg.Rule[MustCallAfterParams, MustCallAfterState]):
             state.pending = [one for one in state.pending if one.key != key]
         if self.params.first.matches(call.tool) and key is not None and call.time is not None:
             awaited = Awaited(key, call.time + self.params.within_seconds, call.index)
+            is_full = len(state.pending) >= _MOST_PENDING
             state.pending = [*state.pending[1 - _MOST_PENDING :], awaited]
+            return _TOO_MANY if is_full else None
         return None
 
     def on_ungated(self, event: sg.Event, state: MustCallAfterState) -> None:

@@ -11,6 +11,7 @@ import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_relative
 from stream_guard_rules.shared.digests import digest
 from stream_guard_rules.shared.evidence import as_evidence
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
@@ -84,6 +85,7 @@ class MustCallBeforeState(sg.State):
     firsts: tuple[First, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
+    forgotten: sg.Sketch | None = None  # values of early calls of `second` that were forgotten
 
 
 class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
@@ -91,11 +93,12 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
 
     An attempt at ``first`` counts unless a gate stopped it: a blocked attempt unlocks nothing. With a ``when``,
     ``first`` and ``reset_on`` count outside the gate too. The last 128 attempts at ``first`` are remembered; with
-    ``same_arg``, an older one is forgotten and its ``second`` fires.
+    ``same_arg``, an older one is forgotten and its ``second`` fires. With ``if_first_absent: ignore``, the last 32
+    early calls of ``second`` are remembered; a ``first`` for one that was forgotten could not be judged.
     """
 
     kind = "must_call_before"
-    state_limit = 8192
+    state_limit = 10240
     examples = (
         sg.Example(
             claim="a refund before the confirmation is a hit",
@@ -150,6 +153,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         """Content for ``same_arg``, a clock for ``within_seconds``."""
         content: frozenset[sg.Need] = frozenset(("content",) if self._argument else ())
         return content | frozenset(("clock",) if self.params.within_seconds else ())
+
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether another call may have come too early for it; without a memory of ``first``, ``second`` fires."""
+        return self._ignores_absence and self._first.matches(call.tool)
 
     def on_tool_call(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Verdict:
         """Judge ``second`` by what came before it, then remember ``first``."""
@@ -236,7 +243,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         if not self._ignores_absence:
             return sg.Hit(self._detail(call), self._evidence(call), advice=self._advice(call))
         if value is not None:
-            state.waiting = (*state.waiting[1 - _MOST_WAITING :], Waiting(call.attempt, call.index, value))
+            kept = state.waiting[max(0, len(state.waiting) - _MOST_WAITING + 1) :]
+            if len(kept) < len(state.waiting) and all(early.value != state.waiting[0].value for early in kept):
+                state.forgotten = note_forgotten(state.waiting[0].value, state.forgotten)
+            state.waiting = (*kept, Waiting(call.attempt, call.index, value))
         return None
 
     def _detail(self, call: sg.ToolCall) -> str:
@@ -270,7 +280,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         # Half-open: a `first` exactly that old is no longer good.
         return within is None or (now is not None and first.time is not None and now - first.time < within)
 
-    def _remember_first(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
+    def _remember_first(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._reset is not None and self._reset.matches(call.tool):
             state.firsts = ()
@@ -281,13 +291,13 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         state.firsts = (*firsts[1 - _MOST_FIRSTS :], first) if firsts else (first,)
         return None if self._must_succeed else self._late_hit(first, call.tool, state)
 
-    def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | None:
+    def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""
         if not state.waiting:
             return None
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
         if not early:
-            return None
+            return FORGOTTEN if was_forgotten(first.value, state.forgotten) else None
         state.waiting = tuple([call for call in state.waiting if call not in early])
         return sg.Hit(
             f"{tool} came after {self.params.second}, which must wait for it",

@@ -148,6 +148,10 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         if turn.text.strip():
             state.spoke = True
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """Without a memory of a yes, it fires."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MustConfirmBeforeState) -> sg.Hit | sg.Unsure | None:
         """Use up one yes, or fire."""
         if not self._needs_yes(call):

@@ -154,6 +154,10 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
                     return sg.Unsure("unevaluable", "a field that its trigger reads")
         return hit
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """No call breaks it."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:
         """Take a call that its turn announced without listing it as the follow-up."""
         if call.index == state.open_turn and self._tool is not None and self._tool.matches(call.tool):

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
 
 _MOST_LOOKUPS: Final = 32
 _MOST_EQUAL: Final = 8
@@ -58,19 +59,21 @@ class MustMatchLookupParams(sg.Params):
 
 
 class MustMatchLookupState(sg.State):
-    """The latest lookups."""
+    """The latest lookups, and the keys of those that were forgotten."""
 
     lookups: list[Lookup] = []
+    forgotten: sg.Sketch | None = None
 
 
 class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
     """A call must fit what was looked up for it before: the same record, with the right values in it.
 
-    The latest result for the same value counts. A result that is JSON in a text is read. 32 lookups are remembered.
+    The latest result for the same value counts. A result that is JSON in a text is read. 32 lookups are remembered;
+    with `if_absent: ignore`, a call for a value whose lookup was forgotten could not be judged.
     """
 
     kind = "must_match_lookup"
-    state_limit = 8192
+    state_limit = 10240
     examples = (
         sg.Example(
             claim="a cancellation that the record does not allow is a hit",
@@ -137,14 +140,17 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         """Arguments and results."""
         return frozenset(("content",))
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call is judged by a lookup, and passes without one."""
+        return self.params.if_absent == "ignore" and self.params.tool.matches(call.tool)
+
     def on_tool_call(self, call: sg.ToolCall, state: MustMatchLookupState) -> sg.Verdict:
         """Judge the call by the latest lookup, then remember it if it is one itself."""
         verdict = self._judge(call, state) if self.params.tool.matches(call.tool) else None
         if self.params.lookup.matches(call.tool):
             key = self._lookup_key.find(call)
             if key is not sg.MISSING:
-                lookup = Lookup(call.attempt, short_digest(key))
-                state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], lookup]
+                _remember(Lookup(call.attempt, short_digest(key)), state)
             elif call.args is None and verdict is None:
                 verdict = sg.Unsure("unevaluable", "arguments")
         return verdict
@@ -170,7 +176,7 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         if isinstance(event, sg.ToolCall) and self.params.lookup.matches(event.tool):
             key = self._lookup_key.find(event)
             if key is not sg.MISSING:
-                state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], Lookup(event.attempt, short_digest(key))]
+                _remember(Lookup(event.attempt, short_digest(key)), state)
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
@@ -182,8 +188,9 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         lookup = next((one for one in reversed(state.lookups) if one.known and one.key == key_digest), None)
         evidence = {"tool": call.tool, "lookup": self.params.lookup.text}
         if lookup is None:
-            ignored = self.params.if_absent == "ignore"
-            return None if ignored else sg.Hit(f"{call.tool} was called without looking it up", evidence)
+            if self.params.if_absent == "fire":
+                return sg.Hit(f"{call.tool} was called without looking it up", evidence)
+            return FORGOTTEN if was_forgotten(key_digest, state.forgotten) else None
         if not lookup.right:
             return sg.Hit(f"{call.tool} does not fit what was looked up", evidence)
         for number, (argument, _) in enumerate(self._equal):
@@ -192,6 +199,12 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
                 evidence |= {"argument": argument.text}
                 return sg.Hit(f"{call.tool} has another value than what was looked up", evidence)
         return None
+
+
+def _remember(lookup: Lookup, state: MustMatchLookupState) -> None:
+    if len(state.lookups) >= _MOST_LOOKUPS:
+        state.forgotten = note_forgotten(state.lookups[0].key, state.forgotten)
+    state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], lookup]
 
 
 def _parsed(output: sg.Json) -> sg.Json:

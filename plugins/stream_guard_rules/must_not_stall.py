@@ -62,6 +62,10 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
         done = reason is not None and reason not in ("tool_use", "tool_calls", "pause_turn") and not turn.tools
         state.last = None if done else turn.time
 
+    def rests_on_memory(self, _call: sg.ToolCall) -> bool:
+        """No call breaks it."""
+        return False
+
     def on_tool_call(self, call: sg.ToolCall, state: MustNotStallState) -> None:
         """Note the call."""
         state.last = call.time

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
 
 _MOST_APPROVALS: Final = 32
 
@@ -41,20 +42,21 @@ class NoChangeAfterApprovalParams(sg.Params):
 
 
 class NoChangeAfterApprovalState(sg.State):
-    """The latest approvals."""
+    """The latest approvals, and the keys of those that were forgotten."""
 
     approvals: list[GivenApproval] = []
+    forgotten: sg.Sketch | None = None
 
 
 class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterApprovalState]):
     """What was approved must be done as it was approved: the arguments must not change in between.
 
     The latest approval with an ok result counts. A call without an approval is not judged here: `must_call_before`
-    does that. 32 approvals are remembered.
+    does that. 32 approvals are remembered; a call whose approval was forgotten could not be judged.
     """
 
     kind = "no_change_after_approval"
-    state_limit = 4096
+    state_limit = 6144
     examples = (
         sg.Example(
             claim="another amount than the approved one is a hit",
@@ -93,6 +95,10 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         """Arguments."""
         return frozenset(("content",))
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call is compared with an approval."""
+        return not self.params.approval.matches(call.tool)
+
     def on_tool_call(self, call: sg.ToolCall, state: NoChangeAfterApprovalState) -> sg.Verdict:
         """Compare the call with what was approved, or remember what is to be approved."""
         if call.args is None:
@@ -100,10 +106,12 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         key = "" if self._key is None else digest_of_found(self._key.find(call))
         args = self._args(call)
         if self.params.approval.matches(call.tool):
-            state.approvals = [*state.approvals[1 - _MOST_APPROVALS :], GivenApproval(call.attempt, key, args)]
+            _remember(GivenApproval(call.attempt, key, args), state)
             return None
         approval = next((one for one in reversed(state.approvals) if one.given and one.key == key), None)
-        if approval is None or approval.args == args:
+        if approval is None:
+            return FORGOTTEN if was_forgotten(key, state.forgotten) else None
+        if approval.args == args:
             return None
         return sg.Hit(f"{call.tool} has other arguments than what was approved", {"tool": call.tool})
 
@@ -124,3 +132,9 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         if self._compared:
             return short_digest([digest_of_found(path.find(call)) for path in self._compared])
         return short_digest(call.args)
+
+
+def _remember(approval: GivenApproval, state: NoChangeAfterApprovalState) -> None:
+    if len(state.approvals) >= _MOST_APPROVALS:
+        state.forgotten = note_forgotten(state.approvals[0].key, state.forgotten)
+    state.approvals = [*state.approvals[1 - _MOST_APPROVALS :], approval]

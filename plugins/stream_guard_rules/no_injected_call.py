@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice
 from string import ascii_lowercase
 from typing import Any, Final
 from zlib import crc32
@@ -12,6 +13,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.action_requests import (
+    ACTION_SORTS,
     REQUEST_PATTERN,
     SEVERE_ACTIONS,
     ActionRequest,
@@ -26,11 +28,13 @@ from stream_guard_rules.shared.fingerprints import (
     drop_oldest,
     fingerprint,
     fingerprints_of,
+    is_read_whole,
     joined_pieces,
     letters_and_digits,
 )
 from stream_guard_rules.shared.instructions import INSTRUCTIONS, spans_of
 from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.lost_memory import UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_GIVEN: Final = 1024
@@ -38,6 +42,8 @@ _MOST_TAINTED: Final = 1536
 _MOST_REQUESTED: Final = 512
 _MOST_SENTENCES: Final = 24
 _MOST_STEMS: Final = 32
+_MOST_PAIRED: Final = 96  # stems of one sentence of which each pair is remembered
+_SKETCH_BYTES: Final = 2**15
 _PIECES: Final = 6  # in a row that are joined where a value was split
 _FEW_PIECES: Final = 3
 _SHORTEST: Final = 6  # characters of a value that is one among other words
@@ -84,6 +90,7 @@ class NoInjectedCallState(sg.State):
     requests: list[list[int]] = []  # as `sentences`
     user_actions: list[int] = []  # that the user named
     delegated: bool = False  # the user told the agent to do what others ask for
+    older: sg.Sketch | None = None  # values of earlier requests, and pairs of words of earlier sentences
 
 
 class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
@@ -93,12 +100,13 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
     base64, hexadecimal or URL encoding. Signs of instructions are English. What the user gave is remembered up to
     1024 pieces, what instructions said up to 1536. Where they said more, any value that looks like one and is not
     the user's is a hit: nobody can bury a value under others. Of sentences that only ask for a deed, the latest 512
-    values are remembered.
+    values are remembered exactly, and of all sentences the words of the latest 24. Earlier ones are kept in a sketch,
+    which may claim one too many. A call with a text of more than 200,000 characters could not be judged.
     """
 
     kind = "no_injected_call"
     state_version = 3
-    state_limit = 49152
+    state_limit = 81920
     examples = (
         sg.Example(
             claim="a value from instructions in a result is a hit",
@@ -167,6 +175,10 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         """Messages, results and arguments."""
         return frozenset(("content",))
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call has consequences."""
+        return self.params.tool.matches(call.tool)
+
     def on_user_message(self, message: sg.UserMessage, state: NoInjectedCallState) -> sg.Verdict:
         """Remember what the user gave."""
         text = message.text[:MOST_TEXT].encode("utf-8", "replace").decode()
@@ -203,7 +215,9 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             return sg.Hit(what, evidence | {"value": cut(value)})
         if self.params.actions and self._is_only_injected(call.tool, state):
             return sg.Hit(f"{call.tool} does what instructions in a result of {state.source} ask for", evidence)
-        return sg.Unsure("unevaluable", "arguments") if call.args is None else None
+        if call.args is None:
+            return sg.Unsure("unevaluable", "arguments")
+        return None if all(is_read_whole(text, decoded_forms(text)) for text in texts_in(call.args)) else UNREAD
 
     def on_ungated(self, event: sg.Event, state: NoInjectedCallState) -> None:
         """Remember messages and results outside the gate too."""
@@ -213,8 +227,9 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         for text in decoded_forms(piece):
             state.tainted |= dict.fromkeys(fingerprints_of(text, _PIECES, dense=True), 1)
             for match in _SENTENCE.finditer(text):
-                state.sentences = _add_sentence(state.sentences, match.group())
-        state.flooded = state.flooded or len(state.tainted) > _MOST_TAINTED
+                state.sentences = _add_sentence(state.sentences, match.group(), state)
+        is_unread = not is_read_whole(piece, decoded_forms(piece))
+        state.flooded = state.flooded or is_unread or len(state.tainted) > _MOST_TAINTED
         drop_oldest(state.tainted, _MOST_TAINTED)
 
     def _note_request(self, request: ActionRequest, state: NoInjectedCallState) -> None:
@@ -223,8 +238,9 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             values = [*self._values_in(text), *(fingerprint(piece) for piece in split if len(piece) >= _SHORTEST)]
             state.requested |= dict.fromkeys(values, request.action)
         if request.action in SEVERE_ACTIONS or not state.delegated:
-            state.requests = _add_sentence(state.requests, request.text)
-        drop_oldest(state.requested, _MOST_REQUESTED)
+            state.requests = _add_sentence(state.requests, request.text, state)
+        for one in list(islice(state.requested, max(0, len(state.requested) - _MOST_REQUESTED))):
+            _note_older(_of_action(one, state.requested.pop(one)), state)
 
     def _is_injected(self, text: str, state: NoInjectedCallState) -> bool:
         """Whether the value, or in a long text one that looks like a value, is in instructions and not the user's."""
@@ -250,10 +266,10 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         """Whether two words of the tool's name stand in one sentence of the instructions, and the user lacks one."""
         words = [_stem_checksum(stem) for stem in _stems(_words(tool))]
         sentences = [*state.sentences, *state.requests]
-        return any(
-            len(found) > 1 and any(word not in state.asked for word in found)
-            for found in ([word for word in words if word in sentence] for sentence in sentences)
-        )
+        found_in = [[word for word in words if word in sentence] for sentence in sentences]
+        if state.older is not None:
+            found_in += [list(pair) for pair in combinations(words, 2) if _pair(*pair) in state.older]
+        return any(len(found) > 1 and any(word not in state.asked for word in found) for found in found_in)
 
 
 def _is_requested(one: int, state: NoInjectedCallState) -> bool:
@@ -261,12 +277,47 @@ def _is_requested(one: int, state: NoInjectedCallState) -> bool:
     if one in state.tainted:
         return True
     action = state.requested.get(one)
-    return action is not None and action not in state.user_actions and (action in SEVERE_ACTIONS or not state.delegated)
+    if action is not None and _is_unasked(action, state):
+        return True
+    older = state.older
+    return older is not None and any(
+        _of_action(one, action) in older for action in range(ACTION_SORTS) if _is_unasked(action, state)
+    )
 
 
-def _add_sentence(sentences: list[list[int]], text: str) -> list[list[int]]:
-    stems = sorted(map(_stem_checksum, _stems(_words(text))))[:_MOST_STEMS]
-    return [*sentences[1 - _MOST_SENTENCES :], stems] if len(stems) > 1 and stems not in sentences else sentences
+def _is_unasked(action: int, state: NoInjectedCallState) -> bool:
+    return action not in state.user_actions and (action in SEVERE_ACTIONS or not state.delegated)
+
+
+def _of_action(value: int, action: int) -> int:
+    """Return the number under which a value that an action was requested with is in the sketch."""
+    return fingerprint(f"{value}:{action}")
+
+
+def _pair(one: int, two: int) -> int:
+    """Return the number under which two words of one sentence are in the sketch."""
+    return fingerprint(f"{min(one, two)}+{max(one, two)}")
+
+
+def _note_older(number: int, state: NoInjectedCallState) -> None:
+    if state.older is None:
+        state.older = sg.Sketch()
+    state.older.add(number, _SKETCH_BYTES)
+
+
+def _add_sentence(sentences: list[list[int]], text: str, state: NoInjectedCallState) -> list[list[int]]:
+    """Return the sentences with one more. Of one that is forgotten, or is long, each pair of words is kept."""
+    stems = sorted(map(_stem_checksum, _stems(_words(text))))
+    if len(stems) < 2 or stems[:_MOST_STEMS] in sentences:
+        return sentences
+    forgotten = [*sentences[: max(0, len(sentences) - _MOST_SENTENCES + 1)]]
+    if len(stems) > _MOST_STEMS:
+        forgotten.append(stems)
+    for words in forgotten:
+        for pair in combinations(words[:_MOST_PAIRED], 2):
+            _note_older(_pair(*pair), state)
+    state.flooded = state.flooded or len(stems) > _MOST_PAIRED
+    return [*sentences[1 - _MOST_SENTENCES :], stems[:_MOST_STEMS]]
 
 
 def _words(text: str) -> set[str]:

@@ -131,6 +131,10 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
         return clock | frozenset(("content",) if content else ())
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call may be the last step."""
+        return self._steps[self._last].fits(call)
+
     def on_tool_call(self, call: sg.ToolCall, state: NoSequenceState) -> sg.Verdict:
         """Take a step."""
         return self._advance_all(call, state)

@@ -9,13 +9,13 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
-from stream_guard_rules.shared.fingerprints import MOST_TEXT
 from stream_guard_rules.shared.json_texts import strings_in
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, note_forgotten, was_forgotten
 
 Change: TypeAlias = Literal["new", "changed", "renamed", "instructions"]
 _ALL: Final[list[Change]] = ["new", "changed", "renamed", "instructions"]
 
-_MOST_TOOLS: Final = 256
+_MOST_TOOLS: Final = 512
 _LISTING: Final = "tools/list"
 
 # A description says what a tool does. These tell the agent to do something else, or to keep it from the user.
@@ -57,18 +57,20 @@ class NoToolChangeState(sg.State):
     suspect: dict[str, str] = {}
     lists: int = 0
     latest: str = ""
+    forgotten: sg.Sketch | None = None
+    unread: bool = False  # a list was too long
 
 
 class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
     """The tools that an agent is given must stay as they were, and their descriptions must not give instructions.
 
     Tools are read from the requests to the model and from results of ``tools/list``. It fires at the list, and at
-    every call of the tool from then on, so that a gate can stop it. With ``key: [agent]`` it spans sessions. 256 tools
-    are remembered.
+    every call of the tool from then on, so that a gate can stop it. With ``key: [agent]`` it spans sessions. 512 tools
+    are remembered, and so many of one list are read; a call of one that was forgotten or not read could not be judged.
     """
 
     kind = "no_tool_change"
-    state_limit = 16384
+    state_limit = 36864
     examples = (
         sg.Example(
             claim="a description that changes is a hit, and so is a call of the tool",
@@ -117,12 +119,17 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         output = result.output
         return self._compare(output.get("tools") if isinstance(output, dict) else output, state)
 
-    def on_tool_call(self, call: sg.ToolCall, state: NoToolChangeState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: NoToolChangeState) -> sg.Verdict:
         """Object to a call of a tool that has changed."""
         why = state.suspect.get(short_digest(call.tool)) if state.suspect else None
-        return (
-            None if why is None else sg.Hit(f"{call.tool} is called, which is {why}", {"tool": call.tool, "why": why})
-        )
+        if why is not None:
+            return sg.Hit(f"{call.tool} is called, which is {why}", {"tool": call.tool, "why": why})
+        if state.forgotten is None and not state.unread:
+            return None
+        name = short_digest(call.tool)
+        if was_forgotten(name, state.forgotten):
+            return FORGOTTEN
+        return UNREAD if state.unread and name not in state.known else None
 
     def on_ungated(self, event: sg.Event, state: NoToolChangeState) -> None:
         """Outside the gate nothing is learnt."""
@@ -139,10 +146,13 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         state.lists = min(state.lists + 1, 1000)
         for one in definitions:
             state.known[short_digest(one.name)] = one.body
-        _drop_oldest(state.known)
         for one, why in found:
             state.suspect[short_digest(one.name)] = why
-        _drop_oldest(state.suspect)
+        for held in (state.known, state.suspect):
+            for name in list(held)[: max(0, len(held) - _MOST_TOOLS)]:
+                del held[name]
+                state.forgotten = note_forgotten(name, state.forgotten)
+        state.unread = state.unread or len(listed) > _MOST_TOOLS
         if not found:
             return None
         changes = [{"tool": one.name[:64], "why": why} for one, why in found[:8]]
@@ -152,7 +162,7 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
     def _change(self, one: Definition, names: set[str], state: NoToolChangeState) -> str | None:
         """Return what is wrong with a tool, in a few words."""
         wanted, name = self.params.changes, short_digest(one.name)
-        if "instructions" in wanted and _POISON.occurs_in(one.text[:MOST_TEXT]) and state.known.get(name) != one.body:
+        if "instructions" in wanted and _POISON.occurs_in(one.text) and state.known.get(name) != one.body:
             return "given with instructions"
         if state.lists < self.params.learn or state.known.get(name) == one.body:
             return None
@@ -172,8 +182,3 @@ def _definitions(listed: list[sg.Json]) -> Iterator[Definition]:
         if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
             body = {key: value for key, value in tool.items() if key not in {"name", "cache_control"}}
             yield Definition(name, short_digest(body), "\n".join(strings_in(body)))
-
-
-def _drop_oldest(held: dict[str, str]) -> None:
-    for name in list(held)[: max(0, len(held) - _MOST_TOOLS)]:
-        del held[name]

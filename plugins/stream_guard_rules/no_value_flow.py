@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -12,11 +14,12 @@ from zlib import crc32
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.fingerprints import MOST_TEXT, decoded_forms, without_blanks
+from stream_guard_rules.shared.fingerprints import MOST_TEXT, decoded_forms, is_read_whole, without_blanks
 from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
-_MOST_FINGERPRINTS: Final = 4096
+_MOST_FINGERPRINTS: Final = 32_768
 _MOST_SOURCES: Final = 32
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
@@ -28,7 +31,7 @@ class GuardedResult(sg.State):
 
     time: float | None
     tool: str
-    marks: list[int]
+    marks: list[int] | bytes  # four bytes each; an earlier version kept them as a list
 
 
 class NoValueFlowParams(sg.Params):
@@ -49,18 +52,20 @@ class NoValueFlowState(sg.State):
     """The results that must not leave."""
 
     sources: list[GuardedResult] = []
+    lost: float = -inf  # the time of the latest result of which not everything is remembered
 
 
 class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
     """What certain results say must not be sent away: ``min_chars`` characters in a row are enough.
 
-    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of each text the first
-    20,000 characters are looked at. 4096 fingerprints are remembered. Of a text over 256 characters one piece in four
-    is kept, of one over 8192 one in eight: then up to 3, or 7, characters more must agree.
+    Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of a text over 256
+    characters one piece in four is remembered, of one over 8192 one in eight: then up to 3, or 7, characters more must
+    agree. Of each text the first 200,000 characters are looked at, and 32,768 pieces are remembered. Beyond that, a
+    call in which nothing is found could not be judged, for as long as what was lost would be remembered.
     """
 
     kind = "no_value_flow"
-    state_limit = 32768
+    state_limit = 147456
     examples = (
         sg.Example(
             claim="a secret in what is sent is a hit, in base64 too",
@@ -93,6 +98,10 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
         clock: frozenset[sg.Need] = frozenset(("clock",) if self.params.within_seconds is not None else ())
         return clock | frozenset(("content",))
 
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        """Whether the call sends something away."""
+        return self.params.tool.matches(call.tool)
+
     def on_tool_result(self, result: sg.ToolResult, state: NoValueFlowState) -> sg.Verdict:
         """Remember what must not leave."""
         condition = self.params.source_when
@@ -100,9 +109,12 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if result.output is None:
             return sg.Unsure("unevaluable", "the output") if result.status != "blocked" else None
-        marks = self._first_fingerprints(result.output)
+        marks, is_whole = self._fingerprints(result.output)
         if marks:
-            state.sources = _bounded([*state.sources, GuardedResult(result.time, result.tool[:64], marks)])
+            state.sources.append(GuardedResult(result.time, result.tool[:64], marks))
+            _bound(state)
+        if not is_whole:
+            state.lost = max(state.lost, inf if result.time is None else result.time)
         return None
 
     def on_tool_call(self, call: sg.ToolCall, state: NoValueFlowState) -> sg.Verdict:
@@ -111,41 +123,53 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
             return None
         if call.args is None:
             return sg.Unsure("unevaluable", "arguments")
-        sources = [source for source in state.sources if self._counts(source, call)]
+        sources = [source for source in state.sources if self._counts(source.time, call)]
+        has_lost = state.lost > -inf and self._counts(state.lost, call)
         if not sources:
-            return None
-        newest = frozenset(sources[-1].marks)
+            return FORGOTTEN if has_lost else None
+        forms, is_whole = _sent_forms(list(texts_in(call.args)))
+        found = self._find(forms, sources)
+        if found is not None:
+            return _hit(call, found)
+        if has_lost or not is_whole:
+            return FORGOTTEN if has_lost else UNREAD
+        return None
+
+    def _find(self, forms: Sequence[str], sources: Sequence[GuardedResult]) -> GuardedResult | None:
+        """Return the newest source of which something is sent."""
+        newest = frozenset(_marks_of(sources[-1]))
         sent: set[int] = set()
-        for form in _sent_forms(list(texts_in(call.args))):
+        for form in forms:
             for pieces in self._pieces(form, every=True):
                 marks = list(map(crc32, pieces))
                 if not newest.isdisjoint(marks):
-                    return _hit(call, sources[-1])  # no source comes before it, whatever else is sent
+                    return sources[-1]  # no source comes before it, whatever else is sent
                 if len(sources) > 1:
                     sent.update(marks)
-        found = next((source for source in reversed(sources[:-1]) if not sent.isdisjoint(source.marks)), None)
-        return None if found is None else _hit(call, found)
+        return next((source for source in reversed(sources[:-1]) if not sent.isdisjoint(_marks_of(source))), None)
 
     def on_ungated(self, event: sg.Event, state: NoValueFlowState) -> None:
         """Remember results outside the gate too."""
         remember_ungated(self, event, state)
 
-    def _counts(self, source: GuardedResult, call: sg.ToolCall) -> bool:
+    def _counts(self, time: float | None, call: sg.ToolCall) -> bool:
+        """Whether a result of that time is still remembered at a call."""
         span = self.params.within_seconds
-        if span is None or source.time is None or call.time is None:
-            return True
-        return call.time - source.time <= span
+        return span is None or time is None or call.time is None or call.time - time <= span
 
-    def _first_fingerprints(self, output: sg.Json) -> list[int]:
-        """Return the first fingerprints of what a result says: no more are worked out than are kept."""
+    def _fingerprints(self, output: sg.Json) -> tuple[bytes, bool]:
+        """Return the fingerprints of what a result says, and whether these are all: only what is kept is worked out."""
         pieces: dict[bytes, None] = {}
+        is_whole = True
         for text in texts_in(output):
-            for form in decoded_forms(text):
+            forms = decoded_forms(text)
+            is_whole = is_whole and is_read_whole(text, forms)
+            for form in forms:
                 for cut in self._pieces(form, every=False):
                     pieces.update(dict.fromkeys(cut))
-                if len(pieces) >= _MOST_FINGERPRINTS:
-                    return [crc32(piece) for piece in islice(pieces, _MOST_FINGERPRINTS)]
-        return list(map(crc32, pieces))
+                if len(pieces) > _MOST_FINGERPRINTS:
+                    return _packed(crc32(piece) for piece in islice(pieces, _MOST_FINGERPRINTS)), False
+        return _packed(map(crc32, pieces)), is_whole
 
     def _pieces(self, text: str, *, every: bool) -> Iterator[list[bytes]]:
         """Yield pieces of a text without blanks, and of its letters and digits alone.
@@ -191,21 +215,38 @@ def _cutter(length: int, gap: int, count: int) -> Callable[[bytes, int], tuple[b
     return Struct(f"{length}s{gap}x" * count).unpack_from
 
 
-def _sent_forms(texts: Sequence[str]) -> Iterator[str]:
-    """Yield what a call sends: all its texts in a row, as it may split one, and what each says where it is encoded."""
+def _sent_forms(texts: Sequence[str]) -> tuple[list[str], bool]:
+    """Return what a call sends, and whether that is all of it.
+
+    That is all its texts in a row, as it may split one, and what each says where it is encoded.
+    """
     joined = "".join(texts)
-    yield joined
+    forms, is_whole = [joined], len(joined) <= MOST_TEXT
     for text in texts:
-        yield from decoded_forms(text)[0 if len(joined) > MOST_TEXT else 1 :]
+        decoded = decoded_forms(text)
+        is_whole = is_whole and is_read_whole(text, decoded)
+        forms += decoded[0 if len(joined) > MOST_TEXT else 1 :]
+    return forms, is_whole
 
 
-def _bounded(sources: list[GuardedResult]) -> list[GuardedResult]:
-    """Return the newest sources that fit."""
-    left = _MOST_FINGERPRINTS
-    kept: list[GuardedResult] = []
-    for source in reversed(sources[-_MOST_SOURCES:]):
-        left -= len(source.marks)
-        if left < 0 and kept:
-            break
-        kept.insert(0, source)
-    return kept
+def _packed(marks: Iterable[int]) -> bytes:
+    return array("I", marks).tobytes()
+
+
+def _marks_of(source: GuardedResult) -> Sequence[int]:
+    return source.marks if isinstance(source.marks, list) else array("I", source.marks)
+
+
+def _bound(state: NoValueFlowState) -> None:
+    """Join the oldest sources where there are too many, and forget the oldest beyond what is remembered."""
+    sources = state.sources
+    while len(sources) > _MOST_SOURCES:
+        oldest, joined = sources.pop(0), sources[0]
+        marks = _packed({*_marks_of(oldest), *_marks_of(joined)})
+        time = None if oldest.time is None or joined.time is None else max(oldest.time, joined.time)
+        sources[0] = GuardedResult(time, joined.tool, marks)
+    left = _MOST_FINGERPRINTS - sum(len(_marks_of(source)) for source in sources)
+    while left < 0:
+        oldest = sources.pop(0)
+        left += len(_marks_of(oldest))
+        state.lost = max(state.lost, inf if oldest.time is None else oldest.time)

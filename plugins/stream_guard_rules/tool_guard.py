@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
 from stream_guard_rules.shared.predicate_tests import Compiler, Numbers
 from stream_guard_rules.shared.predicate_words import PredicateWords, what_would_pass
 from stream_guard_rules.shared.predicates import (
@@ -58,18 +59,20 @@ class ToolGuardState(sg.State):
     session: list[int] = []
     runs: dict[str, list[int]] = {}
     windows: list[list[float]] = []
+    forgotten: sg.Sketch | None = None  # runs whose counts were forgotten
 
 
 class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     """An attempt at a tool that meets all predicates of ``when`` is a hit.
 
     A count must be greater than its value. It includes the attempt itself, blocked attempts and, with a gate, those
-    outside it. A window needs event time. What a window alone decides is left to the follow-up path, unless
+    outside it. Of a session, the counts of 128 runs are kept; a run that was forgotten is not judged by its count. A
+    window needs event time. What a window alone decides is left to the follow-up path, unless
     ``enforce_window: inline``. Comparisons of numbers do not hold for other types, and that is counted.
     """
 
     kind = "tool_guard"
-    state_limit = 65_536
+    state_limit = 69_632
     examples = (
         sg.Example(
             claim="an argument over the threshold is a hit",
@@ -155,9 +158,19 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             numbers = (_in_window(call.time, state.windows[0], seconds, most if is_counted else 0),)
         else:
             numbers = self._count(call, state) if self._counters else _NO_NUMBERS
+            if self._has_runs and state.forgotten is not None and self._hangs_on_forgotten(call, numbers, state):
+                return FORGOTTEN
         if self._allowed_count is not None and (number := numbers[0]) is not None and number <= self._allowed_count:
             return sg.SETTLED if self._stays_allowed(state, self._allowed_count) else None
         return self._judged(call, numbers)
+
+    def _hangs_on_forgotten(self, call: sg.ToolCall, numbers: Numbers, state: ToolGuardState) -> bool:
+        """Whether the count of a run that was forgotten decides: what was counted since does not make it a hit."""
+        if not was_forgotten(_run_name(call), state.forgotten):
+            return False
+        pairs = zip(self._counters, numbers, strict=True)
+        unknown = [None if counter.scope == "run" else number for counter, number in pairs]
+        return not self._test(call, numbers, []) and self._test(call, unknown, []) is None
 
     def _judged(self, call: sg.ToolCall, numbers: Numbers) -> sg.Verdict:
         """Test an attempt that was counted."""
@@ -286,7 +299,9 @@ def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int
     if counted is None:
         counted = runs[run] = [0] * counters
         if len(runs) > _MOST_RUNS:
-            del runs[next(iter(runs))]
+            oldest = next(iter(runs))
+            del runs[oldest]
+            state.forgotten = note_forgotten(oldest, state.forgotten)
     elif len(runs) > 1:
         del runs[run]
         runs[run] = counted

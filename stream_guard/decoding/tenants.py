@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -11,16 +10,7 @@ from stream_guard.decoding.wrapping import WrappedDecoder
 from stream_guard.engine.cross_session import TENANT
 from stream_guard.model import RESERVED, Event
 from stream_guard.ports import Decoder, Memory
-
-BETWEEN: Final = "/"
-
-
-def tenant_session(tenant: str, session_id: str) -> str:
-    """Return the name of a tenant's session. No two pairs of tenant and id have the same name."""
-    if tenant:
-        return f"{tenant.replace('%', '%25').replace(BETWEEN, '%2F')}{BETWEEN}{session_id}"
-    # Without a tenant, an id that could be taken for a tenant's session is that of nobody's.
-    return f"{BETWEEN}{session_id}" if BETWEEN in session_id else session_id
+from stream_guard.sessions.shares import tenant_session
 
 
 class TenantDecoder(WrappedDecoder):

@@ -49,6 +49,7 @@ class BoundRule:
         "judge_gate",
         "key",
         "may_open",
+        "must_remember",
         "needed_paths",
         "needs_clock",
         "needs_content",
@@ -102,6 +103,8 @@ class BoundRule:
         timed = self.needs_clock and overrides(rule, "deadline")
         self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
         self.stateless = issubclass(rule.state_type, NoState)
+        # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
+        self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
         self.default: State = rule.state_type()
         self.decoder = msgspec.msgpack.Decoder(rule.state_type)
         self.suspect = False

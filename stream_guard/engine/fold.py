@@ -12,6 +12,7 @@ from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.ends import RuleEnds
 from stream_guard.engine.evaluation import Evaluation, Findings, Objections
 from stream_guard.engine.gaps import (
+    FORGOTTEN,
     NO_CLOCK,
     NO_CONTENT,
     NO_FIELD,
@@ -21,6 +22,7 @@ from stream_guard.engine.gaps import (
     Standing,
     enter,
     is_unreadable,
+    may_be_asked,
     may_have_missed,
 )
 from stream_guard.engine.index import GateGroup, Index, Plan
@@ -33,7 +35,7 @@ from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_a
 from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
-from stream_guard.model import Event, Hit, SessionEnd, Turn, Unsure, UserMessage
+from stream_guard.model import Event, Hit, SessionEnd, ToolCall, Turn, Unsure, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.rule import SETTLED, Mode, Verdict
@@ -60,6 +62,7 @@ class Engine:
         self._watch = self._watch_others()
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
+        self.lasting = frozenset(bound.number for bound in self._active if bound.must_remember)
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())
@@ -212,6 +215,8 @@ class Engine:
         if bound.timer is not None:
             self._states.set_timer(bound, address, state, key_state)
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
+        if key_state.forgotten is not None and inside and hit is None and not isinstance(verdict, Unsure):
+            self._doubt_state(bound, address, event, evaluation)
         if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, evaluation):
             return
         if hit is not None:
@@ -289,6 +294,28 @@ class Engine:
                 return entry.lacks
             self._reporter.count_unevaluable(bound, evaluation, entry.lacks)
         return ""
+
+    def _doubt_state(self, bound: BoundRule, address: Address, event: Event, evaluation: Evaluation) -> None:
+        """Count a call that a rule let pass although it has forgotten what it knew of the call's key."""
+        if type(event) is not ToolCall or not self._states.is_forgotten(bound, address, evaluation.key_state):
+            return
+        if bound.rule.rests_on_memory(event):
+            self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
+
+    def doubt_cut(
+        self, plan: Plan, call: Event, key_state: KeyState, memory: Set[int], objections: Objections | None
+    ) -> None:
+        """Count a call that rules let pass although they have forgotten what was before, and judge by that."""
+        if type(call) is not ToolCall:
+            return
+        evaluation = Evaluation(call, key_state, memory, [], objections)
+        objecting = {objection.rule for objection in objections or ()}
+        for bound in plan.rules:
+            if bound.number not in key_state.cut or bound.number in objecting or not bound.rule.rests_on_memory(call):
+                continue
+            is_addressed = bound.key is None or bound.key(call) is not None
+            if is_addressed and _has_text(bound, call) and may_be_asked(bound, call, key_state.turns, memory):
+                self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
 
     def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
         """Whether the event leaves something out that the rule or its gate may need."""

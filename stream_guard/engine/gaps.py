@@ -23,6 +23,7 @@ NO_KEY: Final = "a value for its key"
 NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is open"
 UNREADABLE: Final = "arguments that can be read"
 UNKNOWN_AGENT: Final = "an agent that the policy knows"
+FORGOTTEN: Final = "what it had to forget: more came than it remembers"
 
 
 class Standing(NamedTuple):
@@ -48,6 +49,15 @@ def enter(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> Stand
     if inside is None:
         return Standing(None, lacks or _gate_lacks(bound, event, turns, memory), blind=bool(lacks))
     return Standing(inside, lacks, blind=bool(lacks))
+
+
+def may_be_asked(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> bool:
+    """Whether the gate of a rule may be open to an event of a session whose memory of messages is lost."""
+
+    def is_unknown(leaf: Leaf) -> bool:
+        return leaf.path.when == "user" or _leaf_lacks(leaf, event, turns, memory) != ""
+
+    return bound.judge_gate(event, memory, is_unknown) is not False
 
 
 def may_have_missed(bound: BoundRule, event: Event) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from stream_guard.language.sketch import Sketch
 from stream_guard.model import Event, SessionEnd
 from stream_guard.rule import State
 
 Address: TypeAlias = int | tuple[int | str, ...]
 """Where a rule's state stands in a ``KeyState``: the rule's number, then the values of its key, if it has one."""
+
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class KeyState:
@@ -19,6 +22,8 @@ class KeyState:
         "asleep",
         "awaiting_end",
         "cooldowns",
+        "cut",
+        "forgotten",
         "holds",
         "id",
         "last_agent",
@@ -55,6 +60,9 @@ class KeyState:
         self.awaiting_end: dict[Address, None] = {}  # ordered set: rules whose gate opened; their end is judged
         self.unevaluable: set[int] = set()  # rules that could not judge an event
         self.cooldowns: dict[Address, tuple[float, int]] = {}  # time of the last finding, findings held back since
+        # Rules that stop, and lost what they remembered when this state was closed for want of room.
+        self.cut: frozenset[int] = _NOTHING
+        self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
         self.holds: dict[Address, float] = {}  # since when a rule with `for` has been hitting without a break
 
     @property

@@ -8,7 +8,7 @@ from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.evaluation import Evaluation
 from stream_guard.engine.findings import At, Moment, error_finding, make_finding
-from stream_guard.engine.gaps import UNKNOWN_AGENT, UNREADABLE, is_unreadable
+from stream_guard.engine.gaps import FORGOTTEN, UNKNOWN_AGENT, UNREADABLE, is_unreadable
 from stream_guard.engine.key_state import Address
 from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.model import Hit, Settled, ToolCall, Unsure
@@ -83,8 +83,8 @@ class Reporter:
             return
         self._counts.unevaluable[bound.number] += 1
         self._counts.lacking[bound.lacking(lacks)] += 1
-        # Any agent can write what nobody can read, or take another name: that does not excuse what it owes.
-        if lacks not in (UNREADABLE, UNKNOWN_AGENT):
+        # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN):
             evaluation.key_state.unevaluable.add(bound.number)
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)

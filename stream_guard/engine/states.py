@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Final
 
 from stream_guard.engine.bound import NO_STATE, BoundRule
 from stream_guard.engine.key_state import Address, KeyState
+from stream_guard.language.sketch import Sketch, sketch_number
 from stream_guard.observability.counts import Counts
 from stream_guard.rule import State
+
+_SKETCH_BYTES: Final = 2**14  # of 5000 forgotten keys, one new key in 1000 is taken for one of them
 
 
 def number_of(address: Address) -> int:
@@ -38,8 +42,18 @@ class RuleStates:
         """Forget the oldest keyed state: an agent that invents keys must not fill the memory."""
         oldest = next((address for address in key_state.states if isinstance(address, tuple)), None)
         if oldest is not None:
+            bound = self._bounds[number_of(oldest)]
+            if bound.must_remember and key_state.states[oldest] != bound.default:
+                if key_state.forgotten is None:
+                    key_state.forgotten = Sketch()
+                key_state.forgotten.add(_sketched(bound, oldest), _SKETCH_BYTES)
             self._forget(key_state, oldest)
             self._counts.evictions["states"] += 1
+
+    def is_forgotten(self, bound: BoundRule, address: Address, key_state: KeyState) -> bool:
+        """Whether the state of a rule that stops was forgotten at an address, or may have been."""
+        forgotten = key_state.forgotten
+        return forgotten is not None and bound.must_remember and _sketched(bound, address) in forgotten
 
     def _forget(self, key_state: KeyState, address: Address) -> None:
         key_state.states.pop(address, None)
@@ -66,6 +80,8 @@ class RuleStates:
                     self._forget(key_state, address)
         if key_state.unevaluable:
             key_state.unevaluable -= rules
+        if key_state.cut:
+            key_state.cut -= rules
 
     def set_timer(self, bound: BoundRule, address: Address, state: State, key_state: KeyState) -> None:
         """Set the timer of a state to the deadline that its rule asks for, if it asks for one."""
@@ -81,3 +97,9 @@ class RuleStates:
             bound = self._bounds[number_of(address)]
             if bound.timer is not None:
                 self.set_timer(bound, address, state, key_state)
+
+
+def _sketched(bound: BoundRule, address: Address) -> int:
+    """Return the number of an address for a sketch: that of its rule's tag, which no other policy changes."""
+    values = () if isinstance(address, int) else address[1:]
+    return sketch_number("\0".join([f"{bound.tag:08x}", *map(str, values)]))

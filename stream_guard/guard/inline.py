@@ -152,7 +152,7 @@ class Guard:
         action = decision.action
         if action is _ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
-        ended = self._end_reasons.get(attempt.session_id) if self._end_reasons else None
+        ended = self._ended.reason(attempt.session_id) if self._end_reasons else None
         is_new_end = decision.session_ended and ended is None
         if is_new_end:
             self._ended.end(attempt.session_id, decision.reason)

@@ -7,12 +7,15 @@ from math import inf
 from typing import Final
 
 from stream_guard.engine import Engine
+from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 from stream_guard.sessions.deadlines import Deadlines
 from stream_guard.sessions.ended import is_ended_row
+from stream_guard.sessions.forgotten import ForgottenSessions, is_forgotten_row
 from stream_guard.sessions.memory import is_memory_row
-from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.session import Session, is_remembered, pack, unpack
+from stream_guard.sessions.shares import TenantShares, share_of
 from stream_guard.settings import SessionLimits
 
 _SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
@@ -26,10 +29,13 @@ class KeptSessions:
         "_engine",
         "_idle",
         "_limits",
+        "_max_live",
         "clean",
         "deadlines",
+        "forgotten",
         "next_due",
         "resting",
+        "shares",
         "store",
         "touched",
     )
@@ -38,16 +44,21 @@ class KeptSessions:
         self.store = store
         self._counts = counts
         self._limits = limits
+        self._max_live = limits.max_live  # kept here: settings are slow to ask
         self._engine = engine
         self._idle = engine.policy.idle
         self.touched: dict[str, Session] = {}  # changed since the last commit
         self.clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self.resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
         self.deadlines = Deadlines()
+        self.shares = TenantShares() if engine.policy.by_tenant else None
+        self.forgotten = ForgottenSessions(store)
         for session_id, deadline in store.deadlines():
-            if is_ended_row(session_id) or is_memory_row(session_id):
+            if not _is_session(session_id):
                 continue
             counts.sessions += 1
+            if self.shares is not None:
+                self.shares.add(session_id)
             if deadline is not None:
                 self.deadlines.push(deadline, session_id)
         self.next_due = self.deadlines.first()
@@ -65,8 +76,11 @@ class KeptSessions:
         self._engine = engine
         self._idle = engine.policy.idle
 
-    def load(self, session_id: str) -> Session:
-        """Return the session of an id, from memory or the store, or else a new one; it counts as changed."""
+    def load(self, session_id: str, event: Event | None = None) -> Session:
+        """Return the session of an id, from memory or the store, or else a new one; it counts as changed.
+
+        A new one that the event goes on with, after it was forgotten, is marked as cut.
+        """
         session = self.clean.pop(session_id, None)
         if session is None:
             blob = self.store.get(session_id)
@@ -78,6 +92,10 @@ class KeptSessions:
                 session = Session(session_id)
                 if blob is None:
                     self._counts.sessions += 1
+                    if self.shares is not None:
+                        self.shares.add(session_id, event)
+                    if self.forgotten and event is not None and self._is_forgotten(session_id, event):
+                        session.cut = self._engine.lasting
         self.touched[session_id] = session
         return session
 
@@ -97,6 +115,10 @@ class KeptSessions:
                     return session
         return None
 
+    def is_crowded(self) -> bool:
+        """Whether more sessions are kept than may be."""
+        return self._counts.sessions + len(self.resting) > self._max_live
+
     def rest(self, session: Session) -> None:
         """Keep a closed session for as long as it may still go on."""
         session.resting = True  # its deadline is later now than the one it has, and is looked at then
@@ -112,10 +134,28 @@ class KeptSessions:
         if session_id in self.clean:
             del self.clean[session_id]
         self.store.drop(session_id)
+        if self.shares is not None:
+            self.shares.remove(session_id)
         if session.resting:
             self.resting.pop(session_id, None)
         else:
             self._counts.sessions -= 1
+
+    def forget(self, session: Session) -> None:
+        """Forget a session for want of room; that it was there is kept where a rule that stops remembers some of it."""
+        if is_remembered(session, self._engine):
+            self.forgotten.add(self._share_of(session.id), session.id, session.now)
+        self.drop(session)
+
+    def expire_forgotten(self, now: float) -> None:
+        """Let forgotten sessions that were silent for their idle time be like any other from now on."""
+        self.forgotten.expired = now - self._idle
+
+    def _is_forgotten(self, session_id: str, event: Event) -> bool:
+        return self.forgotten.has(self._share_of(session_id), session_id, event.time, self._idle)
+
+    def _share_of(self, session_id: str) -> str:
+        return "" if self.shares is None else share_of(session_id)
 
     def schedule(self, session: Session) -> None:
         """See to it that the session is looked at when its next deadline has passed."""
@@ -140,7 +180,7 @@ class KeptSessions:
         """Return the ids of all sessions, in memory and stored."""
         known = {*self.touched, *self.clean}
         stored = [row for row, _ in self.store.deadlines() if row not in known]
-        return [*known, *[row for row in stored if not is_ended_row(row) and not is_memory_row(row)]]
+        return [*known, *filter(_is_session, stored)]
 
     def _packed(self, session: Session) -> bytes:
         """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
@@ -163,6 +203,7 @@ class KeptSessions:
             self._put(session)
         self.clean.update(self.touched)
         self.touched.clear()
+        self.forgotten.flush()
         self._leave_clean(len(self.clean) - self._limits.in_memory)
 
     def make_room(self) -> None:
@@ -181,3 +222,8 @@ class KeptSessions:
         for session_id in leaving:
             del self.clean[session_id]
         return len(leaving)
+
+
+def _is_session(row: str) -> bool:
+    """Whether a row of a store is a session, or a value of a key."""
+    return not (is_ended_row(row) or is_memory_row(row) or is_forgotten_row(row))

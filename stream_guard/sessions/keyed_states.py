@@ -43,7 +43,7 @@ class KeyedStates:
         objections: Objections | None = None,
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
-        key_state = self._kept.touched.get(key_id) or self._kept.load(key_id)
+        key_state = self._kept.touched.get(key_id) or self._kept.load(key_id, event)
         if key_state.resting:
             key_state = self._lifecycle.wake(key_state, event)
         if event.time is not None and self._clock.is_credible(event.time):
@@ -86,3 +86,5 @@ class KeyedStates:
         plan = group.index.plan(event)
         if plan is not None:
             self._engine.run(plan, event, key_state, memory, out, objections)
+            if key_state.cut:
+                self._engine.doubt_cut(plan, event, key_state, memory, objections)

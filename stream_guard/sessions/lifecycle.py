@@ -87,7 +87,7 @@ class Lifecycle:
     def forget(self, session: Session) -> None:
         """Drop a closed session for want of room. One that was ended could go on, and is counted."""
         self._counts.evictions["ended_sessions"] += session.ended
-        self._kept.drop(session)
+        self._kept.forget(session)
 
 
 class EndRights:

@@ -13,7 +13,9 @@ import msgspec
 
 from stream_guard.engine import Address, Engine, KeyState
 from stream_guard.engine.bound import BoundRule
+from stream_guard.engine.states import number_of
 from stream_guard.language.paths import MISSING, lookup
+from stream_guard.language.sketch import Sketch
 from stream_guard.model import Event, Json
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.seen_ids import SeenIds
@@ -196,8 +198,24 @@ def pack(session: Session, engine: Engine) -> bytes:
             b"" if session.before is None else pack(session.before, engine),
             session.jump,
             contents,
+            sorted([bounds[number].tag for number in session.cut]),
+            b"" if session.forgotten is None else session.forgotten.bits,
         )
     )
+
+
+def is_remembered(session: Session, engine: Engine) -> bool:
+    """Whether rules that stop know something of a session that a new one of its id would not have."""
+    lasting, bounds = engine.lasting, engine.bounds
+    if not lasting:
+        return False
+    if session.cut or session.forgotten is not None or session.memory or session.before is not None:
+        return True
+    for address, state in session.states.items():
+        number = number_of(address)
+        if number in lasting and state != bounds[number].default:
+            return True
+    return False
 
 
 def _named(address: Address, bounds: tuple[BoundRule, ...]) -> tuple[int, tuple[str, ...]]:
@@ -306,6 +324,8 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
     session.memory = set(row.memory)
     session.resting, session.jump = row.resting, row.jump
     session.before = unpack(session_id, row.before, engine, counts) if row.before else None
+    if row.forgotten:
+        session.forgotten = Sketch(bytearray(row.forgotten))
     _restore_rules(session, row, engine, counts)
     return session
 
@@ -329,6 +349,7 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
             session.states[address(tag, key)] = state
     session.awaiting_end = {address(tag, key): None for tag, key in row.awaiting_end if tag in by_tag}
     session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
+    session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
     session.cooldowns = {address(tag, key): (last, held) for tag, key, last, held in row.cooldowns if tag in by_tag}
     session.holds = {address(tag, key): since for tag, key, since in row.holds if tag in by_tag}
     engine.restore_timers(session)

@@ -191,6 +191,8 @@ class SessionFold:
         if keep:
             session.ended = True
             self._kept.rest(session)
+        elif reason == "evicted":
+            self._kept.forget(session)
         else:
             self._kept.drop(session)
 

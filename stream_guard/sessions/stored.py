@@ -134,3 +134,5 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     before: bytes = b""  # a row of the session from before a jump in time
     jump: Event | None = None
     contents: bytes = b""  # digests of what the event ids stood for, those of `recent` first
+    cut: list[int] = []  # tags of the rules that lost what they remembered
+    forgotten: bytes = b""  # a sketch of the addresses of states that were forgotten

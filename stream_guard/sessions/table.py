@@ -26,6 +26,7 @@ from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.eviction import Eviction
 from stream_guard.sessions.kept import KeptSessions
 from stream_guard.sessions.keyed_states import KeyedStates
 from stream_guard.sessions.lifecycle import EndRights, Lifecycle
@@ -67,9 +68,9 @@ class SessionTable:
         self._touched = self._kept.touched  # nearly every event's session is there
         self._lifecycle = Lifecycle(engine, self._kept, self.clock, counts)
         self.keyed = KeyedStates(engine, self._kept, self._lifecycle, self.clock, shared_clock=shared_clock)
-        self._max_live = self.limits.max_live  # kept here: settings are slow to ask
         self._ends = EndRights(self.limits)
         self._fold = SessionFold(self._kept, self._lifecycle, self.clock, counts, self.limits)
+        self._eviction = Eviction(self._kept, self._lifecycle, self._fold, self.clock, counts)
         self._set_engine(engine)
 
     def tell_names(self, told: Callable[[Event, str], None]) -> None:
@@ -201,9 +202,9 @@ class SessionTable:
     def _admit(self, event: Event, out: Findings) -> Session:
         """Load or create the session of an event, and evict another one beyond the limit."""
         check_session_id(event.session_id)
-        session = self._kept.load(event.session_id)
-        if self.counts.sessions + len(self._kept.resting) > self._max_live:
-            self._evict(session, out)
+        session = self._kept.load(event.session_id, event)
+        if self._kept.is_crowded():
+            self._eviction.make_space(session, event, out)
         return session
 
     def _is_told_again(self, event: Event, session: Session) -> bool:
@@ -223,10 +224,13 @@ class SessionTable:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
-            if key_id is not None:
-                self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)
-            else:
+            if key_id is None:
                 self.engine.count_keyless(group, event, session, objections)
+                continue
+            is_known = key_id in self._touched
+            self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)
+            if not is_known and self._kept.is_crowded():
+                self._eviction.make_space(session, event, out)
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Buffer the event until no earlier one is expected."""
@@ -235,26 +239,6 @@ class SessionTable:
         counted = self._fold.advance(session, max(settled, session.now), out, event)
         current = self._touched.get(session.id)
         return counted if current is None else self._fold.release_surplus(current, out, event) or counted
-
-    def _evict(self, newest: Session, out: Findings) -> None:
-        """Close the session that has been idle longest: the limit is exceeded."""
-        oldest: Session | None = None
-        while (oldest is None or oldest is newest) and (session_id := self._kept.deadlines.pop()) is not None:
-            oldest = self._kept.find(session_id)
-            if oldest is not None:
-                oldest.scheduled = inf
-            if oldest is not None and oldest.resting and oldest is not newest:
-                self._lifecycle.forget(oldest)
-                return
-        if oldest is None or oldest is newest:  # no deadlines: take one that is closed, or was loaded first
-            for session_id in self._kept.resting:
-                if session_id != newest.id and (resting := self._kept.find(session_id)) is not None:
-                    self._lifecycle.forget(resting)
-                    return
-            oldest = self._kept.find_first_loaded(newest)
-        if oldest is not None:
-            self.counts.evictions["sessions"] += 1
-            self._fold.end(oldest, "evicted", out, time=oldest.time)
 
     def _follow_clock(self, time: float, session_id: str, out: Findings) -> None:
         """Advance the watermark by an event's time, and process the sessions whose deadline it has passed."""

@@ -230,6 +230,8 @@ class Tracker:
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
             self._engine.run(plan, shown, session, session.memory, out, objections)
+            if session.cut:
+                self._engine.doubt_cut(plan, shown, session, session.memory, objections)
         if self._show_across is not None:
             self._show_across(shown, session, out, objections)
         if call.contested:

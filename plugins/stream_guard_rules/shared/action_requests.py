@@ -37,6 +37,8 @@ _ACTIONS: Final = (
     "disable enable stop restart",
 )
 _ACTION_SORTS: Final = {word: number for number, words in enumerate(_ACTIONS) for word in words.split()}
+ACTION_SORTS: Final = len(_ACTIONS)
+"""How many sorts of actions there are; they are numbered."""
 _PAYMENT: Final = _ACTION_SORTS["pay"]
 SEVERE_ACTIONS: Final = frozenset(
     _ACTION_SORTS[word] for word in ("delete", "cancel", "change", "grant", "install", "disable")

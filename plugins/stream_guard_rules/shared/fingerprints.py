@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from xxhash import xxh3_64_intdigest
 
-MOST_TEXT: Final = 20_000
-"""Characters of one text that are looked at."""
+MOST_TEXT: Final = 200_000
+"""Characters of one text that are looked at. A rule that looks for a value in a longer one could not judge."""
 
 _QUOTES: Final = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _SEPARATORS: Final = b"\"'<>(){}[],;`|"
@@ -24,7 +24,7 @@ _DROPPED: Final = bytes(code for code in range(33, 128) if not chr(code).isalnum
 _BLANKS: Final = bytes(code for code in range(128) if chr(code).isspace())
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{8,}")
-_MOST_DECODED: Final = 16
+_MOST_DECODED: Final = 64
 # The first character of base64 tells the upper bits of a byte, which in a text are those of a printable character or of
 # the first byte of a longer one. Most words begin otherwise, and need not be decoded. Hexadecimal text begins alike.
 _ENCODED: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[C-FI-Za-fw-z0-9+/_-][A-Za-z0-9+/_-]{7,}={0,2}")
@@ -132,6 +132,11 @@ def decoded_forms(text: str) -> tuple[str, ...]:
                 break
             found += _decoded(written)
     return tuple(found)
+
+
+def is_read_whole(text: str, forms: Sequence[str]) -> bool:
+    """Whether all of a text is looked at, and all that is encoded in it; ``forms`` are its decoded forms."""
+    return len(text) <= MOST_TEXT and len(forms) < _MOST_DECODED
 
 
 def _decoded(written: str) -> Iterator[str]:

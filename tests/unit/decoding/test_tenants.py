@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.decoding.tenants import tenant_session
 from stream_guard.engine import Engine
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.model import Finding
@@ -23,6 +22,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.batch import evaluate
+from stream_guard.sessions.shares import tenant_session
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition

@@ -180,12 +180,13 @@ def test_counts_survive_a_restart_after_a_commit(tmp_path: Path) -> None:
     reopened.close()
 
 
-def test_the_oldest_end_is_forgotten_first_and_that_is_counted() -> None:
+def test_the_reason_of_the_oldest_end_is_forgotten_first_and_that_is_counted() -> None:
     store, counts = MemoryStore(), Counts()
     ended = EndedSessions(store, counts, most=2)
     for name in ("a", "b", "c"):
         ended.end(name, "why")
-    assert [ended.reason(name) for name in ("a", "b", "c")] == [None, "why", "why"]
+    assert [ended.reason(name) == "why" for name in ("a", "b", "c")] == [False, True, True]
+    assert "too long ago" in (ended.reason("a") or "")
     assert counts.evictions["ended_sessions"] == 1
     assert len(EndedSessions(store, counts)) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stream_guard_rules.must_call_before import MustCallBefore, MustCallBeforeParams, MustCallBeforeState
+from stream_guard_rules.shared.lost_memory import FORGOTTEN
 
 from stream_guard import Json, ToolCall, ToolResult
 from tests.unit.rules.stored_states import stored_size
@@ -22,14 +23,14 @@ def test_firsts_are_forgotten_oldest_first() -> None:
     assert stored_size(state) <= rule.state_limit
 
 
-def test_early_seconds_are_forgotten_oldest_first() -> None:
+def test_early_seconds_are_forgotten_oldest_first_and_their_firsts_are_not_judged() -> None:
     params = MustCallBeforeParams.model_validate(
         {"first": "a", "second": "b", "same_arg": "n", "if_first_absent": "ignore"}
     )
     rule, state = MustCallBefore(params), MustCallBeforeState()
     for number in range(100):
         rule.on_tool_call(call({"n": number}, "b", attempt=number), state)
-    assert rule.on_tool_call(call({"n": 67}, "a", attempt=500), state) is None
+    assert rule.on_tool_call(call({"n": 67}, "a", attempt=500), state) == FORGOTTEN
     assert rule.on_tool_call(call({"n": 68}, "a", attempt=501), state) is not None
     assert stored_size(state) <= rule.state_limit
 
