@@ -107,6 +107,8 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     args: Json = None  # an object; a string where the model wrote something that is not JSON
     parse_error: bool = False  # the arguments were not JSON
     contested: str = ""  # why common readers differ on what the arguments are; empty: they agree
+    # Other arguments that the executor may hand to the tool; None: nothing is known of the tool's schema.
+    handed: tuple[Json, ...] | None = None
     attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
 
 

@@ -37,6 +37,7 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     """
 
     kind = "max_failed_retries"
+    equates_arguments = True
     state_limit = 32768
     examples = (
         sg.Example(

@@ -53,6 +53,7 @@ class NoRepeatedCalls(sg.Rule[NoRepeatedCallsParams, NoRepeatedCallsState]):
     """
 
     kind = "no_repeated_calls"
+    equates_arguments = True
     state_limit = 256
     examples = (
         sg.Example(

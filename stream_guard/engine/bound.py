@@ -46,6 +46,7 @@ class BoundRule:
         "gate",
         "gate_leaves",
         "gate_text",
+        "is_twin",
         "judge_gate",
         "key",
         "may_open",
@@ -66,6 +67,7 @@ class BoundRule:
         "tag",
         "texts",
         "timer",
+        "twin",
         "ungated",
         "wakes_at",
     )
@@ -77,6 +79,8 @@ class BoundRule:
         self.spec = spec
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
+        self.is_twin = False
+        self.twin: Any = None  # see ``twins``, where a rule that stops asks about arguments
         self.gate = _gate(spec, agents)
         self.may_open = _may_open(spec, agents)
         self.judge_gate = _gate_judge(spec, agents)

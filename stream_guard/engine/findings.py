@@ -110,7 +110,7 @@ def lookalike_finding(call: ToolCall, judged: str) -> Finding:
     )
 
 
-def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None) -> Finding:
+def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None, why: str) -> Finding:
     """Return the finding that common readers differ on the arguments of a call; it is of no rule."""
     return Finding(
         alert_id=digest(CONTESTED_CALL, key_state.id, "", call.event_id, "event"),
@@ -122,7 +122,7 @@ def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None) 
         event_id=call.event_id,
         index=None if call.index < 0 else call.index,
         time=call.time,
-        detail=f"what a call of {call.tool[:100] or 'some tool'} asks for is not certain: {call.contested}"[:300],
+        detail=f"what a call of {call.tool[:100] or 'some tool'} asks for is not certain: {why}"[:300],
         evidence={"tool": call.tool},
         then=then,
         run_id=call.run_id,

@@ -31,7 +31,8 @@ from stream_guard.engine.names import ToolNames
 from stream_guard.engine.reporting import Reporter
 from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
 from stream_guard.engine.states import RuleStates
-from stream_guard.engine.texts import PLACES, lacks_content, lacks_text, texts_at
+from stream_guard.engine.texts import has_text, lacks_content, lacks_text
+from stream_guard.engine.twins import TwinJudge, make_twins
 from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -50,24 +51,28 @@ class Engine:
         self.policy = policy
         self.counts = counts if counts is not None else Counts()
         self.max_states = max_states
-        self.bounds = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
-        self.by_tag = {bound.tag: bound for bound in self.bounds}
-        if len(self.by_tag) < len(self.bounds):
+        rules = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
+        if len({bound.tag for bound in rules}) < len(rules):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
+        self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
+        self.by_tag = {bound.tag: bound for bound in self.bounds}
         self.is_inline = mode == "inline"
-        self._active = [bound for bound in self.bounds if mode is None or mode in bound.rule.modes]
+        self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
         self._arrange()
         self._turn_leaves = self._leaves("turn")
         self._user_leaves = self._leaves("user")
         self._watch = self._watch_others()
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
         self.remembers = bool(self._turn_leaves or self._user_leaves)
-        self.lasting = frozenset(bound.number for bound in self._active if bound.must_remember)
+        remembering = [bound for bound in self._active if bound.must_remember]
+        twins = [bound.twin.bound for bound in remembering if bound.twin is not None]
+        self.lasting = frozenset(bound.number for bound in (*remembering, *twins))
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())
-        self._reporter = Reporter(self.counts, self.derived, len(self.bounds))
+        self._reporter = Reporter(self.counts, self.derived, len(rules))
         self._states = RuleStates(self.bounds, self.counts, max_states)
+        self._twins = TwinJudge(self._states)
         self._ends = RuleEnds(self.bounds, self._states, self._reporter, self._fail)
 
     @property
@@ -77,7 +82,9 @@ class Engine:
 
     def _arrange(self) -> None:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
-        self._part_scoped = frozenset([bound.number for bound in self.local.bounds if bound.part_scoped])
+        scoped = [bound for bound in self.local.bounds if bound.part_scoped]
+        twins = [bound.twin.bound.number for bound in scoped if bound.twin is not None]
+        self._part_scoped = frozenset([*[bound.number for bound in scoped], *twins])
         self.cross_session = tuple(self._cross_session())
 
     def _watch_others(self) -> PathWatch | None:
@@ -158,6 +165,32 @@ class Engine:
             self.counts.texts[bound.spec.id] += 1
             self._run(bound, handle, event, evaluation, text_found=not lacks_text(event))
 
+    def run_twinned(
+        self,
+        plan: Plan,
+        event: Event,
+        key_state: KeyState,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
+    ) -> None:
+        """Run a plan, some rules of which stop and ask about arguments, as ``run`` does, and their twins before them.
+
+        Where a twin fires and its rule does not, the call is contested.
+        """
+        if plan.twins is None or not (plan.asks_twins or key_state.twinned):
+            self.run(plan, event, key_state, memory, out, objections)
+            return
+        evaluation = Evaluation(event, key_state, memory, out, objections)
+        fired, taken = self._twins.ask(plan.twins, event, evaluation)
+        self.run(plan, event, key_state, memory, out, objections)
+        self._twins.settle(taken, key_state)
+        if fired and objections is not None and type(event) is ToolCall:
+            against = {one.rule for one in objections}
+            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
+            if doubted:
+                self._reporter.contest(doubted, event, evaluation)
+
     def _take(self, answers: list[Answer], event: Event, evaluation: Evaluation) -> None:
         """Take what the rules of the hot path answered, in the order of their answers."""
         for sort, whose, value in answers:
@@ -199,7 +232,7 @@ class Engine:
         if entered is None:
             return
         handle, address, inside, doubt = entered
-        if not text_found and not _has_text(bound, event):
+        if not text_found and not has_text(bound, event):
             self._take_silence(bound, event, evaluation, asked=inside)
             return
         key_state = evaluation.key_state
@@ -314,7 +347,7 @@ class Engine:
             if bound.number not in key_state.cut or bound.number in objecting or not bound.rule.rests_on_memory(call):
                 continue
             is_addressed = bound.key is None or bound.key(call) is not None
-            if is_addressed and _has_text(bound, call) and may_be_asked(bound, call, key_state.turns, memory):
+            if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, memory):
                 self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
 
     def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
@@ -370,9 +403,3 @@ class Engine:
         if not bound.suspect:
             bound.mark_suspect()
             self._arrange()
-
-
-def _has_text(bound: BoundRule, event: Event) -> bool:
-    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
-    waiting = bound.texts.get(PLACES[type(event)]) if bound.texts else None
-    return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)

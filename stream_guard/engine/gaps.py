@@ -22,6 +22,7 @@ NO_FIELD: Final = "a field that its condition reads"
 NO_KEY: Final = "a value for its key"
 NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is open"
 UNREADABLE: Final = "arguments that can be read"
+TAKEN_ALIKE: Final = "arguments that every executor takes alike: numbers and flags as such, not as texts"
 UNKNOWN_AGENT: Final = "an agent that the policy knows"
 FORGOTTEN: Final = "what it had to forget: more came than it remembers"
 

@@ -88,6 +88,7 @@ class Plan:
     __slots__ = (
         "_of_tools",
         "_of_turns",
+        "asks_twins",
         "awake",
         "entries",
         "full",
@@ -99,6 +100,7 @@ class Plan:
         "owned",
         "reads_args",
         "texts",
+        "twins",
         "untimed_mask",
         "waking",
         "watch",
@@ -112,6 +114,7 @@ class Plan:
         of_turns: bool = False,
         of_tools: bool = False,
         tool: str | None = None,
+        of_calls: bool = False,
     ) -> None:
         self.entries = tuple(entries)
         complex_ = [entry for entry in entries if not entry[0].plain]
@@ -134,6 +137,9 @@ class Plan:
                 self.mask |= bound.bit
                 if bound.wakes_at is None:
                     self.untimed_mask |= bound.bit
+        listed = (*self.entries, *(texts.entries if texts is not None else ()))
+        self.twins = tuple([(bound.twin, handle) for bound, handle in listed if bound.twin is not None]) or None
+        self.asks_twins = of_calls and self.twins is not None
         self.awake: dict[int, Plan] = {}
         self._of_turns, self._of_tools = of_turns, of_tools
         about: tuple[When, ...] = ("event",) if of_tools else ("event", "turn") if of_turns else ("event", "user")
@@ -185,7 +191,10 @@ class PlansByTool(dict[str, Plan | None]):
             self.clear()
             self._texts.clear()
         entries, texts = _for_tool(self._entries, tool), self._texts_for(tool)
-        plan = self[tool] = Plan(entries, texts, of_tools=True, tool=tool) if entries or texts else None
+        of_calls = self._where == "tool_args"
+        plan = self[tool] = (
+            Plan(entries, texts, of_tools=True, tool=tool, of_calls=of_calls) if entries or texts else None
+        )
         return plan
 
     def _texts_for(self, tool: str) -> TextIndex | None:

@@ -38,6 +38,7 @@ class KeyState:
         "states",
         "timers",
         "turns",
+        "twinned",
         "unevaluable",
     )
 
@@ -55,6 +56,7 @@ class KeyState:
         self.part_active = False  # a turn or a call came in the current part
         self.states: dict[Address, State] = {}
         self.asleep = 0  # a bit for each rule that answered Settled; it would answer so again, so this is not stored
+        self.twinned: set[Address] = set()  # where states of twins stand, so not stored
         self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
         self.awaiting_end: dict[Address, None] = {}  # ordered set: rules whose gate opened; their end is judged

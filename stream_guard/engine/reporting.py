@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.evaluation import Evaluation
-from stream_guard.engine.findings import At, Moment, error_finding, make_finding
-from stream_guard.engine.gaps import FORGOTTEN, UNKNOWN_AGENT, UNREADABLE, is_unreadable
+from stream_guard.engine.findings import At, Moment, contested_finding, error_finding, make_finding
+from stream_guard.engine.gaps import FORGOTTEN, TAKEN_ALIKE, UNKNOWN_AGENT, UNREADABLE, is_unreadable
 from stream_guard.engine.key_state import Address
 from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
-from stream_guard.model import Hit, Settled, ToolCall, Unsure
+from stream_guard.model import Action, Hit, Settled, ToolCall, Unsure
 from stream_guard.observability.counts import Counts
 from stream_guard.redaction import redact_text
 
@@ -84,10 +86,19 @@ class Reporter:
         self._counts.unevaluable[bound.number] += 1
         self._counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
-        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN):
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE):
             evaluation.key_state.unevaluable.add(bound.number)
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)
+
+    def contest(self, rules: Sequence[BoundRule], call: ToolCall, evaluation: Evaluation) -> None:
+        """Add the finding that executors differ on what these rules, which stop, ask about a call."""
+        self._counts.contested_calls += 1
+        for bound in rules:
+            self.count_unevaluable(bound, evaluation, TAKEN_ALIKE)
+        then = max((min(bound.spec.then, Action.BLOCK) for bound in rules if bound.spec.then is not None), default=None)
+        why = f"executors differ on what {', '.join(bound.spec.id for bound in rules[:3])} asks about"
+        evaluation.findings.append(contested_finding(call, evaluation.key_state, then, why))
 
     def count_unsure(self, bound: BoundRule, unsure: Unsure, evaluation: Evaluation) -> None:
         """Count the answer of a rule that could not judge everything."""

@@ -57,6 +57,7 @@ class RuleStates:
 
     def _forget(self, key_state: KeyState, address: Address) -> None:
         key_state.states.pop(address, None)
+        key_state.twinned.discard(address)
         if key_state.asleep:
             key_state.asleep &= ~self._bounds[number_of(address)].bit
         if key_state.timers:
@@ -92,7 +93,8 @@ class RuleStates:
             key_state.timers[address] = deadline
 
     def restore_timers(self, key_state: KeyState) -> None:
-        """Set the timers from restored states."""
+        """Set the timers from restored states, and note which of them are of twins."""
+        key_state.twinned = {address for address in key_state.states if self._bounds[number_of(address)].is_twin}
         for address, state in key_state.states.items():
             bound = self._bounds[number_of(address)]
             if bound.timer is not None:

@@ -66,6 +66,13 @@ def texts_at(event: Event, path: Path | None) -> str:
     return value if type(value) is str else ""
 
 
+def has_text(bound: BoundRule, event: Event) -> bool:
+    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
+    place = PLACES.get(type(event)) if bound.texts else None
+    waiting = bound.texts.get(place) if place is not None else None
+    return waiting is None or any(regex.search(texts_at(event, path)) is not None for path, regex in waiting)
+
+
 class TextIndex:
     """Finds the rules that wait for a pattern in a text, in one pass over each text."""
 

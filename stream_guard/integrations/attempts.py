@@ -12,7 +12,7 @@ import msgspec
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import PROBE, Gate, Ruling
 from stream_guard.language.arguments import Arguments, bounded, read_arguments
-from stream_guard.language.schema_numbers import numbers_as_typed
+from stream_guard.language.tool_schemas import Executor, hand_over
 from stream_guard.model import Action, Json, ToolCall, ToolResult
 
 _logger = logging.getLogger(__name__)
@@ -23,7 +23,10 @@ class SessionEndedError(StreamGuardError):
 
 
 class Attempt:
-    """One tool call on its way through the gate; ``properties`` are those of the tool's schema, where it is known."""
+    """One tool call on its way through the gate. ``schema`` is that of the tool's arguments, where it is known.
+
+    ``executor`` says how the arguments are fitted to it before the tool gets them.
+    """
 
     def __init__(
         self,
@@ -33,16 +36,19 @@ class Attempt:
         args: Json,
         call_id: str,
         agent: str = "",
-        properties: Json = None,
+        schema: Json = None,
+        executor: Executor = "unknown",
     ) -> None:
         self._gate = gate
+        args, handed = as_handed_over(args, schema, executor)
         self._call = ToolCall(
             session_id=session_id,
             # Not the call's id: some models number their calls from 0 in every turn.
             event_id=uuid4().hex,
             time=time.time(),
             tool=tool,
-            args=_as_the_tool_reads(args, properties),
+            args=args,
+            handed=handed,
             call_id=call_id,
             agent=agent,
         )
@@ -76,10 +82,16 @@ class Attempt:
             _logger.exception("a tool's result could not be judged")
 
 
-def _as_the_tool_reads(args: Json, properties: Json) -> Json:
-    """Return the arguments; text that readers differ on, or cannot read, stays text."""
+def as_handed_over(args: Json, schema: Json, executor: Executor) -> tuple[Json, tuple[Json, ...] | None]:
+    """Return the arguments as the tool gets them, and what it may get instead; None where that is not known.
+
+    Text that readers differ on, or cannot read, stays text.
+    """
     value, unreadable, contested = read_arguments(args) if isinstance(args, str) else Arguments(bounded(args))
-    return args if unreadable or contested else numbers_as_typed(value, properties)
+    if unreadable or contested:
+        return args, None
+    handed = hand_over(value, schema, executor)
+    return (value, None) if handed is None else handed
 
 
 def refusal_text(ruling: Ruling) -> str:

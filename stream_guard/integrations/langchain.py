@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
@@ -26,8 +27,8 @@ def make_middleware(
 
     def attempt_of(request: ToolCallRequest) -> Attempt:
         call, session = request.tool_call, _session(request, session_id)
-        properties = getattr(request.tool, "args", None)
-        return Attempt(gate, session, call["name"], call["args"], call["id"] or "", agent, properties)
+        schema = _schema(request.tool)
+        return Attempt(gate, session, call["name"], call["args"], call["id"] or "", agent, schema, "pydantic")
 
     class GateMiddleware(AgentMiddleware[Any, Any]):
         """Checks a call before the tool runs, and reports its result."""
@@ -61,6 +62,21 @@ def make_middleware(
             return self.wrap_tool_call(request, lambda _: None) is not None
 
     return GateMiddleware()
+
+
+def _schema(tool: Any) -> Any:
+    """Return the JSON Schema by which LangChain fits arguments; a tool with a plain schema gets them as they are."""
+    fitted_by = getattr(tool, "args_schema", None)
+    return _schema_of(fitted_by) if isinstance(fitted_by, type) else None
+
+
+@lru_cache(maxsize=256)
+def _schema_of(model: Any) -> Any:
+    """Return the schema of a model, which takes as long to make as many checks; None where it has none."""
+    try:
+        return model.model_json_schema()
+    except Exception:  # noqa: BLE001  # of any sort: a model may hold what JSON Schema cannot say
+        return None
 
 
 def _session(request: ToolCallRequest, session_id: str | Callable[[ToolCallRequest], str] | None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, refusal_text
+from stream_guard.integrations.mcp_schemas import list_schemas, schemas_in
 from stream_guard.model import Action
 
 if TYPE_CHECKING:
@@ -18,12 +19,14 @@ class ToolMiddleware:
     """``MCPServer(..., middleware=[ToolMiddleware(gate, session_id)])`` puts the gate before every tool.
 
     A refused call returns a tool error with a text for the model. A server cannot end its client's session: after
-    ``terminate_session`` every call of that session is refused.
+    ``terminate_session`` every call of that session is refused. Rules see arguments as the tool gets them: the
+    middleware asks the server for the schemas of its tools, once, and again for a tool that it does not know.
     """
 
     def __init__(self, gate: Gate, session_id: str | Callable[[ServerRequestContext[Any, Any]], str]) -> None:
         self._gate = gate
         self._session_id = session_id
+        self._schemas: dict[str, Any] = {}
 
     async def __call__(
         self,
@@ -34,13 +37,19 @@ class ToolMiddleware:
         from mcp.types import CallToolResult, TextContent  # noqa: PLC0415  (an extra)
 
         if ctx.method != "tools/call" or ctx.request_id is None:
-            return await call_next(ctx)
+            result = await call_next(ctx)
+            if ctx.method == "tools/list":
+                self._schemas.update(schemas_in(result))
+            return result
         params = ctx.params or {}
         session = self._session_id if isinstance(self._session_id, str) else self._session_id(ctx)
         tool, args = params.get("name"), params.get("arguments") or {}
         if not isinstance(tool, str):
             return await call_next(ctx)  # not a valid call: the server reports what is wrong with it
-        attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id))
+        if tool not in self._schemas and tool != PROBE:
+            self._schemas.update(await list_schemas(ctx, call_next))
+        schema = self._schemas.get(tool)
+        attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id), schema=schema, executor="mcp")
         ruling = await asyncio.to_thread(attempt.check)
         if ruling.action is not Action.ALLOW:
             return CallToolResult(content=[TextContent(text=refusal_text(ruling))], is_error=True)

@@ -50,8 +50,8 @@ class ToolGate:
         session = self._session_id if isinstance(self._session_id, str) else self._session_id(context)
         name, agent = context.tool_name, data.agent
         schema: Any = next((getattr(tool, "params_json_schema", {}) for tool in agent.tools if tool.name == name), {})
-        properties = schema.get("properties")
-        return Attempt(self._gate, session, name, context.tool_arguments, context.tool_call_id, agent.name, properties)
+        called = context.tool_call_id
+        return Attempt(self._gate, session, name, context.tool_arguments, called, agent.name, schema, "pydantic")
 
     def _before(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         from agents import ToolGuardrailFunctionOutput  # noqa: PLC0415  (an extra)

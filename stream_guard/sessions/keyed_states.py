@@ -85,6 +85,6 @@ class KeyedStates:
         key_state.note_last(event)
         plan = group.index.plan(event)
         if plan is not None:
-            self._engine.run(plan, event, key_state, memory, out, objections)
+            self._engine.run_twinned(plan, event, key_state, memory, out, objections)
             if key_state.cut:
                 self._engine.doubt_cut(plan, event, key_state, memory, objections)

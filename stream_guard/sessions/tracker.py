@@ -229,14 +229,18 @@ class Tracker:
         objections: Objections = []
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
-            self._engine.run(plan, shown, session, session.memory, out, objections)
+            if plan.twins is None:
+                self._engine.run(plan, shown, session, session.memory, out, objections)
+            else:
+                self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
             if session.cut:
                 self._engine.doubt_cut(plan, shown, session, session.memory, objections)
         if self._show_across is not None:
             self._show_across(shown, session, out, objections)
         if call.contested:
             self._counts.contested_calls += 1
-            out.append(contested_finding(call, session, Action.BLOCK if self._engine.policy.stops else None))
+            then = Action.BLOCK if self._engine.policy.stops else None
+            out.append(contested_finding(call, session, then, call.contested))
             objections.append(Objection(NO_RULE, CONTESTED, call.contested[:MOST_TEXT]))
         if objections:
             opened.objections = tuple(objections)
@@ -266,7 +270,10 @@ class Tracker:
         if self._derived is not None:
             event = self._derived.onto(event, session.memory)
         if plan is not None:
-            self._engine.run(plan, event, session, session.memory, out)
+            if plan.twins is None:
+                self._engine.run(plan, event, session, session.memory, out)
+            else:
+                self._engine.run_twinned(plan, event, session, session.memory, out)
         if self._show_across is not None:
             self._show_across(event, session, out, None)
 

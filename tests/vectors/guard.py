@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+from stream_guard.engine.findings import CONTESTED_CALL
 from stream_guard.errors import PolicyError, Problem
 from stream_guard.guard.decisions import Decider
 from stream_guard.guard.inline import Guard
@@ -90,7 +91,7 @@ def _followup(policy: Policy, attempts: Sequence[ToolCall]) -> dict[str, list[st
     """Decider the same attempts as recorded events; return the rules that match each."""
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in evaluate(attempts, policy):
-        if not finding.shadow:
+        if not finding.shadow and finding.kind != CONTESTED_CALL:
             found[finding.event_id].append(finding)
     judge = Decider(policy)
     ordered = {event: judge.in_order(findings) for event, findings in found.items()}
@@ -98,7 +99,8 @@ def _followup(policy: Policy, attempts: Sequence[ToolCall]) -> dict[str, list[st
 
 
 def _expect_inline(attempt: str, decision: Decision, wanted: dict[str, Any]) -> None:
-    matched = [finding.rule_id for finding in decision.findings if not finding.shadow]
+    found = [finding for finding in decision.findings if finding.kind != CONTESTED_CALL]  # which is of no rule
+    matched = [finding.rule_id for finding in found if not finding.shadow]
     outcome = decision.action.word if decision.checked else None
     _expect_field(f"{attempt}: inline matches", matched, wanted, "matched")
     _expect_field(f"{attempt}: outcome", outcome, wanted, "outcome")

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests import plain_http
+from tests.vectors.attacks.catalogue import Catalogue
 from tests.vectors.attacks.expectations import Outcome
 from tests.vectors.attacks.history import forge, is_sound, show_in_terminal
 from tests.vectors.attacks.processes import Process, read_alerts, rule_ids, write_inputs
@@ -45,6 +46,7 @@ class Served:
         self._floods: list[threading.Thread] = []
         self._process: Process | None = None
         self._policy = case["policy"]
+        self._catalogue = Catalogue(case)
         self._open()
 
     def take(self, action: str, step: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class Served:
         return told | {name: said[name] for name in ("action", "checked", "judged", "reason") if name in said}
 
     def _check(self, step: dict[str, Any]) -> dict[str, Any]:
-        response = self._ask("POST", "/v1/check", plain_event(step["check"]))
+        response = self._ask("POST", "/v1/check", self._catalogue.complete(plain_event(step["check"])))
         if response.status_code == 200 and (review := response.json().get("review")):
             self._latest = review["id"]
             if step.get("as"):
@@ -129,7 +131,8 @@ class Served:
         return self._tell(step["events"])
 
     def _tell(self, events: list[dict[str, Any]]) -> dict[str, Any]:
-        response = self._ask("POST", "/v1/events", {"events": [plain_event(event) for event in events]})
+        told_as = [self._catalogue.complete(plain_event(event)) for event in events]
+        response = self._ask("POST", "/v1/events", {"events": told_as})
         told: dict[str, Any] = {"status": response.status_code}
         if response.status_code == 200:
             said = response.json()

@@ -25,6 +25,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import load_settings
 from stream_guard.storage.stores import CheckpointStore
+from tests.vectors.attacks.catalogue import Catalogue
 from tests.vectors.attacks.expectations import Outcome
 from tests.vectors.attacks.history import forge, is_sound, show_in_terminal
 from tests.vectors.attacks.steps import plain_event
@@ -42,6 +43,7 @@ class Inline:
         self._decoder = Assembly(self._settings, registry()).make_decoder("native")
         self._history = folder / "history.db"
         self._checkpoint = folder / "checkpoint.db"
+        self._catalogue = Catalogue(case)
         self._seconds = 0.0  # by which the gate's clock is ahead
         self._latest = ""  # the id of the latest review
         self._named: dict[str, str] = {}
@@ -104,7 +106,7 @@ class Inline:
 
     def _attempt(self, check: dict[str, Any]) -> sg.ToolCall:
         """Return the call as an integration makes it: arguments that are text stay the text that the model wrote."""
-        sent = plain_event(check)
+        sent = self._catalogue.complete(plain_event(check))
         if "agent_path" in sent:
             sent["agent_path"] = tuple(sent["agent_path"])
         try:
@@ -136,7 +138,7 @@ class Inline:
     def _observe(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         taken, alerts = 0, list[Alert]()
         for row in rows:
-            record = sg.Record(value=json.dumps(plain_event(row)).encode())
+            record = sg.Record(value=json.dumps(self._catalogue.complete(plain_event(row))).encode())
             try:
                 events = self._decoder.decode(record)
             except StreamGuardError:

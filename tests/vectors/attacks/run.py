@@ -18,7 +18,8 @@ from tests.vectors.attacks.topic import Topic
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields
 
 _SAID: Final = ("name", "id", "group", "attack", "benign", "why", "spec", "note")
-_FIELDS: Final = frozenset((*_SAID, "surface", "policy", "settings", "needs", "steps", "expect", "decide"))
+_TOOLS: Final = ("catalogue", "executor")
+_FIELDS: Final = frozenset((*_SAID, *_TOOLS, "surface", "policy", "settings", "needs", "steps", "expect", "decide"))
 _RUN: Final = frozenset(("history", "checkpoint", "from_format", "source", "command", "seconds"))
 _SECTIONS: Final = frozenset(("api", "decode", "reviews", "sessions", "worker", "serve", "commit", "kafka", "run"))
 

@@ -24,6 +24,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import load_settings
+from tests.vectors.attacks.catalogue import Catalogue
 from tests.vectors.attacks.expectations import Outcome
 from tests.vectors.attacks.processes import read_alerts, rule_ids
 from tests.vectors.attacks.steps import plain_event, text_of
@@ -50,6 +51,7 @@ class Streamed:
         self._input.touch()
         self._alerts = self._kept / "alerts.jsonl"
         self._policy = case["policy"]
+        self._catalogue = Catalogue(case)
         self._patience = float(self._run.get("seconds", 60))
         self._outcome = Outcome(rules=rule_ids(self._policy))
 
@@ -71,7 +73,7 @@ class Streamed:
         """Leave nothing open: every run has ended."""
 
     def _event(self, step: dict[str, Any]) -> None:
-        self._append(json.dumps(plain_event(step["event"])).encode())
+        self._append(json.dumps(self._catalogue.complete(plain_event(step["event"]))).encode())
 
     def _events(self, step: dict[str, Any]) -> None:
         for event in step["events"]:

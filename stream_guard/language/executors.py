@@ -1,0 +1,120 @@
+"""What common executors make of a value before the tool gets it: numbers, flags and JSON that stand in texts.
+
+An executor validates the arguments that a model wrote, and hands the tool what fits its types. Pydantic in its lax
+mode makes numbers and flags of texts; an MCP server also reads a text as JSON. Where nobody knows the tool's types,
+each of these values is one that the tool may get.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+from pydantic_core import SchemaValidator, ValidationError, core_schema
+
+from stream_guard.language.arguments import MAX_NESTING
+from stream_guard.model import Json
+
+Type: TypeAlias = Literal["number", "flag", "null", "text"]
+"""What a value may be taken as: ``text`` leaves it as it is. JSON in a text is read whatever is asked for."""
+
+_INTEGER: Final = SchemaValidator(core_schema.int_schema())
+_FLOAT: Final = SchemaValidator(core_schema.float_schema())
+_FLAG: Final = SchemaValidator(core_schema.bool_schema())
+_BRACKETS: Final = ("{", "[")
+_STARTS: Final = frozenset("+-.0123456789iInN")  # of texts that may be numbers, infinities and NaN
+_LONGEST_WORD: Final = 40  # characters of a text that is looked at as a flag or a null
+
+
+def as_integer(value: Json) -> Json:
+    """Return the integer that executors make of a value; ValueError where they make none."""
+    return _INTEGER.validate_python(value)
+
+
+def as_number(value: Json) -> Json:
+    """Return the number that executors make of a value, an integer where possible; ValueError where there is none."""
+    try:
+        return _INTEGER.validate_python(value)
+    except ValidationError:
+        pass
+    try:
+        return _FLOAT.validate_python(value)
+    except ValidationError:
+        if type(value) is not str:
+            raise
+    return float(value)  # digits of other scripts, which Python's own types take
+
+
+def as_float(value: Json) -> Json:
+    """Return the float that executors make of a value; ValueError where they make none."""
+    return _FLOAT.validate_python(value)
+
+
+def as_flag(value: Json) -> Json:
+    """Return the flag that executors make of a value, such as ``yes`` or 1; ValueError where they make none."""
+    return _FLAG.validate_python(value.strip() if type(value) is str else value)
+
+
+def json_in(text: str) -> Json:
+    """Return the object or the list that stands in a text as JSON; None where there is none.
+
+    What is nested deeper than rules look is left out: an executor reads the rest all the same.
+    """
+    if text[:1] not in _BRACKETS and not (text[:1].isspace() and text.lstrip()[:1] in _BRACKETS):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cut_deep(value) if isinstance(value, dict | list) else None
+
+
+def cut_deep(value: Json) -> Json:
+    """Return a value that nobody else holds; objects and lists in it that are nested too deep are emptied."""
+    layer = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_NESTING - 1):
+        layer = [inner for item in layer for inner in _inside(item) if isinstance(inner, dict | list)]
+        if not layer:
+            return value
+    for item in layer:
+        item.clear()
+    return value
+
+
+def _inside(item: Json) -> Iterator[Json]:
+    yield from item.values() if isinstance(item, dict) else item
+
+
+def taken_as(value: Json, wanted: Type) -> Json:
+    """Return the value with everything in it taken as the wanted type where an executor may; itself if nothing is.
+
+    The value that came in stays as it is.
+    """
+    if type(value) is str:
+        return _text_as(value, wanted)
+    if type(value) is dict:
+        taken = {key: taken_as(item, wanted) for key, item in value.items()}
+        return taken if any(taken[key] is not item for key, item in value.items()) else value
+    if type(value) is list:
+        items = [taken_as(item, wanted) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    # Not the other way: to a rule a flag is no number, and as one it is next to nothing.
+    return value == 1 if wanted == "flag" and type(value) is not bool and value in (0, 1) else value
+
+
+def _text_as(text: str, wanted: Type) -> Json:
+    inner = json_in(text)
+    if inner is not None:
+        return taken_as(inner, wanted)
+    if wanted == "number" and (text[:1] in _STARTS or text[:1].isspace() or not text.isascii()):
+        try:
+            return as_number(text)
+        except ValueError:
+            return text
+    if wanted == "flag" and len(text) <= _LONGEST_WORD:
+        try:
+            return as_flag(text)
+        except ValueError:
+            return text
+    return None if wanted == "null" and text[:_LONGEST_WORD].strip() == "null" else text

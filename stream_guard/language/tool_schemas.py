@@ -1,0 +1,263 @@
+"""Arguments as a tool will get them: its JSON Schema, and how the executor that hands them over fits values to it.
+
+Executors that check arguments by pydantic make numbers and flags of texts, everywhere in the arguments; an MCP server
+reads a text as JSON first where the schema wants no text. What cannot be told from a schema, such as a union of text
+and number, stays as it was sent, and the other arguments that the tool may get are named beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from stream_guard.language.executors import Type, as_flag, as_float, as_integer, cut_deep, taken_as
+from stream_guard.language.paths import json_equal
+from stream_guard.model import Json
+
+Executor: TypeAlias = Literal["mcp", "pydantic", "unknown"]
+"""Who hands arguments over. ``unknown``: perhaps nobody changes them, perhaps one of the others does."""
+
+_DEEP: Final = 60  # levels of a value, and of references, that are looked into
+_MOST_FITS: Final = 20_000  # schemas that are looked at in one call: unions multiply them
+_UNIONS: Final = ("anyOf", "oneOf")
+_TAKEN: Final[tuple[Type, ...]] = ("number", "flag", "null")
+# Said of a value, and nothing of its type.
+_SILENT: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
+)
+
+
+class Handed(NamedTuple):
+    """What a tool gets."""
+
+    args: Json  # as far as it is certain; the rest as it was sent
+    others: tuple[Json, ...] = ()  # other arguments that it may get instead
+
+
+class _UnfitError(ValueError):
+    """A value does not fit a schema: the executor refuses it, or the schema is not the one that it has."""
+
+
+def hand_over(args: Json, schema: Json, executor: Executor) -> Handed | None:
+    """Return the arguments as the tool gets them; None where its schema is none, so that nothing is known.
+
+    What came in stays as it is.
+    """
+    if not isinstance(schema, dict) or not isinstance(args, dict):
+        return None
+    fitting = _Fitting(schema, executor)
+    node = fitting.resolve(schema)
+    properties = node.get("properties")
+    if not isinstance(properties, dict):
+        return None
+    taken: dict[str, Json] = {}
+    doubts: dict[str, list[Json]] = {}
+    for name, value in args.items():
+        inner = properties.get(name)
+        fits = fitting.fit_argument(value, inner) if isinstance(inner, dict) else []
+        if len(fits) == 1:
+            taken[name] = value if json_equal(fits[0], value) else fits[0]
+        else:
+            taken[name], doubts[name] = value, fits
+    return Handed(taken, tuple(_others(taken, doubts, fitting)))
+
+
+def _others(args: dict[str, Json], doubts: dict[str, list[Json]], fitting: _Fitting) -> list[Json]:
+    """Return the other arguments that the tool may get: with defaults, and with what is not certain taken otherwise."""
+    found: list[Json] = [args]
+    for place in range(max(map(len, doubts.values()), default=0)):
+        fitted = {name: fits[min(place, len(fits) - 1)] for name, fits in doubts.items() if fits}
+        found.append({**args, **fitted})
+    found += [{**args, **{name: taken_as(args[name], wanted) for name in doubts}} for wanted in _TAKEN]
+    found += [fitting.add_defaults(one, fitting.schema) for one in found]
+    different: list[Json] = []
+    for one in found[1:]:
+        if not any(json_equal(one, other) for other in (args, *different)):
+            different.append(one)
+    return different
+
+
+class _Fitting:
+    """Fits the values of one call to a schema."""
+
+    def __init__(self, schema: dict[str, Json], executor: Executor) -> None:
+        self.schema = schema
+        self._executor = executor
+        self._left = _MOST_FITS
+        self._doubtful = False  # the argument that is fitted may be another value for the tool
+        self._choice = (
+            "same"  # which of the members of a union counts: one that leaves the value as it is, the first, the last
+        )
+
+    def resolve(self, node: Json, _level: int = 0) -> dict[str, Json]:
+        """Return a schema without references and with its parts in one; empty where it cannot be told."""
+        self._left -= 1
+        if not isinstance(node, dict) or _level > _DEEP or self._left < 0:
+            return {}
+        found = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+        reference, parts = node.get("$ref"), node.get("allOf")
+        if isinstance(reference, str):
+            found = {**self.resolve(self._at(reference), _level + 1), **found}
+        for part in parts if isinstance(parts, list) else ():
+            inner = self.resolve(part, _level + 1)
+            properties = {**inner.get("properties", {}), **found.get("properties", {})}
+            found = {**inner, **found, **({"properties": properties} if properties else {})}
+        return found
+
+    def _at(self, reference: str) -> Json:
+        """Return what a reference into the schema itself leads to; nothing where it leads elsewhere."""
+        node: Json = self.schema
+        if not reference.startswith("#"):
+            return None
+        for step in reference[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            node = node.get(name) if isinstance(node, dict) else None
+        return node
+
+    def fit_argument(self, value: Json, node: Json) -> list[Json]:
+        """Return the values that the tool may get for an argument: one where that is certain, none where none fits."""
+        self._doubtful = False
+        found: list[Json] = []
+        for one in [value, *self._parsed(value, node)]:
+            for self._choice in ("same", "first", "last"):
+                try:
+                    got = self._fit(one, node, 0)
+                except _UnfitError:
+                    continue
+                if not any(json_equal(got, other) for other in found):
+                    found.append(got)
+        if self._executor == "unknown" and found and not json_equal(found[0], value):
+            found.append(value)
+        return [*found, value] if self._doubtful and len(found) == 1 else found
+
+    def _parsed(self, value: Json, node: Json) -> list[Json]:
+        """Return what an MCP server makes of a text before it looks at types, if it makes anything of it."""
+        if self._executor == "pydantic" or type(value) is not str or self._is_text(node):
+            return []
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+        if isinstance(parsed, str | int | float):
+            return []
+        return [cut_deep(parsed) if isinstance(parsed, dict | list) else parsed]
+
+    def _is_text(self, node: Json) -> bool:
+        said = self.resolve(node)
+        return said.get("type") == "string" and "format" not in said and "enum" not in said and "const" not in said
+
+    def _fit(self, value: Json, node: Json, level: int) -> Json:
+        if level > _DEEP or self._left < 0:
+            raise _UnfitError
+        said = self.resolve(node)
+        members = _members(said)
+        if members is not None:
+            return self._fit_one_of(value, members, level)
+        match said.get("type"):
+            case None:
+                return self._fit_untyped(value, said, level)
+            case "string" if isinstance(value, str):
+                return self._fit_text(value, said, level)
+            case "array" if isinstance(value, list):
+                return self._fit_list(value, said, level)
+            case "object" if isinstance(value, dict):
+                return self._fit_object(value, said, level)
+            case kind:
+                return _as_scalar(value, kind)
+
+    def _fit_untyped(self, value: Json, said: dict[str, Json], level: int) -> Json:
+        if "properties" in said:
+            return self._fit(value, {**said, "type": "object"}, level + 1)
+        listed = said.get("enum", [said["const"]] if "const" in said else None)
+        if isinstance(listed, list):
+            if not any(json_equal(value, one) for one in listed):
+                raise _UnfitError
+        elif said.keys() - _SILENT or (self._executor == "unknown" and isinstance(value, str)):
+            self._doubtful = True
+        return value
+
+    def _fit_one_of(self, value: Json, members: list[Json], level: int) -> Json:
+        """Return the value as a member takes it; doubtful where two members take it differently."""
+        found: list[Json] = []
+        for member in members:
+            try:
+                found.append(self._fit(value, member, level + 1))
+            except _UnfitError:
+                continue
+        if not found:
+            raise _UnfitError
+        if any(not json_equal(one, found[0]) for one in found[1:]):
+            self._doubtful = True
+        if self._choice == "same":
+            return next((one for one in found if json_equal(one, value)), found[0])
+        return found[0] if self._choice == "first" else found[-1]
+
+    def _fit_text(self, value: str, said: dict[str, Json], level: int) -> Json:
+        if said.get("contentMediaType") != "application/json":
+            return value
+        try:
+            return self._fit(cut_deep(json.loads(value)), said.get("contentSchema", {}), level + 1)
+        except (ValueError, RecursionError):
+            raise _UnfitError from None
+
+    def _fit_list(self, value: list[Json], said: dict[str, Json], level: int) -> Json:
+        first, rest = said.get("prefixItems"), said.get("items", {})
+        nodes = first if isinstance(first, list) else []
+        return [
+            self._fit(item, nodes[place] if place < len(nodes) else rest, level + 1) for place, item in enumerate(value)
+        ]
+
+    def _fit_object(self, value: dict[str, Json], said: dict[str, Json], level: int) -> Json:
+        properties, others = said.get("properties", {}), said.get("additionalProperties", {})
+        known = properties if isinstance(properties, dict) else {}
+        return {name: self._fit(item, known.get(name, others), level + 1) for name, item in value.items()}
+
+    def add_defaults(self, value: Json, node: Json, level: int = 0) -> Json:
+        """Return the value with the defaults of what is left out; itself where there are none."""
+        if level > _DEEP or not isinstance(value, dict):
+            return value
+        said = self.resolve(node)
+        properties = said.get("properties")
+        found = value
+        for name, inner in properties.items() if isinstance(properties, dict) else ():
+            if name in value:
+                new = self.add_defaults(value[name], inner, level + 1)
+                found = found if new is value[name] else {**found, name: new}
+            elif "default" in (resolved := self.resolve(inner)):
+                found = {**found, name: resolved["default"]}
+        return found
+
+
+def _members(said: dict[str, Json]) -> list[Json] | None:
+    """Return the schemas of a union, one of which a value has to fit; None where there is no union."""
+    for union in _UNIONS:
+        members = said.get(union)
+        if isinstance(members, list):
+            return members
+    types = said.get("type")
+    return [{**said, "type": one} for one in types] if isinstance(types, list) else None
+
+
+def _as_scalar(value: Json, kind: Json) -> Json:
+    fit = _SCALARS.get(kind) if isinstance(kind, str) else None
+    if fit is None:
+        raise _UnfitError
+    try:
+        return fit(value)
+    except ValueError:
+        raise _UnfitError from None
+
+
+def _as_null(value: Json) -> Json:
+    if value is not None:
+        raise ValueError
+    return value
+
+
+_SCALARS: Final[dict[str, Callable[[Json], Json]]] = {
+    "integer": as_integer,
+    "number": as_float,
+    "boolean": as_flag,
+    "null": _as_null,
+}

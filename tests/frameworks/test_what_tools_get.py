@@ -1,0 +1,113 @@
+"""A rule that stops judges what the tool gets, whatever its types and however a model spells the arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from stream_guard.guard.inline import Guard
+from stream_guard.integrations.attempts import as_handed_over
+from stream_guard.language.executors import taken_as
+from stream_guard.language.paths import json_equal
+from stream_guard.language.tool_schemas import Executor
+from stream_guard.model import Action, ToolCall
+from stream_guard.policy.spec import Policy
+from stream_guard.testing import rule_spec
+from tests.frameworks.world import KINDS
+
+PACKAGES = {"mcp": "mcp", "openai-agents": "agents", "openai-agents-strict": "agents", "langchain": "langchain"}
+EXAMPLES = int(os.environ.get("STREAM_GUARD_EXECUTOR_EXAMPLES", "60"))
+DEFAULTS: dict[Any, Any] = {int: 5, bool: True, str: "x", float: 0.5}
+SEARCH = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
+)
+
+
+def executors() -> Any:
+    from tests.frameworks import executors  # takes seconds to import, with its frameworks
+
+    return executors
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value that is no object and no list, with its path."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield path, value
+        return
+    for key, item in inner:
+        yield from leaves(item, f"{path}.{key}" if path else str(key))
+
+
+def forbids(path: str, value: Any) -> Policy:
+    """Return a policy that stops a call with this value at the path."""
+    when: dict[str, Any] = {"arg_eq": {"path": path, "value": value}}
+    if type(value) is int or type(value) is float:
+        when = {"all_of": [{"arg_gte": {"path": path, "value": value}}, {"arg_lte": {"path": path, "value": value}}]}
+    rule = rule_spec(KINDS["tool_guard"], {"when": when}, then=Action.BLOCK)
+    return Policy(rules=(rule,), version="v1")
+
+
+def is_stopped(policy: Policy, args: Any, schema: Any, executor: Executor) -> bool:
+    value, handed = as_handed_over(args, schema, executor)
+    call = ToolCall(session_id="s", tool="tool", call_id="c", args=value, handed=handed)
+    return Guard(policy).check(call).action is not Action.ALLOW
+
+
+@st.composite
+def called(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Draw the types of a tool's arguments, defaults of some, and the arguments of a call."""
+    strategies = executors()
+    kinds = draw(st.dictionaries(st.sampled_from(strategies.NAMES), strategies.TYPES, min_size=1, max_size=3))
+    args = {name: draw(strategies.fitting(kind)) for name, kind in kinds.items()}
+    with_default = draw(st.sets(st.sampled_from(sorted(kinds)), max_size=len(kinds) - 1))
+    defaults = {name: DEFAULTS[kinds[name]] for name in with_default if kinds[name] in DEFAULTS}
+    left_out = draw(st.sets(st.sampled_from(sorted(defaults)))) if defaults else ()
+    return kinds, defaults, {name: value for name, value in args.items() if name not in left_out}
+
+
+@pytest.mark.parametrize("framework", PACKAGES)
+@SEARCH
+@given(call=called())
+def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str, call: Any) -> None:
+    pytest.importorskip(PACKAGES[framework])
+    kinds, defaults, args = call
+    try:
+        schema, executor, got = executors().FRAMEWORKS[framework](kinds, defaults, args)
+    except executors().Refused:
+        assume(False)
+    for path, value in leaves(executors().plain(got)):
+        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124  # no rule can name them
+            continue
+        policy = forbids(path, value)
+        shown = json.dumps(args), schema, path, value
+        assert is_stopped(policy, args, schema, executor), shown
+
+
+@pytest.mark.parametrize("framework", PACKAGES)
+@SEARCH
+@given(call=called())
+def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, call: Any) -> None:
+    pytest.importorskip(PACKAGES[framework])
+    kinds, _, args = call
+    try:
+        schema, executor, got = executors().FRAMEWORKS[framework](kinds, {}, args)
+    except executors().Refused:
+        assume(False)
+    texts = [(path, value) for path, value in leaves(args) if isinstance(value, str)]
+    kept = dict(leaves(executors().plain(got)))
+    for path, text in texts:
+        if kinds[path.partition(".")[0]] is not str or kept.get(path) != text:
+            continue
+        for wanted in ("number", "flag", "null"):
+            other = taken_as(text, wanted)
+            if not json_equal(other, text) and other == other:  # noqa: PLR0124  # NaN is no value to ask for
+                assert not is_stopped(forbids(path, other), args, schema, executor), (args, schema, path, other)
