@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from sys import intern
+from typing import Final
 
 import msgspec
 
 from stream_guard.model import Alert, Finding
 from stream_guard.redaction import mask_id, mask_secrets, redact
+
+_LONG: Final = 1000  # characters: of a longer name only the beginning is kept
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Alert).decode
@@ -28,13 +31,13 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         detail=redact(finding.detail),
         policy_version=policy_version,
         evidence=redact(finding.evidence),
-        part=finding.part,
+        part=finding.part if len(finding.part) < _LONG else mask_id(finding.part),
         # A default is left out of JSON by identity: a finding from another process must not look different.
         at=intern(finding.at),
         reason=finding.reason,
         tags=finding.tags,
         run_id=mask_id(finding.run_id),
-        agent=mask_secrets(finding.agent),
+        agent=mask_secrets(finding.agent) if len(finding.agent) < _LONG else mask_id(finding.agent),
         labels=redact(finding.labels),
         suppressed=finding.suppressed,
         file=finding.file,

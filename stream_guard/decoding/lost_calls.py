@@ -33,7 +33,7 @@ def lost_call(record: Record, reason: str) -> ToolCall | None:
     return ToolCall(
         session_id=session_id,
         event_id=f"~{xxhash.xxh3_64_hexdigest(record.value.strip())}",
-        tool=_last(_TOOL, text),
+        tool=_last(_TOOL, text)[:_MAX_ID],
         captured=False,
         contested=f"its record cannot be decoded: {reason}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from stream_guard.decoding.long_names import MAX_NAME, check_names
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.model import RESERVED, Event, check_session_id
@@ -42,7 +43,10 @@ class EventReader:
         try:
             decoded = self._decoder.decode(record)
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
+            is_long = len(record.value) > MAX_NAME  # in a shorter record no name is too long
             for event in events:
+                if is_long:
+                    check_names(event)
                 session_id: str = event.session_id
                 if not session_id or session_id[0] == RESERVED:
                     check_session_id(session_id)

@@ -210,7 +210,7 @@ OFFICES: Final = (
     SecretFormat(
         "Discord", f"api{_SLASH}webhooks{_SLASH}[0-9]{{10,20}}{_SLASH}", f"{_WORD}{{40,}}", "webhooks(?:/|%2F)"
     ),
-    SecretFormat("Telegram", f"[0-9]{{8,10}}{_COLON}", f"AA{_WORD}{{32,}}", "(?::|%3[Aa])AA[A-Za-z0-9_-]{4}"),
+    SecretFormat("Telegram", f"(?:bot)?[0-9]{{8,10}}{_COLON}", f"AA{_WORD}{{32,}}", "(?::|%3[Aa])AA[A-Za-z0-9_-]{4}"),
     SecretFormat("Microsoft Teams", f"webhookb2{_SLASH}", "(?:[A-Za-z0-9@/-]|%40|%2[Ff]){40,}", "webhookb2"),
     SecretFormat("Airtable", f"pat{_ALNUM}{{14}}\\.", f"{_HEX}{{40,}}", r"pat[A-Za-z0-9]{14}\."),
     _shape("Linear", "lin_(?:api|oauth)_", _ALNUM, 30),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from stream_guard.language.patterns import TextSet
-from stream_guard.redaction import named
+from stream_guard.redaction import commands, named
 from stream_guard.redaction.formats import FORMATS, SecretFormat
 from stream_guard.redaction.words import is_mixed, is_slug, is_wording
 
@@ -31,6 +31,7 @@ class _Secret(NamedTuple):
     mask: _Mask
     glued: str = ""  # the same behind a letter or a digit, as in xsk-...
     mask_glued: _Mask = str
+    rewrite: Callable[[str], str] | None = None  # where an expression alone cannot tell
 
 
 def _shaped(row: SecretFormat) -> _Secret:
@@ -83,6 +84,9 @@ _SECRETS: Final[tuple[_Secret, ...]] = (
         _labelled("web token"),
     ),
     *(_Secret(*secret) for secret in named.SECRETS),
+    _Secret(named.ASSIGNED_ANCHOR, "", str, rewrite=named.mask_assigned),
+    _Secret(named.OPTION_ANCHOR, "", str, rewrite=named.mask_options),
+    _Secret(commands.ANCHOR, "", str, rewrite=commands.mask_commands),
     # Visa, Mastercard, American Express, Discover, JCB, Diners, UnionPay: each with its lengths.
     _Secret(
         "[2-6](?:[ -]?[0-9]){12}",
@@ -97,6 +101,7 @@ _SECRETS: Final[tuple[_Secret, ...]] = (
 _CLEAN: Final[set[str]] = set()
 _MOST_CLEAN: Final = 1000
 _SHORT: Final = 64  # characters
+_LONGEST: Final = 1000  # characters of an id
 
 
 @cache
@@ -122,8 +127,8 @@ def _remember_clean(text: str) -> None:
 
 
 def mask_id(text: str) -> str:
-    """Return an id without secrets; two ids that differ only in their secrets still differ."""
-    masked = mask_secrets(text)
+    """Return an id without secrets, and not too long; two ids that differ only in what is left out still differ."""
+    masked = mask_secrets(text[:_LONGEST])
     return text if masked == text else f"{masked}~{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
@@ -136,6 +141,9 @@ def mask_secrets(text: str) -> str:
         _remember_clean(text)
     for number in sorted(found):
         secret = _SECRETS[number]
+        if secret.rewrite is not None:
+            text = secret.rewrite(text)
+            continue
         text = _compiled(secret.pattern).sub(secret.mask, text)
         if secret.glued:
             text = _compiled(secret.glued).sub(secret.mask_glued, text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
-import re2
-
 from stream_guard.model import Json
+from stream_guard.redaction.named import is_secret_text
+from stream_guard.redaction.names import SecretName, secret_name
 from stream_guard.redaction.secrets import mask_secrets
 
 MAX_TEXT: Final = 200  # characters of one string
@@ -18,17 +17,6 @@ MAX_VALUES: Final = 1000  # of the whole value, nested ones included
 _CUT: Final = "…"
 # Searched beyond MAX_TEXT, so that a secret across the cut is found whole.
 _MARGIN: Final = 4096
-
-_SECRET_KEY: Final = re2.compile(
-    r"(?i)(password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
-    r"|cookie|credentials?|cvv|cvc|card[_-]?number)$"
-)
-
-
-@lru_cache(maxsize=1000)
-def _names_secret(name: str) -> bool:
-    """Whether what stands under a name is to be masked. The names are redacted: the cache holds no secret."""
-    return _SECRET_KEY.search(name) is not None
 
 
 def redact(value: Json, longest: int = MAX_TEXT) -> Json:
@@ -90,13 +78,26 @@ class _Redaction:
                 shown[_CUT] = f"[{len(value) - MAX_ITEMS} more]"
                 break
             name = redact_text(str(key))
-            hidden = item is not None and _names_secret(name)
-            shown[name] = "[masked]" if hidden else self.value(item, depth + 1)
+            shown[name] = "[masked]" if _is_hidden(name, item) else self.value(item, depth + 1)
         return shown
 
     def _list(self, items: list[Json], depth: int) -> list[Json]:
         shown = [self.value(item, depth + 1) for item in items[:MAX_ITEMS]]
         return [*shown, f"[{len(items) - MAX_ITEMS} more]"] if len(items) > MAX_ITEMS else shown
+
+
+def _is_hidden(name: str, item: Json) -> bool:
+    """Whether what stands under a name is masked whole. A yes or a no is no secret."""
+    if item is None or isinstance(item, bool):
+        return False
+    if isinstance(item, str):
+        return is_secret_text(name, item)
+    level = secret_name(name)
+    if level is SecretName.TEXT or level is SecretName.CHANCE:
+        return isinstance(item, list | tuple) and any(
+            isinstance(one, str) and is_secret_text(name, one) for one in item
+        )
+    return level is not SecretName.NO
 
 
 def _long_number(value: int) -> Json:

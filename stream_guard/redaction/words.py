@@ -12,6 +12,15 @@ _HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
 _RUN: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+")
 _RUNS: Final = 5  # runs of one sort of sign; sixteen drawn ones have ten on average
+# A variable, a template or stars in the place of a secret.
+_PLACEHOLDER: Final = re.compile(
+    r"[\\\"'`]*(?:\$(?:[{(]|[A-Z_][A-Z0-9_]*\b(?!.*[a-z])|[a-z_]+$)|\{\{|<[^>]*>|%[({s]|\*{2,}|[xX]{3,}[\"']?$|\.{3}|\[masked|@?-$|$)"
+)
+_FILE: Final = re.compile(r"[\w./~\\: -]+")
+_FOLDER: Final = re.compile(r"(?:~|\.{1,2})/")
+_SUFFIX: Final = re.compile(
+    r"\.(?:asc|cer|cfg|conf|crt|csr|der|env|gpg|ini|jks|json|kdbx|key|p12|pem|pfx|ppk|pub|txt|ya?ml)$"
+)
 _LONGEST: Final = 20  # letters of a word
 _USUAL: Final = 3.5  # letters of a word on average, where only capitals divide them
 
@@ -39,3 +48,16 @@ def is_mixed(text: str) -> bool:
     """Whether the text changes often between capitals, small letters and digits; numbers of things keep to one case."""
     in_one_case = text == text.lower() or text == text.upper()
     return not in_one_case and len(_RUN.findall(text)) >= _RUNS
+
+
+def is_path(text: str) -> bool:
+    """Whether the text names a file: it begins in a folder, or ends like one."""
+    if _FILE.fullmatch(text) is None:
+        return False
+    in_words = text[:1] == "/" and is_wording(text[1:])
+    return in_words or _FOLDER.match(text) is not None or _SUFFIX.search(text) is not None
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether the text stands where a secret would: a variable, a template, stars, or what was masked before."""
+    return _PLACEHOLDER.match(text) is not None

@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from stream_guard.decoding.long_names import check_names
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
 from stream_guard.model import Event, Json, SessionEnd, ToolCall
@@ -98,6 +99,7 @@ def to_event(data: Json, decoder: Decoder) -> Event:
     """Decode an event with the decoder of all sources, so that the same events are refused everywhere."""
     try:
         [event] = decoder.decode(Record(value=msgspec.json.encode(data), origin="http", position=0))
+        check_names(event)
     except DecodeError as error:
         raise RequestRefused(422, str(error)) from None
     if event.session_id[0] == "\0":

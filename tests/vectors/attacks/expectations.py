@@ -45,6 +45,7 @@ class Outcome:
     exit: int | None = None
     memory_mb: float | None = None
     seconds: float | None = None
+    history_mb: float | None = None  # on disk, with its journal
 
     def findings(self) -> list[tuple[str, str]]:
         """Return rule and event of every alert of a rule of the policy."""
@@ -60,6 +61,7 @@ class Outcome:
             "exit": self.exit,
             "memory_mb": self.memory_mb,
             "seconds": self.seconds,
+            "history_mb": self.history_mb,
         }
         return {name: value for name, value in known.items() if value is not None}
 

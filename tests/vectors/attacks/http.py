@@ -97,9 +97,15 @@ class Served:
             self._outcome.alarms.read(self._ask("GET", "/metrics").text)
             for opened in self._sockets:  # those that are only held: a server waits for them to end
                 opened.close()
+        before = self._history_mb()
         self._process.stop(number)
+        self._outcome.history_mb = max(before, self._history_mb())
         self._outcome.exit = self._process.exit
         self._process = None
+
+    def _history_mb(self) -> float:
+        """Return what the history takes on disk, with its journal."""
+        return sum(file.stat().st_size for file in self._folder.glob(f"{self._history.name}*")) / (1 << 20)
 
     def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}

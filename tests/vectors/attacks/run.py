@@ -63,7 +63,7 @@ def _carry_out(case: dict[str, Any], surface: Surface) -> None:
             raise WrongAnswerError(f"step {number} ({action}): {wrong}")
     outcome = surface.finish()
     told = outcome.told()
-    told["limits"] = {name: told.get(name, float("inf")) for name in ("memory_mb", "seconds")}
+    told["limits"] = {name: told.get(name, float("inf")) for name in ("memory_mb", "seconds", "history_mb")}
     wrong = complaint(case.get("expect", {}), told)
     if wrong:
         raise WrongAnswerError(wrong)

@@ -1,0 +1,27 @@
+"""Names and ids that are too long: they are kept in states, alerts and the history, which nobody may fill with them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_guard.errors import DecodeError
+from stream_guard.model import Event
+
+MAX_NAME: Final = 1000  # characters
+_FIELDS: Final = ("session_id", "event_id", "agent", "run_id", "trace_id", "part", "tool", "call_id")
+_MOST_ANCESTORS: Final = 100
+
+
+def check_names(event: Event) -> None:
+    """Raise DecodeError for an event with a name or an id that is too long to be kept."""
+    for field in _FIELDS:
+        _check(field, getattr(event, field, ""))
+    if len(event.agent_path) > _MOST_ANCESTORS:
+        raise DecodeError(f"agent_path has {len(event.agent_path)} names; {_MOST_ANCESTORS} are read")
+    for name in (*event.agent_path, *event.labels):
+        _check("a name in agent_path or labels", name)
+
+
+def _check(field: str, name: str) -> None:
+    if len(name) > MAX_NAME:
+        raise DecodeError(f"{field} has {len(name)} characters; a name has {MAX_NAME} at most")
