@@ -104,7 +104,7 @@ class Pipeline:
             feed(event, out)
             if len(out) > before:  # at once: a place is not remembered for ever
                 out[before:] = [places.located(finding) for finding in out[before:]]
-        if places is not None and record is not None:
+        if places is not None and places.told and record is not None:
             places.forget_told()
 
     def locate(self, found: list[Finding]) -> None:

@@ -37,28 +37,27 @@ class RecordPlaces:
         self._buckets: dict[int, deque[str]] = {}
         self._whole = whole
         self._recent: dict[str, _Noted] = {}
-        self._told: dict[tuple[str, str], tuple[str, int]] = {}  # by session and event
+        self.told: dict[tuple[str, str], tuple[str, int]] = {}  # by session and event: what decoders told
 
     def tell(self, event: Event, origin: str, line: int) -> None:
         """Take from a decoder where the record stood that brought an event, before the event is noted."""
         if self._whole in (None, event.session_id):
-            self._told[event.session_id, event.event_id] = (origin, line)
+            self.told[event.session_id, event.event_id] = (origin, line)
 
     def forget_told(self) -> None:
         """Forget what was told of events that nobody noted: they were not selected."""
-        if self._told:
-            self._told.clear()
+        self.told.clear()
 
     def note(self, record: Record | None, event: Event) -> None:
         """Remember where the event stands: where its decoder told, else where the record stands that brought it."""
         session_id, event_id = event.session_id, event.event_id
         if self._whole is not None and self._whole != session_id:
             return
-        place = self._told.pop((session_id, event_id), None) if self._told else None
+        place = self.told.pop((session_id, event_id), None) if self.told else None
         if place is None:
-            if record is None or not record.line:
+            if record is None or not (line := record.line):
                 return
-            place = record.origin, record.line
+            place = record.origin, line
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = []

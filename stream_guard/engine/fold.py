@@ -152,7 +152,7 @@ class Engine:
             plan = plan.awake.get(asleep) or plan.without(asleep)
         answers: list[Answer] | None = None
         if plan.loop is not None:
-            answers = plan.loop(event, memory, key_state.states)
+            answers = plan.loop.run(event, memory, key_state.states)
         found = () if plan.texts is None else plan.texts.waiting_for(event)
         if answers is None and not plan.full and not found:
             return

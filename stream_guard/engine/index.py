@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from stream_guard.engine.bound import NO_STATE, BoundRule, Gate, Handler, overrides
 from stream_guard.engine.key_state import Address
-from stream_guard.engine.rule_loop import Answer, Gated, RuleLoop
+from stream_guard.engine.rule_loop import Gated, RuleLoop
 from stream_guard.engine.texts import TextIndex
 from stream_guard.engine.watched_paths import watch
 from stream_guard.language.paths import When
@@ -159,13 +159,13 @@ class Plan:
         return plan
 
 
-def _loop(plain: Sequence[Entry], behind: Sequence[Entry]) -> Callable[..., list[Answer] | None] | None:
+def _loop(plain: Sequence[Entry], behind: Sequence[Entry]) -> RuleLoop | None:
     """Return what runs the rules that need no more than a state and a gate; None where there are none."""
     if not plain and not behind:
         return None
     stateless = [_ready(entry) for entry in plain if entry[0].stateless]
     stateful = [_ready(entry) for entry in plain if not entry[0].stateless]
-    return RuleLoop(stateless, stateful, [group.steps for group in _groups(behind)], NO_STATE).run
+    return RuleLoop(stateless, stateful, [group.steps for group in _groups(behind)], NO_STATE)
 
 
 def _waits_for_gate(bound: BoundRule, *, of_turns: bool) -> bool:

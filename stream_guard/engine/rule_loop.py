@@ -23,6 +23,8 @@ RAISED: Final = 1
 DOUBTED: Final = 2
 OPENED: Final = 3
 
+_MOST_CHOSEN: Final = 256  # sets of open gates whose steps are kept
+
 Gated: TypeAlias = tuple[
     Call, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...], tuple[tuple[Any, Call], ...], Any | None
 ]
@@ -33,7 +35,7 @@ condition may become true, with the condition; and what to answer when it is ope
 class RuleLoop:
     """Steps to run over each event of a sort, those without a state first."""
 
-    __slots__ = ("_groups", "_no_state", "_stateful", "_stateless", "_ungated")
+    __slots__ = ("_chosen", "_groups", "_no_state", "_stateful", "_stateless", "_ungated")
 
     def __init__(
         self, stateless: Sequence[Step], stateful: Sequence[Step], groups: Sequence[Gated], no_state: Any
@@ -41,15 +43,14 @@ class RuleLoop:
         self._stateless, self._stateful = tuple(stateless), tuple(stateful)
         self._ungated = self._stateless + self._stateful
         self._groups = tuple(groups)
+        self._chosen: dict[int, tuple[Step, ...]] = {}  # by a bit for each gate that is open
         self._no_state = no_state
 
     def run(self, event: Any, memory: Set[int], states: dict[Any, Any]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
         opened: list[Answer] = []
-        steps = self._ungated
-        if self._groups:
-            steps = self._choose(event, memory, answers, opened)
+        steps = self._choose(event, memory, answers, opened) if self._groups else self._ungated
         for number, handle, new_state, rule in steps:
             if new_state is None:
                 state = self._no_state
@@ -66,17 +67,30 @@ class RuleLoop:
 
     def _choose(self, event: Any, memory: Set[int], doubted: list[Answer], opened: list[Answer]) -> tuple[Step, ...]:
         """Return the steps to run with the gates as they are; note those that may be open, and those that are."""
-        stateless: tuple[Step, ...] = ()
-        stateful: tuple[Step, ...] = ()
-        for gate, light, inside, outside, doubtful, told in self._groups:
+        bit, gates = 1, 0
+        for gate, _, _, _, doubtful, told in self._groups:
             if gate(event, memory):
-                stateless += light
-                stateful += inside
+                gates |= bit
                 if told is not None:
                     opened.append((OPENED, told, None))
-                continue
-            stateful += outside
-            for rule, may_open in doubtful:
-                if may_open(event, memory):
-                    doubted.append((DOUBTED, rule, None))
-        return self._stateless + stateless + self._stateful + stateful if stateless or stateful else self._ungated
+            else:
+                for rule, may_open in doubtful:
+                    if may_open(event, memory):
+                        doubted.append((DOUBTED, rule, None))
+            bit <<= 1
+        steps = self._chosen.get(gates)
+        return self._arrange(gates) if steps is None else steps
+
+    def _arrange(self, gates: int) -> tuple[Step, ...]:
+        """Return the steps to run with these gates open, and keep them for the next time."""
+        stateless, stateful = self._stateless, self._stateful
+        for number, (_, light, inside, outside, _, _) in enumerate(self._groups):
+            if gates >> number & 1:
+                stateless += light
+                stateful += inside
+            else:
+                stateful += outside
+        if len(self._chosen) >= _MOST_CHOSEN:
+            self._chosen.clear()
+        steps = self._chosen[gates] = stateless + stateful
+        return steps

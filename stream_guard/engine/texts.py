@@ -97,7 +97,7 @@ class TextIndex:
         """Return the rules with a pattern that occurs, once each, in policy order."""
         found: dict[int, tuple[BoundRule, Handler]] | None = None
         for path, patterns, owners in self._sets:
-            text = texts_at(event, path)
+            text = text_of(event) if path is None else texts_at(event, path)
             if text or patterns.match_nothing:
                 for number in patterns.search(text):
                     owner = owners[number]

@@ -141,9 +141,10 @@ class Guard:
     def _decide(self, attempt: ToolCall) -> tuple[Decision, ToolCall, bool]:
         """Return the decision, the attempt as it was judged, and whether it ends a session that was open."""
         found: list[Finding] = []
-        attempt, call, is_repeat = self._count(attempt, found)
+        counted = self._count(attempt, found)
+        attempt, call = counted.call, counted.opened
         self._tidy()
-        if is_repeat:
+        if counted.is_repeat:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:
             self._list(found)

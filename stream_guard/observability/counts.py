@@ -44,11 +44,11 @@ class Counts:
         "closed",
         "contested_calls",
         "dead_letters",
-        "decisions",
         "decode_errors",
         "disbelieved_ends",
         "disbelieved_times",
         "duplicate_events",
+        "events",
         "evictions",
         "fail_open",
         "fields",
@@ -67,31 +67,23 @@ class Counts:
         "records",
         "replaced_policies",
         "rule_errors",
-        "session_ends",
         "sessions",
         "state_resets",
         "suppressed",
         "texts",
-        "tool_calls",
-        "tool_results",
         "tools",
-        "turns",
         "type_mismatches",
         "unevaluable",
         "unpaired_results",
-        "user_messages",
     )
 
     def __init__(self) -> None:
         self.records = 0  # read from the sources
         self.lag = 0  # records that wait in the topics, when last measured
-        # Events that were judged, by type. Not a dict by type: one of these goes up at every event.
-        self.user_messages = 0
-        self.turns = 0
-        self.tool_calls = 0
-        self.decisions = 0
-        self.tool_results = 0
-        self.session_ends = 0
+        # Events that were judged, by type.
+        self.events: dict[type[Event], int] = dict.fromkeys(
+            (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd), 0
+        )
         self.decode_errors: defaultdict[str, int] = defaultdict(int)  # by format
 
         self.hits: defaultdict[int, int] = defaultdict(int)  # by rule: hits, before the cooldown
@@ -131,18 +123,6 @@ class Counts:
         self.alerts: defaultdict[tuple[str, DeliveryResult], int] = defaultdict(int)  # by sink and result
         self.outbox: defaultdict[tuple[str, str], int] = defaultdict(int)  # in the outbox now, by sink and state
         self.outbox_oldest: defaultdict[str, float] = defaultdict(float)  # since when the oldest waits; 0: none
-
-    @property
-    def events(self) -> dict[type[Event], int]:
-        """The events that were judged, by type."""
-        return {
-            UserMessage: self.user_messages,
-            Turn: self.turns,
-            ToolCall: self.tool_calls,
-            GateDecision: self.decisions,
-            ToolResult: self.tool_results,
-            SessionEnd: self.session_ends,
-        }
 
     def begin_policy(self) -> None:
         """Begin a new policy: positions mean other rules now, so the counts by rule move into sums."""

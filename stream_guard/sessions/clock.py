@@ -7,6 +7,7 @@ than the allowed skew is not credible and moves nothing (docs/adr/0020).
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable
 from math import inf
 from typing import Final
@@ -38,7 +39,7 @@ class SharedClock:
         self._quorum = quorum
         # A stamp up to here moves the clock by itself; ``see`` knows whether a later one does.
         self.passed = inf if quorum == 1 else -inf
-        # The sessions that are furthest ahead, as many as the quorum, and the time of each.
+        # The sessions that are furthest ahead, as many as the quorum, and the time of each; the least of them first.
         self._ahead: list[str] = []
         self._times: list[float] = []
 
@@ -60,18 +61,20 @@ class SharedClock:
             place = ahead.index(session_id)
             if time <= times[place]:
                 return
-            times[place] = time
-        elif len(ahead) < self._quorum:
+            del ahead[place], times[place]
+        elif len(ahead) == self._quorum:
+            if time <= times[0]:
+                return
+            del ahead[0], times[0]  # the one that is least ahead is no longer among them
+        if not times or time >= times[-1]:
             ahead.append(session_id)
             times.append(time)
-        else:  # the one that is least ahead is no longer among them
-            least = min(times)
-            if time <= least:
-                return
-            place = times.index(least)
-            ahead[place], times[place] = session_id, time
-        if len(ahead) == self._quorum:
-            self.now = max(self.now, min(times))
+        else:
+            place = bisect(times, time)
+            ahead.insert(place, session_id)
+            times.insert(place, time)
+        if len(ahead) == self._quorum and times[0] > self.now:
+            self.now = times[0]
 
     def _has_passed(self, time: float) -> bool:
         if self._receiver is not None:

@@ -1,4 +1,4 @@
-"""What an event tells, as a number and as bytes: by it a redelivery is known from another event under the same id."""
+"""What an event tells, as a number: by it a redelivery is known from another event under the same id."""
 
 from __future__ import annotations
 
@@ -15,46 +15,34 @@ _hash: Final = xxhash.xxh3_64_intdigest
 
 
 def content_digest(event: Event) -> int:
-    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count."""
-    return _hash(content_of(event)) or 1
-
-
-def content_of(event: Event) -> bytes:
-    """Return what an event tells."""
-    told = _told_by(event)
-    try:
-        return _encode(told)
-    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
-        return repr(told).encode("utf-8", "surrogatepass")
-
-
-def _told_by(event: Event) -> tuple[Json, ...]:
-    """Return the parts of an event by which it is known.
+    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
 
     A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
     an event may become known only when a recording is complete, so it counts only where there is no time.
     """
     told: tuple[Json, ...]
     # Names of types are written out, and types compared: both take half of what asking for them takes.
-    if type(event) is ToolCall:
-        args, kind = event.args, "ToolCall"
-        told = (event.tool, event.call_id, args)
-        if type(args) is str or event.contested:
-            told = _told_as_text(event)
-    elif type(event) is Turn:
+    if type(event) is Turn:
         told, kind = (event.response.get("content"),), "Turn"
+    elif type(event) is ToolCall:
+        args, kind = event.args, "ToolCall"
+        plain = type(args) is not str and not event.contested
+        told = (event.tool, event.call_id, args) if plain else _told_as_text(event)
     elif type(event) is ToolResult:
         told, kind = (event.call_id, event.status, event.output), "ToolResult"
-    elif type(event) is GateDecision:
-        told, kind = (event.call_id, event.action), "GateDecision"
     elif type(event) is UserMessage:
         told, kind = (event.text,), "UserMessage"
+    elif type(event) is GateDecision:
+        told, kind = (event.call_id, event.action), "GateDecision"
     else:
         told, kind = (), "SessionEnd"
     time = event.time
-    if time is None:
-        return (kind, None, event.agent, event.run_id, told)
-    return (kind, time, told)
+    told = (kind, time, told) if time is not None else (kind, None, event.agent, event.run_id, told)
+    try:
+        content = _encode(told)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
+        content = repr(told).encode("utf-8", "surrogatepass")
+    return _hash(content) or 1
 
 
 def _told_as_text(call: ToolCall) -> tuple[Json, ...]:

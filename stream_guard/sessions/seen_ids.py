@@ -24,12 +24,12 @@ class SeenIds:
 
     def add(self, event_id: str, content: int, most: int, /) -> bool:
         """Remember what an id stands for; False: it is known, and nothing changes. ``most`` fill a generation."""
-        key = _digest(event_id)
-        if key in self._recent or key in self._older:
+        key, recent = _digest(event_id), self._recent
+        if key in recent or key in self._older:
             return False
-        self._recent[key] = content
-        if len(self._recent) >= most:
-            self._older, self._recent = self._recent, {}
+        recent[key] = content
+        if len(recent) >= most:
+            self._older, self._recent = recent, {}
         return True
 
     def content(self, event_id: str, /) -> int | None:

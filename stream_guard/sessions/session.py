@@ -115,6 +115,18 @@ class Session(KeyState):
             self.drop_open(call)
         return len(dropped)
 
+    def take_open(self, call_id: str, tool: str) -> OpenCall | None:
+        """Return the call that ``find_open`` finds, and forget it: its result has come."""
+        known = self.open.get(call_id)
+        if call_id and known is not None and len(known) == 1:
+            del self.open[call_id]
+            self.open_count -= 1
+            return known[0]
+        call = self.find_open(call_id, tool)
+        if call is not None:
+            self.drop_open(call)
+        return call
+
     def find_open(self, call_id: str, tool: str) -> OpenCall | None:
         """Return the latest open call of an id; without an id, the latest of a tool."""
         if call_id:
@@ -234,8 +246,20 @@ def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
 
 def is_large(value: Json) -> bool:
     """Whether a value takes more memory than an open call may keep of it."""
-    if type(value) is dict and _is_flat_and_small(value):
-        return False
+    if type(value) is not dict:
+        return _is_large_within(value)
+    left = _LARGE - 64 * len(value)
+    for key, item in value.items():
+        if type(item) is str:
+            left -= len(item)
+        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
+            return _is_large_within(value)
+        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
+    return left < 0
+
+
+def _is_large_within(value: Json) -> bool:
+    """Whether a value that holds others is large; most are so small in a row that nothing in them need be measured."""
     try:
         if len(_encode(value)) < _CERTAINLY_SMALL:
             return False
@@ -255,18 +279,6 @@ def is_large(value: Json) -> bool:
         if left < 0:
             return True
     return False
-
-
-def _is_flat_and_small(value: dict[Any, Json]) -> bool:
-    """Whether an object holds no other and is within the limit, as most arguments: they need not be encoded."""
-    left = _LARGE - 64 * len(value)
-    for key, item in value.items():
-        if type(item) is str:
-            left -= len(item)
-        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
-            return False
-        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
-    return left >= 0
 
 
 def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
-
-from msgspec.structs import replace
 
 from stream_guard.engine import Engine
 from stream_guard.engine.evaluation import Findings
-from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.model import Event, SessionEnd
 from stream_guard.observability.counts import CloseReason, Counts
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.kept import KeptSessions
@@ -34,9 +31,9 @@ class SessionFold:
         self._lifecycle = lifecycle
         self._clock = clock
         self._counts = counts
+        self._events = counts.events
         self._max_buffered = limits.max_buffered_bytes
         self._ends = EndRights(limits)
-        self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
 
     def use(self, engine: Engine, tracker: Tracker) -> None:
         """Judge by a policy from here on."""
@@ -64,24 +61,11 @@ class SessionFold:
                     session.now = max(clock.now, 0.0) or clock.horizon
                 time = None
         if type(event) is SessionEnd:
-            self._counts.session_ends += 1
+            self._events[SessionEnd] += 1
             self.end(session, "closed", out, time=time)
             return None
-        self._count(event)
-        return self._judge(event, session, out)
-
-    def _count(self, event: Event) -> None:
-        counts = self._counts
-        if type(event) is Turn:
-            counts.turns += 1
-        elif type(event) is ToolCall:
-            counts.tool_calls += 1
-        elif type(event) is ToolResult:
-            counts.tool_results += 1
-        elif type(event) is UserMessage:
-            counts.user_messages += 1
-        elif type(event) is GateDecision:
-            counts.decisions += 1
+        self._events[type(event)] += 1
+        return self._tracker.apply(event, session, out)
 
     def _move(self, session: Session, event: Event, time: float, out: Findings) -> Session:
         """Move the session's own clock to an event; return the session that the event belongs to."""
@@ -113,24 +97,8 @@ class SessionFold:
         self._touched[session.id] = before
         if jump is not None and type(jump) is not SessionEnd:
             with self._tracker.one_session_only():  # the rules of other keys have seen it
-                self._judge(jump, before, out)
+                self._tracker.apply(jump, before, out)
         return before
-
-    def _judge(self, event: Event, session: Session, out: Findings) -> Counted | None:
-        """Show an event to the rules."""
-        session.seq += 1
-        event_id = event.event_id
-        if not event_id or event_id[0] == "~":
-            # No id at the source: content digest and number in the session make one that a replay repeats.
-            given_id = f"{event_id or '~'}.{session.seq}"
-            if self.named is not None:
-                self.named(event, given_id)
-            event = replace(event, event_id=given_id)
-        if event.part and event.part != session.explicit_part:
-            self._tracker.begin_part(session, out, name=event.part)
-        counted = self._tracker.apply(event, session, out)
-        session.note_last(event)
-        return counted
 
     def release(self, session: Session, until: float, out: Findings, awaited: Event | None = None) -> Counted | None:
         """Apply the buffered events up to a time; one of them may end or renew the session.
@@ -198,7 +166,7 @@ class SessionFold:
 
     def _end_for_now(self, end: SessionEnd, session: Session, out: Findings) -> None:
         """Judge the end by somebody who may not end the session. Neither its limits nor its clock move."""
-        self._counts.session_ends += 1
+        self._events[SessionEnd] += 1
         time = end.time
         if time is not None and not self._clock.is_credible(time):
             self._counts.disbelieved_times += 1

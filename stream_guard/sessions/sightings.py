@@ -47,9 +47,11 @@ def match_block(
             continue
         lenient = call_id != "" and call.call_id == call_id and not contested
         if _same_call(call, tool, args, contested=contested != "") or (lenient and leniency.covers(call, tool, args)):
-            _complete(call, args)
+            if call.args is None:
+                _complete(call, args)
             call.in_block = True
-            _name(session, call, call_id)
+            if call_id and not call.call_id:
+                _name(session, call, call_id)
             return call
     return None
 
@@ -70,9 +72,11 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
         if _same_call(call, event.tool, event.args, contested=contested) or (
             same_id and not contested and leniency.covers(call, event.tool, event.args)
         ):
-            _complete(call, event.args)
+            if call.args is None:
+                _complete(call, event.args)
             call.in_event = True
-            _name(session, call, call_id)
+            if call_id and not call.call_id:
+                _name(session, call, call_id)
             return call
     return None
 
@@ -86,7 +90,7 @@ def _same_call(call: OpenCall, tool: str, args: Json, *, contested: bool) -> boo
 
 def _complete(call: OpenCall, args: Json) -> None:
     """Give an attempt the arguments that its first sighting left out: a call with others is another one."""
-    if args is not None and call.args is None and call.lacks_args():
+    if args is not None and call.lacks_args():
         call.digest, call.args, call.exact = 0, args, b""
 
 
@@ -112,7 +116,6 @@ def _candidates(session: Session, call_id: str) -> list[OpenCall]:
 
 def _name(session: Session, call: OpenCall, call_id: str) -> None:
     """Give an attempt without an id the id that it turned out to have: its result will come with it."""
-    if call_id and not call.call_id:
-        session.drop_open(call)
-        call.call_id = call_id
-        session.add_open(call)
+    session.drop_open(call)
+    call.call_id = call_id
+    session.add_open(call)

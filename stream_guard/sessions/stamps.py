@@ -15,35 +15,23 @@ from stream_guard.sessions.stored import OpenCall
 
 def stamped_turn(turn: Turn, index: int, names: dict[str, SeenName | None]) -> tuple[Turn, list[dict[str, Json]]]:
     """Return a turn with its index, its text in one piece and the names of its tools; and its tool-use blocks."""
-    text, blocks = _text_and_blocks(turn.response.get("content"))
-    tools = tuple([_tool(block, names) for block in blocks]) if blocks else ()
-    return replace(turn, index=index, text=text, tools=tools), blocks
-
-
-def _text_and_blocks(content: Json) -> tuple[str, list[dict[str, Json]]]:
-    if type(content) is str:
-        return content, []
-    text = ""
+    content = turn.response.get("content")
+    text = content if type(content) is str else ""
     blocks: list[dict[str, Json]] = []
-    if type(content) is list:
-        for block in content:
-            if type(block) is dict:
-                kind = block.get("type")
-                if kind == "text":
-                    piece = block.get("text")
-                    if type(piece) is str:
-                        text = f"{text}\n{piece}" if text else piece
-                elif kind == "tool_use":
-                    blocks.append(block)
-    return text, blocks
-
-
-def _tool(block: dict[str, Json], names: dict[str, SeenName | None]) -> str:
-    written = block.get("name")
-    if type(written) is not str:
-        written = ""
-    name = names[written]
-    return written if name is None else name.tool
+    tools: list[str] = []
+    for block in content if type(content) is list else ():
+        kind = block.get("type") if type(block) is dict else None
+        if kind == "text":
+            piece = block.get("text")
+            if type(piece) is str:
+                text = f"{text}\n{piece}" if text else piece
+        elif kind == "tool_use":
+            blocks.append(block)
+            written = block.get("name")
+            written = written if type(written) is str else ""
+            name = names[written]
+            tools.append(written if name is None else name.tool)
+    return replace(turn, index=index, text=text, tools=tuple(tools)), blocks
 
 
 def call_in(

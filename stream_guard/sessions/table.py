@@ -33,7 +33,6 @@ from stream_guard.sessions.lifecycle import EndRights, Lifecycle
 from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.sessions.session import Session, pack, unpack
 from stream_guard.sessions.session_fold import SessionFold
-from stream_guard.sessions.stamps import stamped_call
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Counted, Tracker
 from stream_guard.settings import SessionLimits
@@ -71,11 +70,12 @@ class SessionTable:
         self._ends = EndRights(self.limits)
         self._fold = SessionFold(self._kept, self._lifecycle, self.clock, counts, self.limits)
         self._eviction = Eviction(self._kept, self._lifecycle, self._fold, self.clock, counts)
+        self._named: Callable[[Event, str], None] | None = None
         self._set_engine(engine)
 
     def tell_names(self, told: Callable[[Event, str], None]) -> None:
         """Tell the id of each event that came without one, when it gets it."""
-        self._fold.named = told
+        self._named = self._tracker.named = told
 
     @property
     def watermark(self) -> float:
@@ -89,8 +89,9 @@ class SessionTable:
     def _set_engine(self, engine: Engine) -> None:
         self.engine = engine
         show_across = self._show_across if engine.cross_session else None
-        tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
-        self._fold.use(engine, tracker)
+        self._tracker = Tracker(engine, self.counts, show_across, max_open_calls=self.limits.max_open_calls)
+        self._tracker.named = self._named
+        self._fold.use(engine, self._tracker)
         self._idle = engine.policy.idle
         self._lateness = engine.policy.max_out_of_orderness
 
@@ -101,18 +102,33 @@ class SessionTable:
         self.keyed.use(engine)
         self._set_engine(engine)
 
-    def feed(self, event: Event, out: Findings) -> Counted | None:
+    def feed(self, event: Event, out: Findings, *, at_once: bool = False) -> Counted | None:
         """Fold one event into its session, and append the findings to ``out``; the event itself stays as it is.
 
-        Returns what a tool call was counted as; None for one that waits, or that was counted before.
+        Returns what a tool call was counted as; None for one that waits, or that was counted before. ``at_once`` is
+        for a caller that waits: nothing of the session stays buffered.
         """
-        session = self._session_of(event, out)
-        fresh = self._identify(event, session) if session is not None else None
-        return None if session is None or fresh is None else self._place(fresh, session, out)
-
-    def _session_of(self, event: Event, out: Findings) -> Session | None:
-        """Return the session of an event; None where it was ended, and the event says nothing new of it."""
         session = self._touched.get(event.session_id)
+        if session is None or session.resting:
+            session = self._begin(event, session, out)
+            if session is None:
+                return None
+        event_id = event.event_id
+        if event_id and event_id[0] != "~":
+            content = content_digest(event)
+            if not session.ids.add(event_id, content, self._half_window):
+                if self._is_redelivered(event_id, session, content):
+                    self.counts.duplicate_events += 1
+                    return None
+                event = self._rename(event, session, content)
+        counted = self._place(event, session, out)
+        return self._release_all(event, out, counted) if at_once else counted
+
+    def _begin(self, event: Event, session: Session | None, out: Findings) -> Session | None:
+        """Return the session of an event that has none in memory, or one that rests.
+
+        None where it was ended, and the event says nothing new of it.
+        """
         if session is None:
             session = self._admit(event, out)
         if session.resting:
@@ -121,19 +137,12 @@ class SessionTable:
             session = self._lifecycle.wake(session, event)
         return session
 
-    def _identify(self, event: Event, session: Session) -> Event | None:
-        """Return an event under an id of its own; None for one that the session has seen."""
-        event_id = event.event_id
-        if event_id and event_id[0] != "~":
-            content = content_digest(event)
-            if not session.ids.add(event_id, content, self._half_window):
-                if self._is_redelivered(event_id, session, content):
-                    self.counts.duplicate_events += 1
-                    return None
-                self.counts.changed_events += 1
-                event = replace(event, event_id=_own_id(event_id, content))
-                session.ids.add(event.event_id, content, self._half_window)
-        return event
+    def _rename(self, event: Event, session: Session, content: int) -> Event:
+        """Return an event under an id of its own: the one that it came with stands for something else."""
+        self.counts.changed_events += 1
+        own_id = _own_id(event.event_id, content)
+        session.ids.add(own_id, content, self._half_window)
+        return replace(event, event_id=own_id)
 
     def _place(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Fold an event when it is its turn, and let the shared clock follow it."""
@@ -173,15 +182,14 @@ class SessionTable:
 
     def feed_now(self, event: Event, out: Findings) -> Counted | None:
         """Fold an event whose caller waits: the event and the buffered ones of its session are judged at once."""
-        session = self._session_of(event, out)
-        fresh = self._identify(event, session) if session is not None else None
-        if session is None or fresh is None:
-            return None
-        counted = self._place(fresh, session, out)
+        return self.feed(event, out, at_once=True)
+
+    def _release_all(self, event: Event, out: Findings, counted: Counted | None) -> Counted | None:
+        """Judge what an event's session holds back, the event too; return what that was counted as."""
         current = self._touched.get(event.session_id)
         if current is None or not current.buffer:
             return counted
-        return self._fold.release(current, inf, out, fresh) or counted
+        return self._fold.release(current, inf, out, event) or counted
 
     def find_counted(self, attempt: ToolCall) -> Counted | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
@@ -190,7 +198,7 @@ class SessionTable:
         contested = attempt.contested != ""
         for call in calls:
             if call.event_id == attempt.event_id and call.same_call(attempt.tool, attempt.args, contested=contested):
-                return Counted(stamped_call(attempt, call), call, is_repeat=True)
+                return Counted(attempt, call, is_repeat=True)
         return None
 
     def forget_call(self, session_id: str, call: OpenCall) -> None:
@@ -215,7 +223,7 @@ class SessionTable:
             return True
         if type(event) is not SessionEnd:
             return False
-        self.counts.session_ends += 1
+        self.counts.events[SessionEnd] += 1
         if self._ends.may_end(event):
             self._kept.drop(session)
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -29,19 +29,27 @@ from stream_guard.sessions.stored import OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
-_UNSEEN: Final = SeenName("", is_lookalike=False)
 
 
 ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None], None]
 """Runs the rules whose key spans sessions over an event."""
 
 
-class Counted(NamedTuple):
+class Counted:
     """What a tool call was counted as."""
 
-    call: ToolCall  # with its number; its tool has the name that was written
-    opened: OpenCall  # the attempt that it is; what rules have against it stays there
-    is_repeat: bool  # the attempt was known already, from an earlier event or from the turn that announced it
+    __slots__ = ("_call", "is_repeat", "opened")
+
+    def __init__(self, call: ToolCall, opened: OpenCall, *, is_repeat: bool) -> None:
+        self._call = call
+        self.opened = opened  # the attempt that it is; what rules have against it stays there
+        # The attempt was known already, from an earlier event or from the turn that announced it.
+        self.is_repeat = is_repeat
+
+    @property
+    def call(self) -> ToolCall:
+        """The call with its number; its tool has the name that was written."""
+        return stamped_call(self._call, self.opened) if self.is_repeat else self._call
 
 
 class Tracker:
@@ -58,27 +66,45 @@ class Tracker:
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
-        # As dicts: compiled, get() of one is half of what [] of a class derived from it takes.
-        self._names: dict[str, SeenName | None] = engine.names
+        self._names = engine.names
         self._derived = engine.derived or None
-        self._tools: dict[str, int] = counts.tools
+        self._tools = counts.tools
+        self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
         # Made once: every call that may be known is asked with one of them.
         self._lenient = Leniency(later=not engine.is_inline, earlier=True)
         self._strict = Leniency(later=not engine.is_inline, earlier=False)
 
     def apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event other than the end of its session, and return what a tool call was counted as."""
+        session.seq += 1
+        event_id, part = event.event_id, event.part
+        if not event_id or event_id[0] == "~":
+            event = self._name(event, session)
+        if part and part != session.explicit_part:
+            self.begin_part(session, out, name=part)
+        counted: Counted | None = None
         if type(event) is Turn:
             self._turn(event, session, out)
         elif type(event) is ToolCall:
-            return self._tool_call(event, session, out)
+            counted = self._tool_call(event, session, out)
         elif type(event) is ToolResult:
             self._tool_result(event, session, out)
         elif type(event) is UserMessage:
             self._user_message(event, session, out)
         elif type(event) is GateDecision:
             self._decision(event, session, out)
-        return None
+        session.note_last(event)
+        return counted
+
+    def _name(self, event: Event, session: Session) -> Event:
+        """Return an event that came without an id under one that a replay repeats.
+
+        It is made from the digest of the content and the number of the event in its session.
+        """
+        given_id = f"{event.event_id or '~'}.{session.seq}"
+        if self.named is not None:
+            self.named(event, given_id)
+        return replace(event, event_id=given_id)
 
     @contextmanager
     def one_session_only(self) -> Iterator[None]:
@@ -127,8 +153,9 @@ class Tracker:
 
     def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
         """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
-        written, args, call_id = _name(block), block.get("input"), block.get("id")
-        name = _judged_name(self._names, written)
+        written, args, call_id = block.get("name"), block.get("input"), block.get("id")
+        written = written if type(written) is str else ""
+        name = self._names[written]
         tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
         reading = read_arguments(args) if type(args) is str else None  # JSON in JSON, as some sources write it
@@ -149,14 +176,14 @@ class Tracker:
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
         if type(call.args) is str:
             call = read_call(call)
-        name = _judged_name(self._names, call.tool)
+        name = self._names[call.tool]
         if name is None:
             return self._count_call(call, session, out)
-        _, opened, is_repeat = self._count_call(replace(call, tool=name.tool), session, out)
-        as_written = stamped_call(call, opened)
-        if not is_repeat:
+        counted = self._count_call(replace(call, tool=name.tool), session, out)
+        as_written = stamped_call(call, counted.opened)
+        if not counted.is_repeat:
             self._report_lookalike(as_written, name, out)
-        return Counted(as_written, opened, is_repeat)
+        return Counted(as_written, counted.opened, is_repeat=counted.is_repeat)
 
     def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
         if name.is_lookalike:
@@ -171,7 +198,7 @@ class Tracker:
         known = match_event(session, call, self._leniency(plan)) if may_be_known else None
         if known is not None:
             self._merge(known, call.args)
-            return Counted(stamped_call(call, known), known, is_repeat=True)
+            return Counted(call, known, is_repeat=True)
         session.part_active = True
         opened = self._open_attempt(session, call_id, tool, call.args, call.event_id)
         call = stamped_call(call, opened)
@@ -181,7 +208,7 @@ class Tracker:
     def _merge(self, known: OpenCall, args: Json) -> None:
         """Count a sighting of an attempt that is known."""
         self._counts.merged_calls += 1
-        if args is not None and known.args is args:  # it brought the arguments
+        if args is not None and known.args is args and is_large(args):  # it brought the arguments
             self._bound(known)
 
     def _leniency(self, plan: Plan | None) -> Leniency:
@@ -211,18 +238,17 @@ class Tracker:
             False,  # by position: names take longer
             (),
         )
-        self._bound(opened)
+        if is_large(args):
+            self._bound(opened)
         session.add_open(opened)
         session.attempts += 1
-        known = self._tools.get(tool)
-        self._tools[tool] = (self._tools[tool] if known is None else known) + 1  # the tally forgets when it is asked
+        self._tools[tool] += 1
         return opened
 
     def _bound(self, opened: OpenCall) -> None:
         """Keep of large arguments only a digest, and what the policy reads."""
-        if is_large(opened.args):
-            with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
-                condense(opened, self._engine.arg_paths)
+        with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
+            condense(opened, self._engine.arg_paths)
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
@@ -246,7 +272,7 @@ class Tracker:
             opened.objections = tuple(objections)
 
     def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
-        name = _judged_name(self._names, decision.tool)
+        name = self._names[decision.tool]
         if name is not None:
             decision = replace(decision, tool=name.tool)
         call = session.find_open(decision.call_id, decision.tool)
@@ -254,14 +280,12 @@ class Tracker:
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
-        name = _judged_name(self._names, result.tool)
+        name = self._names[result.tool]
         if name is not None:
             result = replace(result, tool=name.tool)
-        call = session.find_open(result.call_id, result.tool)
+        call = session.take_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
-        else:
-            session.drop_open(call)
         plan = self._engine.local.results[result.tool or (call.tool if call is not None else "")]
         if plan is not None or self._show_across is not None:
             self._show(plan, stamped_result(result, call, session.turns), session, out)
@@ -276,16 +300,6 @@ class Tracker:
                 self._engine.run_twinned(plan, event, session, session.memory, out)
         if self._show_across is not None:
             self._show_across(event, session, out, None)
-
-
-def _judged_name(names: dict[str, SeenName | None], written: str) -> SeenName | None:
-    name = names.get(written, _UNSEEN)
-    return names[written] if name is _UNSEEN else name
-
-
-def _name(block: dict[str, Json]) -> str:
-    name = block.get("name")
-    return name if type(name) is str else ""
 
 
 def opens_part(turn: Turn, *, after_answer: bool) -> bool:

@@ -37,11 +37,11 @@ class SendingTable(SessionTable):
         """Count an event of the record that is not fed, because its session contains it already."""
         self._event_number += 1
 
-    def feed(self, event: Event, out: Findings) -> Counted | None:
+    def feed(self, event: Event, out: Findings, *, at_once: bool = False) -> Counted | None:
         """Fold one event into its session, and collect it for its key values."""
         self._event_number += 1
         self._message_number = 0
-        return super().feed(event, out)
+        return super().feed(event, out, at_once=at_once)
 
     def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
         del out

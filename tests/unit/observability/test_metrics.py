@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_guard import NoState, Params, Rule, ToolCall
+from stream_guard import NoState, Params, Rule, ToolCall, Turn
 from stream_guard.model import Severity
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
@@ -50,8 +50,8 @@ def scraped() -> Scraped:
 def test_counts_are_seen_as_they_are_at_the_moment(scraped: Scraped) -> None:
     assert scraped("stream_guard_records_total") == 0
     scraped.counts.records += 5
-    scraped.counts.tool_calls += 3
-    scraped.counts.turns += 1
+    scraped.counts.events[ToolCall] += 3
+    scraped.counts.events[Turn] += 1
     scraped.counts.sessions += 2
     scraped.counts.late_events += 1
     assert scraped("stream_guard_records_total") == 5
