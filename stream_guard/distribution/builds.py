@@ -24,15 +24,18 @@ def describe_build() -> str:
     """Return the version, which build it is, and on what it runs."""
     build = "compiled" if is_compiled() else "plain"
     python, machine = ".".join(map(str, sys.version_info[:3])), os.uname()
-    return f"{own_version()}, {build} build, Python {python}, {machine.sysname} {machine.machine}"
+    return f"{own_version()} ({build} build, Python {python}, {machine.sysname} {machine.machine})"
 
 
-def other_build() -> str:
+def other_build(package: Path = _PACKAGE) -> str:
     """Return what the other build is good for, and the command that installs it."""
     anew = "pip install --force-reinstall --no-deps"
     if is_compiled():
         return f"the plain build, for debuggers and profilers: {anew} --no-binary {NAME} {NAME}"
+    praise = "the compiled build finds the same in less time"
+    if (package.parent / "Makefile").exists():
+        return f"{praise}: `make compiled` builds it beside the sources of this clone"
     if (sys.platform, os.uname().machine) in _COMPILED_FOR:
-        return f"the compiled build finds the same in less time: {anew} --only-binary {NAME} {NAME}"
+        return f"{praise}: {anew} --only-binary {NAME} {NAME}"
     by_hand = f"HATCH_BUILD_HOOK_ENABLE_CUSTOM=true {anew} --no-binary {NAME} {NAME}"
-    return f"the compiled build finds the same in less time; there is no wheel for this machine, build one: {by_hand}"
+    return f"{praise}; there is no wheel for this machine, build one: {by_hand}"

@@ -70,7 +70,7 @@ def test_the_compiled_wheel_is_taken_where_it_is_on_offer(
     environment = CLIENTS[client](tmp_path / "environment", pythons[minor], NAME, index, constraints)
     assert environment.wheel_tag.startswith(f"cp{minor.replace('.', '')}-")
     said = environment.ask("--version", folder=tmp_path).stdout
-    assert f", compiled build, Python {minor}." in said
+    assert f"(compiled build, Python {minor}." in said
     assert "--no-binary" in said
     alert = find_first_alert(environment, tmp_path)
     assert alert.returncode == 1, alert.stderr
@@ -84,7 +84,7 @@ def test_the_plain_wheel_does_the_same_where_there_is_no_other(
 ) -> None:
     environment = CLIENTS[client](tmp_path / "environment", pythons[minor], NAME, plain_index, constraints)
     assert environment.wheel_tag == "py3-none-any"
-    assert ", plain build, " in environment.ask("--version", folder=tmp_path).stdout
+    assert "(plain build, " in environment.ask("--version", folder=tmp_path).stdout
     alert = find_first_alert(environment, tmp_path)
     assert alert.returncode == 1, alert.stderr
     assert "confirm session=order-7" in alert.stdout
