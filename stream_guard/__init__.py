@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from stream_guard.language.sketch import Sketch, sketch_number
     from stream_guard.language.strict_json import check_json
     from stream_guard.language.text_protocols import TextProtocol
+    from stream_guard.language.tool_words import tool_words
     from stream_guard.model import (
         EVENT_KINDS,
         Action,
@@ -224,6 +225,7 @@ __all__ = [
     "redact_text",
     "run",
     "sketch_number",
+    "tool_words",
 ]
 
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
@@ -258,6 +260,7 @@ _MODULES: Final = {
     "stream_guard.language.durations": ("Duration",),
     "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
+    "stream_guard.language.tool_words": ("tool_words",),
     "stream_guard.language.similarity": ("Measure",),
     "stream_guard.language.sketch": ("Sketch", "sketch_number"),
     "stream_guard.language.strict_json": ("check_json",),

@@ -264,7 +264,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def _is_only_injected(self, tool: str, state: NoInjectedCallState) -> bool:
         """Whether two words of the tool's name stand in one sentence of the instructions, and the user lacks one."""
-        words = [_stem_checksum(stem) for stem in _stems(_words(tool))]
+        named = [word for word in sg.tool_words(tool) if len(word) >= _SHORTEST_WORD]
+        words = [_stem_checksum(stem) for stem in _stems(named)]
         sentences = [*state.sentences, *state.requests]
         found_in = [[word for word in words if word in sentence] for sentence in sentences]
         if state.older is not None:

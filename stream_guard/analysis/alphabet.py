@@ -95,7 +95,7 @@ def patterns_in(value: object) -> Iterator[ToolPattern]:
 def _samples(pattern: ToolPattern) -> Iterator[str]:
     """Yield names that a pattern matches."""
     for part in pattern.expanded:
-        for name in part.split("|"):
+        for name in part.removeprefix("~").split("|"):
             sample = re.sub(r"\[!?(.)[^\]]*\]", r"\1", name).replace("*", "x").replace("?", "x")
             if pattern.matches(sample):
                 yield sample

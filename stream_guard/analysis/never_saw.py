@@ -83,7 +83,7 @@ def _never_called(spec: RuleSpec, names: ToolPattern, counts: Counts) -> NeverSa
     if any(names.matches(tool) for tool in counts.tools):
         return None
     # `a|b` is a list of names too.
-    written = dict.fromkeys(name for part in names.expanded for name in part.split("|"))
+    written = dict.fromkeys(name for part in names.expanded for name in part.removeprefix("~").split("|"))
     wanted = [name for name in written if not set("*?[") & set(name)]
     near = {seen.name: seen for name in wanted for seen in _near(name, counts.tools)}
     shown = ", ".join(wanted[:_NAMES]) + (f" or {len(wanted) - _NAMES} more" if len(wanted) > _NAMES else "")

@@ -12,11 +12,13 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from stream_guard.language.lookalikes import HIDDEN, see_through
+from stream_guard.language.tool_words import readings
 from stream_guard.model import Json
 
 TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach the validators
 
 _GLOB = frozenset("*?|()")
+_BY_WORDS = "~"  # before a glob: it is matched against the readings of a name (``tool_words``)
 _KEPT: Final = 10_000  # characters of a text that is kept with what was found in it
 # One more pattern of each set tells which texts of ASCII need a second look.
 _HIDDEN_SIGN = f"[{HIDDEN}]"
@@ -182,37 +184,49 @@ def literal(text: str) -> str:
 
 
 class ToolPattern:
-    """Which tools a rule is about: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``)."""
+    """Which tools a rule is about: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``).
 
-    __slots__ = ("_globs", "_memo", "expanded", "names", "text")
+    ``~send_*mail*`` is about every name whose words read so: ``send_email``, ``GmailSendEmail``, ``email.send``.
+    """
+
+    __slots__ = ("_by_words", "_globs", "_memo", "expanded", "names", "text")
 
     def __init__(self, patterns: str | Iterable[str], classes: Mapping[str, Sequence[str]] | None = None) -> None:
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
         self.text = "|".join(listed)
         self.expanded = tuple(_expand(listed, classes or {}, ()))  # classes are replaced by their members
-        self.names = frozenset(name for name in self.expanded if not _GLOB & set(name))
-        globs = [name for name in self.expanded if _GLOB & set(name)]
-        self._globs = [Regex(f"(?s)^(?:{_glob_to_regex(glob)})$") for glob in globs]
+        by_words = [name[1:] for name in self.expanded if name.startswith(_BY_WORDS)]
+        literal_ones = [name for name in self.expanded if not name.startswith(_BY_WORDS)]
+        self.names = frozenset(name for name in literal_ones if not _GLOB & set(name))
+        self._globs = [_whole(name) for name in literal_ones if _GLOB & set(name)]
+        self._by_words = [_whole(name) for name in by_words]
         self._memo: dict[str, bool] = {}
 
     @property
     def exact(self) -> frozenset[str] | None:
         """The names it matches, when there is a closed list of them; else None."""
-        return None if self._globs else self.names
+        return None if self._globs or self._by_words else self.names
 
     def matches(self, tool: str) -> bool:
         """Whether the pattern matches the tool."""
         if tool in self.names:
             return True
-        if not self._globs:
+        if not self._globs and not self._by_words:
             return False
         known = self._memo.get(tool)
         if known is None:
             # Tool names are the agent's text: hallucinated ones must not grow this without bound.
             if len(self._memo) >= 1024:
                 self._memo.clear()
-            known = self._memo[tool] = any(glob.search(tool) is not None for glob in self._globs)
+            known = self._memo[tool] = self._find(tool)
         return known
+
+    def _find(self, tool: str) -> bool:
+        if any(glob.search(tool) is not None for glob in self._globs):
+            return True
+        return bool(self._by_words) and any(
+            glob.search(reading) is not None for reading in readings(tool) for glob in self._by_words
+        )
 
     def __repr__(self) -> str:
         return f"ToolPattern({self.text!r})"
@@ -263,6 +277,10 @@ def _expand(patterns: Iterable[str], classes: Mapping[str, Sequence[str]], insid
             known = ", ".join(f"@{key}" for key in sorted(classes)) or "none"
             raise ValueError(f'unknown tool class "@{name}"; declared under tool_classes: {known}')
         yield from _expand(classes[name], classes, (*inside, name))
+
+
+def _whole(glob: str) -> Regex:
+    return Regex(f"(?s)^(?:{_glob_to_regex(glob)})$")
 
 
 def _glob_to_regex(glob: str) -> str:

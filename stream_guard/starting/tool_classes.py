@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
+
+from stream_guard.language.tool_words import tool_words
 
 SHELL, MONEY, EGRESS, WRITE, READ = "shell", "money", "egress", "write", "read"
 
@@ -13,7 +14,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SHELL_WORDS: Final = _words("bash shell terminal powershell cmd python")
 _RUN_WORDS: Final = _words("run exec execute eval interpreter")
 _CODE_ARGUMENTS: Final = _words("command cmd code script commands")
@@ -37,8 +37,7 @@ _OPEN_WORDS: Final = _words("confirm ask")  # a question to a person, or the act
 
 def words_of(name: str) -> list[str]:
     """Return the words of a tool's name, in lower case; of an MCP tool, those behind the server's name."""
-    own = name.rsplit("__", 1)[-1] if name.startswith("mcp__") else name
-    return [word.lower() for word in _WORD.findall(own)]
+    return tool_words(name.rsplit("__", 1)[-1] if name.startswith("mcp__") else name)
 
 
 def guess_class(name: str, arguments: Iterable[str] = ()) -> str:

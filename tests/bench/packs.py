@@ -1,8 +1,9 @@
 """Measure the policy packs on recordings of real agents: alerts on sessions that went well, and what was caught.
 
-STREAM_GUARD_DATA=<folder> python -m tests.bench.packs
+STREAM_GUARD_DATA=<folder> python -m tests.bench.packs [spellings]
 
-Prints the tables of docs/packs.md, as Markdown: figures only, nothing of the recordings.
+Prints the tables of docs/packs.md, as Markdown: figures only, nothing of the recordings. With ``spellings``, the packs
+under four spellings of all names of tools.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event
+from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.policy.spec import Policy
@@ -68,6 +71,34 @@ SETS = (
 )
 
 
+def _camel(tool: str) -> str:
+    return "Acme" + "".join(word[:1].upper() + word[1:] for word in tool.replace("-", "_").split("_"))
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as recorded": lambda tool: tool,
+    "AcmeSendEmail": _camel,
+    "mcp__acme__send_email": lambda tool: f"mcp__acme__{tool}",
+    "acme.send_email": lambda tool: f"acme.{tool}",
+}
+
+
+def respell(event: Event, spell: Callable[[str], str]) -> Event:
+    """Return the event with other names for its tools."""
+    if isinstance(event, ToolCall | ToolResult | GateDecision):
+        return replace(event, tool=spell(event.tool)) if event.tool else event
+    blocks = event.response.get("content") if isinstance(event, Turn) else None
+    if not isinstance(event, Turn) or not isinstance(blocks, list):
+        return event
+    changed = [
+        {**block, "name": spell(block["name"])}
+        if isinstance(block, dict) and isinstance(block.get("name"), str)
+        else block
+        for block in blocks
+    ]
+    return replace(event, response={**event.response, "content": changed})
+
+
 class Measured(NamedTuple):
     """What all packs together found in one set: sessions by group, and sessions with findings by rule and group."""
 
@@ -91,15 +122,16 @@ def all_packs() -> Policy:
     return load_policy(json.dumps({"packs": list(registry().policy_packs)}), registry())
 
 
-def measure(folder: Path, one: Recordings, policy: Policy) -> Measured:
+def measure(folder: Path, one: Recordings, policy: Policy, spelling: str = "as recorded") -> Measured:
     """Judge the sessions of a set."""
+    spell = SPELLINGS[spelling]
     sessions: defaultdict[str, set[str]] = defaultdict(set)
     fired: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     group_of: dict[str, str] = {}
     for path in sorted(folder.glob(one.pattern)):
         events: list[Event] = []
         for found, group in _labelled(path, one.group):
-            events += found
+            events += [respell(event, spell) for event in found]
             group_of |= {event.session_id: group for event in found}
         result = evaluate(events, policy)
         for finding in result:
@@ -151,6 +183,29 @@ def tables(folder: Path) -> str:
     return "\n".join(parts).rstrip()
 
 
+def spellings(folder: Path) -> str:
+    """Return a table of each pack's catches and false alarms under every spelling, over all sets."""
+    policy = all_packs()
+    shadow = {spec.id for spec in policy.rules if spec.shadow}
+    found = {how: [measure(folder, one, policy, how) for one in SETS] for how in SPELLINGS}
+    lines = ["| pack | spelling | went well, with a finding | others, with a finding |", "| --- | --- | --- | --- |"]
+    for pack, ids in rules_of().items():
+        sent = [rule for rule in ids if rule not in shadow]
+        for how, sets in found.items():
+            well, bad, wells, bads = 0, 0, 0, 0
+            for measured in sets:
+                for group, sessions in measured.sessions.items():
+                    hit = len(_hit(measured, sent, group))
+                    if group == BENIGN:
+                        well, wells = well + hit, wells + len(sessions)
+                    else:
+                        bad, bads = bad + hit, bads + len(sessions)
+            lines.append(
+                f"| {pack} | `{how}` | {well} of {wells} ({well / wells:.1%}) | {bad} of {bads} ({bad / bads:.1%}) |"
+            )
+    return "\n".join(lines)
+
+
 def benign_shares(folder: Path) -> dict[tuple[str, str], float]:
     """Return the share of sessions that went well and have an alert, by pack and set."""
     policy = all_packs()
@@ -192,7 +247,7 @@ def main() -> int:
     if not folder:
         print(f"{VARIABLE} is not set; it names the folder of the recordings", file=sys.stderr)
         return 2
-    print(tables(Path(folder)))
+    print(spellings(Path(folder)) if sys.argv[1:] == ["spellings"] else tables(Path(folder)))
     return 0
 
 
