@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from tests.vectors.attacks.expectations import Outcome, complaint
 from tests.vectors.attacks.files import Checking
-from tests.vectors.attacks.http import Served
 from tests.vectors.attacks.inline import Inline
 from tests.vectors.attacks.redaction import Redacting
+from tests.vectors.attacks.served import Served
 from tests.vectors.attacks.steps import action_of, expand
 from tests.vectors.attacks.stream import Streamed
 from tests.vectors.attacks.topic import Topic
@@ -19,8 +19,9 @@ from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_
 
 _SAID: Final = ("name", "id", "group", "attack", "benign", "why", "spec", "note")
 _TOOLS: Final = ("catalogue", "executor")
-_FIELDS: Final = frozenset((*_SAID, *_TOOLS, "surface", "policy", "settings", "needs", "steps", "expect", "decide"))
-_RUN: Final = frozenset(("history", "checkpoint", "from_format", "source", "command", "seconds"))
+_HOW: Final = ("surface", "policy", "settings", "needs", "tokens")
+_FIELDS: Final = frozenset((*_SAID, *_TOOLS, *_HOW, "steps", "expect", "decide"))
+_RUN: Final = frozenset(("history", "checkpoint", "from_format", "source", "command", "seconds", "clock"))
 _SECTIONS: Final = frozenset(("api", "decode", "reviews", "sessions", "worker", "serve", "commit", "kafka", "run"))
 
 

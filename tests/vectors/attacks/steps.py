@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.vectors.case import CannotRunError
 
-DETAILS: Final = frozenset(("expect", "as", "policy", "encoding", "context", "note", "why"))
+DETAILS: Final = frozenset(("expect", "as", "policy", "encoding", "context", "note", "why", "token"))
 """Keys of a step that do not say what it does."""
 
 

@@ -14,16 +14,18 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
 from tests import plain_http
 from tests.vectors.attacks.catalogue import Catalogue
 from tests.vectors.attacks.expectations import Outcome
 from tests.vectors.attacks.history import forge, is_sound, show_in_terminal
 from tests.vectors.attacks.processes import Process, read_alerts, rule_ids, write_inputs
-from tests.vectors.attacks.steps import fill, plain_event, text_of
+from tests.vectors.attacks.steps import expand, fill, plain_event, text_of
 from tests.vectors.case import CannotRunError, WrongAnswerError
 
 _JSON: Final = {"Content-Type": "application/json"}
 _CLOCK: Final = Path(__file__).with_name("shifted_clock.py")
+_OPERATOR: Final = "operator of the vectors"  # whose token this runner itself shows
 
 
 class Served:
@@ -37,8 +39,13 @@ class Served:
         self._history = folder / "history.db"
         self._alerts = folder / "alerts.jsonl"
         self._clock = folder / "clock"
-        self._clock.write_text("0", encoding="utf-8")
-        self._shifts = any("later" in step for step in case["steps"])
+        stands_at = self._run.get("clock")
+        ahead = 0.0 if stands_at is None else float(stands_at) - time.time()
+        self._clock.write_text(str(ahead), encoding="utf-8")
+        self._shifts = bool(ahead) or any("later" in step for step in expand(case["steps"]))
+        self._tokens = _write_tokens(folder / "tokens.jsonl", case["tokens"]) if "tokens" in case else {}
+        if self._tokens:
+            self._sections["api"] = {**self._sections.get("api", {}), "tokens_file": str(folder / "tokens.jsonl")}
         self._latest = ""
         self._named: dict[str, str] = {}
         self._outcome = Outcome()
@@ -53,8 +60,14 @@ class Served:
         """Carry out a step."""
         if action not in _STEPS:
             raise CannotRunError(f"the step {action} has no place over HTTP")
+        self._asks(step.get("token", _OPERATOR))
         told: dict[str, Any] = getattr(self, f"_{action}")(step)
         return told
+
+    def _asks(self, name: str) -> None:
+        """Show the token of this name from now on, where there are tokens."""
+        if self._tokens:
+            self._token = self._tokens[name]
 
     def finish(self) -> Outcome:
         """Read the metrics, stop the server and return what the case came to."""
@@ -94,6 +107,7 @@ class Served:
         for flood in self._floods:
             flood.join(60)
         if number is signal.SIGTERM and self._process.exit is None:
+            self._asks(_OPERATOR)
             self._outcome.alarms.read(self._ask("GET", "/metrics").text)
             for opened in self._sockets:  # those that are only held: a server waits for them to end
                 opened.close()
@@ -108,11 +122,14 @@ class Served:
         return sum(file.stat().st_size for file in self._folder.glob(f"{self._history.name}*")) / (1 << 20)
 
     def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        headers = self._shown()
         # Written here and not by the client: half a surrogate pair is JSON when it is escaped.
         content = None if body is None else json.dumps(body).encode()
         headers |= _JSON if content is not None else {}
         return plain_http.request(method, self._url + path, content=content, headers=headers, timeout=60)
+
+    def _shown(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _answer_of(self, status: int, text: str) -> dict[str, Any]:
         """Return what an answer to a check says; a request that is refused has no decision."""
@@ -147,7 +164,7 @@ class Served:
 
     def _line(self, step: dict[str, Any]) -> dict[str, Any]:
         event = text_of(step["line"]).encode(step.get("encoding", "utf-8"))
-        return self._raw("POST", "/v1/events", dict(_JSON), b'{"events":[' + event + b"]}")
+        return self._raw("POST", "/v1/events", {**_JSON, **self._shown()}, b'{"events":[' + event + b"]}")
 
     def _approve(self, step: dict[str, Any]) -> dict[str, Any]:
         return self._decide(step["approve"], "approve")
@@ -278,6 +295,17 @@ class Served:
             self._ask("POST", "/v1/events", body)
         except httpx.HTTPError:
             return  # a server that turns a flood away is no failure of the flood
+
+
+def _write_tokens(file: Path, owners: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Make a token for each owner, and one for an operator; return them by name."""
+    tokens, entries = dict[str, str](), list[TokenEntry]()
+    for name, said in {**owners, _OPERATOR: {"role": "operator"}}.items():
+        tokens[name], digest = make_token()
+        entry = {"role": "agent", **said, "agents": tuple(said.get("agents", ()))}
+        entries.append(TokenEntry(name=name, sha256=digest, **entry))
+    write_tokens(file, entries)
+    return tokens
 
 
 def _is_closed(opened: socket.socket) -> bool:
