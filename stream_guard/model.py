@@ -78,6 +78,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kin
     run_id: str = ""  # one agent's run; a sub-agent has its own
     agent: str = ""  # name@version
     agent_path: tuple[str, ...] = ()  # ancestors from the root
+    counts_as: str = ""  # under whose name limits by agent count it, where a token says so; empty: `agent`
     labels: dict[str, str] = {}
     part: str = ""  # explicit name of the user-initiated part of the session, where the source knows it
     captured: bool = True  # False: the source leaves content out (OTel's default); text rules cannot judge
@@ -109,6 +110,7 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     contested: str = ""  # why common readers differ on what the arguments are; empty: they agree
     # Other arguments that the executor may hand to the tool; None: nothing is known of the tool's schema.
     handed: tuple[Json, ...] | None = None
+    asked: bool = False  # a gate was asked with this event: it tells of no attempt that another question was about
     attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
 
 

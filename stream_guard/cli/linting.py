@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from stream_guard.analysis.breaking import BreakingTraces, in_words
+from stream_guard.analysis.caller_words import believed_words
 from stream_guard.analysis.policy_review import TraceReview, odd_rules, too_many_to_compare
 from stream_guard.cli.forms import ProblemFormat
 from stream_guard.cli.policy import expand_files
@@ -63,7 +64,7 @@ def _look(policy: Policy, breaks: BreakingTraces) -> list[Problem]:
     ]
     if said := too_many_to_compare(policy):
         typer.echo(said, err=True)
-    return [*policy.warnings, *failed, *odd_rules(policy, events, breaks)]
+    return [*policy.warnings, *failed, *believed_words(policy), *odd_rules(policy, events, breaks)]
 
 
 def _order(problem: Problem) -> Place:

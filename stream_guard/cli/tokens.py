@@ -24,13 +24,18 @@ def new(
         list[str] | None,
         typer.Option("--agent", help="Of an agent's token: another agent it speaks for; may be repeated."),
     ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", help="Of an agent's token: NAME=VALUE that its events have; may be repeated."),
+    ] = None,
     file: FileOption = None,
     settings_file: SettingsFile = None,
 ) -> None:
     """Make a token and print it; the file keeps only its digest."""
     path = _path(file, settings_file)
     token, digest = make_token()
-    entry = TokenEntry(name=name, role=role, tenant=tenant, agents=tuple(agents or ()), sha256=digest)
+    said = dict(map(_label, labels or ()))
+    entry = TokenEntry(name=name, role=role, tenant=tenant, agents=tuple(agents or ()), labels=said, sha256=digest)
     check_entry(entry, str(path))
     write_tokens(path, [*(read_tokens(path) if path.exists() else ()), entry])
     typer.echo(token)
@@ -43,7 +48,7 @@ def list_tokens(
     settings_file: SettingsFile = None,
 ) -> None:
     """List whose tokens there are, and their roles."""
-    show(read_tokens(_path(file, settings_file)), ("name", "role", "tenant", "agents"), form)
+    show(read_tokens(_path(file, settings_file)), ("name", "role", "tenant", "agents", "labels"), form)
 
 
 def remove(
@@ -60,6 +65,13 @@ def remove(
         raise SettingsError(f"{path}: there is no token of {name!r}; list them with: stream-guard tokens list")
     write_tokens(path, kept)
     typer.echo(f"{len(entries) - len(kept)} removed", err=True)
+
+
+def _label(written: str) -> tuple[str, str]:
+    name, equals, value = written.partition("=")
+    if not name or not equals:
+        raise SettingsError(f"--label {written}: write NAME=VALUE")
+    return name, value
 
 
 def _path(file: Path | None, settings_file: Path | None) -> Path:

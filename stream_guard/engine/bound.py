@@ -11,7 +11,7 @@ import xxhash
 
 from stream_guard.engine.key_state import Address
 from stream_guard.language.conditions import Leaf, Unknown
-from stream_guard.language.paths import MISSING, Path
+from stream_guard.language.paths import MISSING, Path, agent_key
 from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json, Scope
 from stream_guard.policy.agents import Agents
@@ -26,7 +26,7 @@ GateJudge: TypeAlias = Callable[[Event, Set[int], Unknown], bool | None]
 NO_STATE: Final = NoState()
 
 # Short names that a policy may write as a key, and the path each stands for.
-KEY_PATHS: Final = {"agent": "agent", "run": "run_id", "tool": "tool.name"}
+KEY_PATHS: Final = {"run": "run_id", "tool": "tool.name"}
 
 
 class BoundRule:
@@ -286,6 +286,8 @@ def lacks_key(key: Sequence[str], event: Event) -> bool:
 
 def key_path(part: str) -> Path:
     """Return the path a key part stands for: ``agent``, ``run``, ``tool``, ``args.x``, ``labels.x``."""
+    if part == "agent":
+        return agent_key()
     if part in KEY_PATHS:
         return Path(KEY_PATHS[part])
     return Path(f"tool.{part}" if part.startswith("args.") else part)

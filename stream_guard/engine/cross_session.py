@@ -13,6 +13,11 @@ from stream_guard.model import RESERVED, Event
 TENANT: Final = "tenant"  # the label that names it
 
 
+def session_prefix(tenant: str) -> str:
+    """Return what the names of a tenant's sessions begin with, and nobody else's."""
+    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/"
+
+
 class CrossSessionRules:
     """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``.
 
@@ -40,6 +45,8 @@ class CrossSessionRules:
             # No two lists of values have the same id: a tenant "a/b" is not the tenant "a" with a tool "b/...".
             values = [value.replace("%", "%25").replace("/", "%2F") for value in values]
         tenant = event.labels.get(TENANT, "") if self._by_tenant else ""
+        if tenant and not event.session_id.startswith(session_prefix(tenant)):
+            tenant = ""  # a label that a caller wrote: whose session it is says who vouches for the tenant
         return self._prefix + "/".join(values) + (f"{RESERVED}{key_text(tenant)}" if tenant else "")
 
     def owns(self, key_id: str) -> bool:

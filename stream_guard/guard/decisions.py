@@ -121,6 +121,7 @@ def decision_event(attempt: ToolCall, action: Action, rule_ids: Iterable[str]) -
         run_id=attempt.run_id,
         agent=attempt.agent,
         agent_path=attempt.agent_path,
+        counts_as=attempt.counts_as,
         labels=attempt.labels,
         action=_WORDS[action],
         call_id=attempt.call_id,

@@ -304,6 +304,18 @@ def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     return _RequestFinder(start, steps) if root == "request" else _StepFinder(start, steps)
 
 
+def _counts_as(event: Event) -> Json | Missing:
+    return event.counts_as or event.agent
+
+
+def agent_key() -> Path:
+    """Return the path of a key by agent: the one that a token names, else the one that the event names."""
+    path = Path("agent")
+    path.finder = Finder(_counts_as)
+    path.find = path.finder.find
+    return path
+
+
 def _name_of_tool(event: Event) -> Json | Missing:
     return event.tool if _is_of_tool(event) else MISSING
 

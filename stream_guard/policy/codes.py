@@ -42,3 +42,4 @@ class Code(StrEnum):
     COVERED = "SG156"
     CONSTANT = "SG157"
     DEAD = "SG158"
+    CALLER = "SG159"

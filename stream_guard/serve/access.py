@@ -39,6 +39,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     tenant: str = ""
     agents: tuple[str, ...] = ()  # whose attempts they may bring
+    labels: dict[str, str] = {}  # that their events have, whatever they say
     all_tenants: frozenset[str] = frozenset()  # of this server
 
     @property
@@ -115,6 +116,7 @@ class TokenDoor:
             roles=frozenset((entry.role,)),
             tenant=entry.tenant,
             agents=(entry.name, *entry.agents),
+            labels=entry.labels,
             all_tenants=self._tokens.tenants,
         )
 

@@ -22,6 +22,7 @@ from stream_guard.errors import SettingsError
 Role: TypeAlias = Literal["agent", "reviewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TENANT_LABEL: Final = "tenant"
 _logger = logging.getLogger(__name__)
 
 
@@ -33,6 +34,7 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sha256: str
     tenant: str = ""
     agents: tuple[str, ...] = ()  # of an agent's token: whose attempts it may bring, beside its own name
+    labels: dict[str, str] = {}  # of an agent's token: what its events have, whatever the caller says
 
 
 def make_token() -> tuple[str, str]:
@@ -90,8 +92,10 @@ def check_entry(entry: TokenEntry, place: str) -> TokenEntry:
         problem = (
             f"the tenant {entry.tenant[:70]!r} is no name; use up to 64 letters, digits, dots, dashes, underscores"
         )
-    elif entry.agents and entry.role != "agent":
-        problem = f"a {entry.role}'s token brings no attempts; leave agents out"
+    elif (entry.agents or entry.labels) and entry.role != "agent":
+        problem = f"a {entry.role}'s token brings no attempts; leave agents and labels out"
+    elif _TENANT_LABEL in entry.labels:
+        problem = "the tenant of a token is no label of it; write tenant"
     elif len(entry.sha256) != 64 or set(entry.sha256) - set("0123456789abcdef"):
         problem = "sha256 is no digest; make tokens with: stream-guard tokens new"
     if problem:

@@ -99,4 +99,4 @@ class EndRights:
 
     def may_end(self, end: SessionEnd) -> bool:
         """Whether limits begin anew after this end of a session."""
-        return self.all_may or end.agent.partition("@")[0] in self._from
+        return self.all_may or (end.counts_as or end.agent).partition("@")[0] in self._from

@@ -46,6 +46,7 @@ def call_in(
         run_id=turn.run_id,
         agent=turn.agent,
         agent_path=turn.agent_path,
+        counts_as=turn.counts_as,
         labels=turn.labels,
         part=turn.part,
         captured=turn.captured,
