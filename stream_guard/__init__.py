@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StreamGuardError,
     )
     from stream_guard.explaining.timeline import SessionTimeline, follow_session
+    from stream_guard.guard.clocks import ReplayClock
     from stream_guard.guard.follow_up import FollowUp
     from stream_guard.guard.gate import Gate
     from stream_guard.guard.inline import Guard
@@ -166,6 +167,7 @@ __all__ = [
     "Recording",
     "Regex",
     "Registry",
+    "ReplayClock",
     "ResolvingSink",
     "RouteSettings",
     "Rule",
@@ -249,6 +251,7 @@ _MODULES: Final = {
         "StreamGuardError",
     ),
     "stream_guard.explaining.timeline": ("SessionTimeline", "follow_session"),
+    "stream_guard.guard.clocks": ("ReplayClock",),
     "stream_guard.guard.follow_up": ("FollowUp",),
     "stream_guard.guard.gate": ("Gate",),
     "stream_guard.guard.inline": ("Guard",),

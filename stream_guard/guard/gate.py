@@ -7,16 +7,16 @@ ended, records every match, and gives the same attempt the same answer when it i
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.engine import Engine
+from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard
@@ -28,9 +28,10 @@ from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Alert, Event, RuleCoverage, ToolCall, ToolResult
+from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 from stream_guard.redaction import mask_id, mask_secrets
+from stream_guard.sessions.stored import FRESH
 
 _logger = logging.getLogger(__name__)
 
@@ -72,14 +73,19 @@ class _Remembered(msgspec.Struct, frozen=True):
     rules: RuleCoverage = RuleCoverage()
     record: int = 0  # of an allow: the number of the audit record that seals this row
     advice: str = ""
+    at: float = 0.0  # of an allow: when it was given
+
+
+_Judged: TypeAlias = tuple[Ruling, tuple[str, ...], tuple[str, float | None]]
+"""The ruling on an attempt, the rules that have something against it, and the id and the time it was judged under."""
 
 
 class Gate:
     """Decides on attempts and carries out what follows. Safe to call from many threads.
 
-    ``emit`` gets every event as it happens: attempts, decisions and results. Written to a topic, they let the
-    follow-up path judge what the gate judged. ``outgoing`` gets every alert before what it is about is committed: a
-    crash repeats alerts, with the same ids, and loses none.
+    ``emit`` gets every event as it happens: attempts, decisions and results, each with the time at which it came.
+    Written to a topic, they let the follow-up path judge what the gate judged. ``outgoing`` gets every alert before
+    what it is about is committed: a crash repeats alerts, with the same ids, and loses none.
     """
 
     def __init__(
@@ -91,10 +97,11 @@ class Gate:
         reviews: Reviews | None = None,
         emit: Callable[[Event], None] | None = None,
         outgoing: Callable[[Sequence[Alert]], None] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        clock = clock or ReceiverClock()
         self.policy = policy
-        self.guard = guard or Guard(policy)
+        self.guard = guard or Guard(policy, clock=clock)
         self.database = database
         self.reviews = reviews or Reviews(database, clock=clock)
         self.decisions: Counter[Action] = Counter()
@@ -104,13 +111,14 @@ class Gate:
         self._clock = clock
         # One attempt at a time: its stored ruling must not change while it is judged.
         self._lock = Lock()
-        self._unsettled: dict[str, tuple[Ruling, tuple[str, ...], str]] = {}
+        self._unsettled: dict[str, _Judged] = {}
 
     def check(self, attempt: ToolCall) -> Ruling:
         """Decide on a tool call before it runs.
 
-        The same attempt (the same ids, tool and arguments, under the same policy) gets the same answer, until its
-        result is observed; only its review may have been answered, or its session ended, meanwhile.
+        The same question (the same ids, tool and arguments, under the same policy) gets the same answer: a refusal
+        until a result is observed, a yes only for a moment, under its event id. Meanwhile its review may have been
+        answered, or its session ended.
         """
         if attempt.tool == PROBE:
             return Ruling(action=Action.BLOCK, reason="the gate is there: a probe is always blocked")
@@ -121,11 +129,13 @@ class Gate:
 
     def observe(self, event: Event) -> list[Alert]:
         """Fold an event that has happened; findings become incidents and non-blocking ``anomaly_alert``s."""
-        self._emit(event)
         with self._lock:
             if isinstance(event, ToolResult) and event.call_id:
                 self._forget(event)
-            return self._follow(event)
+            found, recorded = self.guard.receive(event)
+            if recorded is not None:
+                self._emit(recorded)
+            return self._follow(found)
 
     def action_of(self, alerts: Sequence[Alert]) -> Action:
         """Return the strictest action of the rules that found something, for a caller that may still hold it up."""
@@ -156,8 +166,8 @@ class Gate:
             record = {**_audited(attempt, ruling, ()), "judged": False}
             audit.append(statements, "decision", self._clock(), record)
 
-    def _follow(self, event: Event) -> list[Alert]:
-        alerts = alerts_of(self.guard.observe(event), self.policy.version)
+    def _follow(self, found: Sequence[Finding]) -> list[Alert]:
+        alerts = alerts_of(found, self.policy.version)
         if alerts:
             with self.database.transaction() as statements:
                 self._record(statements, alerts, follow_up=True)
@@ -167,19 +177,19 @@ class Gate:
         told, attempt = attempt, read_attempt(attempt)
         key = self._key(attempt)
         ended = self._ended(attempt.session_id)
-        known = self._remembered(key) if ended is None else None
+        known = self._remembered(key, attempt) if ended is None else None
         if known is not None:
-            return self._repeat(attempt, key, known)
+            return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known)
         # Judged before, when the history could not be written: its findings are not lost.
-        ruling, rules, event_id = self._unsettled.get(key) or self._judge(told, attempt)
-        attempt = msgspec.structs.replace(attempt, event_id=event_id)
+        ruling, rules, judged_as = self._unsettled.get(key) or self._judge(told, attempt)
+        attempt = msgspec.structs.replace(attempt, event_id=judged_as[0], time=judged_as[1])
         if ended is not None:
             reason = f"the session was ended: {ended.reason}"
             ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
         # Every answer but the plain one, an allow that all rules agree to, is in the audit.
         if ruling.action is not Action.ALLOW or rules or not ruling.judged:
             if key:
-                self._unsettled[key] = (ruling, rules, event_id)
+                self._unsettled[key] = (ruling, rules, judged_as)
                 while len(self._unsettled) > _UNSETTLED:
                     del self._unsettled[next(iter(self._unsettled))]
             ruling = self._carry_out(attempt, key, ruling, rules)
@@ -189,10 +199,11 @@ class Gate:
         self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
         return ruling
 
-    def _judge(self, told: ToolCall, attempt: ToolCall) -> tuple[Ruling, tuple[str, ...], str]:
-        """Return the ruling on an attempt, the rules that have something against it, and the id it was judged under."""
-        self._emit(told)  # as it came: whoever reads it reads the arguments again
-        decision, judged = self.guard.judge(attempt)
+    def _judge(self, told: ToolCall, attempt: ToolCall) -> _Judged:
+        decision, judged, _ = self.guard.judge(attempt)
+        # The arguments as they came: whoever reads them reads them again. The id only where it is the caller's.
+        event_id = "" if _is_derived(judged.event_id) else judged.event_id
+        self._emit(msgspec.structs.replace(told, event_id=event_id, time=judged.time, asked=True))
         later = alerts_of(decision.followup, self.policy.version)
         if later:
             with self.database.transaction() as statements:
@@ -207,7 +218,7 @@ class Gate:
             rules=decision.rules,
             advice=decision.advice,
         )
-        return ruling, decision.rule_ids, judged.event_id
+        return ruling, decision.rule_ids, (judged.event_id, judged.time)
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
@@ -255,7 +266,9 @@ class Gate:
                 return answered
             # Final: from now on the attempt has this answer, whatever happens to the review.
             number = audit.head_of(statements).number + 1
-            settled = msgspec.structs.replace(known, action=answered.action, reason=answered.reason, record=number)
+            settled = msgspec.structs.replace(
+                known, action=answered.action, reason=answered.reason, record=number, at=self._clock()
+            )
             row = (key, call_key(attempt), to_text(settled))
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
             record = {**_audited(attempt, answered, known.rule_ids), SEAL: seal_of(RULINGS, key, row)}
@@ -277,7 +290,7 @@ class Gate:
         decision = decision_event(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts])
         self._emit(decision)
         if not guard_knows:
-            self._follow(decision)
+            self._follow(self.guard.note_answer(decision))
 
     def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
         """Send findings out, and group them into incidents; a follow-up incident opens an alert for a person."""
@@ -285,7 +298,7 @@ class Gate:
             self.outgoing(alerts)
         record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
 
-    def _remembered(self, key: str) -> _Remembered | None:
+    def _remembered(self, key: str, attempt: ToolCall) -> _Remembered | None:
         rows = self.database.read("SELECT attempt, call, body FROM sg_rulings WHERE attempt = ?", key) if key else []
         if not rows:
             return None
@@ -294,7 +307,11 @@ class Gate:
             return known
         with self.database.transaction() as statements:
             if is_sealed(statements, known.record, seal_of(RULINGS, key, rows[0])):
-                return known
+                if self._clock() - known.at < FRESH and not _is_derived(attempt.event_id):
+                    return known
+                # The call may have run: whoever asks now asks about another run.
+                statements.run("DELETE FROM sg_rulings WHERE attempt = ?", key)
+                return None
         _logger.error("an answer was changed outside stream_guard and does not count; see audit verify")
         return None
 
@@ -304,7 +321,7 @@ class Gate:
 
     def _key(self, attempt: ToolCall) -> str:
         """Return the identity of a question: everything its answer hangs on; empty when the source gives it no id."""
-        event_id = "" if attempt.event_id[:1] == "~" else attempt.event_id  # derived ids are not the caller's
+        event_id = "" if _is_derived(attempt.event_id) else attempt.event_id
         if not attempt.call_id and not event_id:
             return ""
         asked = [attempt.session_id, attempt.call_id, event_id, attempt.tool, digest_of(attempt.args)]
@@ -320,6 +337,11 @@ class Gate:
 
 def _to_nobody(alerts: Sequence[Alert]) -> None:
     """Drop the alerts: they are in the history."""
+
+
+def _is_derived(event_id: str) -> bool:
+    """Whether an id is made by us, and so not the caller's."""
+    return event_id[:1] in ("", "~")
 
 
 def _nowhere(event: Event) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event
 from stream_guard.guard.obligations import EndPreview
 from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Decision, Event, Finding, ToolCall
+from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
@@ -27,9 +28,21 @@ _ALLOW: Final = Action.ALLOW  # asked for by name, a member of an enum costs mor
 _LISTED: Final = 4096  # attempts whose findings are listed again when they are asked about again
 _SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
 
+Stamped = TypeVar("Stamped", bound=Header)
+
+
+class JudgedAttempt(NamedTuple):
+    """What a guard made of a question."""
+
+    decision: Decision
+    attempt: ToolCall  # as it was judged: with an id and the time it came, its arguments read
+    ends_session: bool  # which was open until now
+
 
 class Guard:
     """Decides on an agent's tool calls inside its process. Safe to call from many threads; memory is bounded.
+
+    It goes by one clock, its own: whatever callers stamp on their events, each is judged at the time it came.
 
     With a ``store``, sessions survive a restart. An ended session is stored before the decision that ends it is
     returned; the others every so many events, and when ``commit`` is called.
@@ -42,11 +55,14 @@ class Guard:
         store: CommittingStore | None = None,
         counts: Counts | None = None,
         limits: SessionLimits | None = None,
+        clock: Callable[[], float | None] | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
         self._store = store if store is not None else MemoryStore()
         self._is_kept = store is not None
         self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
+        self._skew = self._table.limits.max_future_skew
+        self._clock = clock if clock is not None else ReceiverClock(self._skew)
         self._engine = self._table.engine
         self._decider = Decider(policy, self._engine)
         self._ended = EndedSessions(self._store, self.counts)
@@ -63,7 +79,21 @@ class Guard:
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
         with self._lock:
-            return self._feed(event)
+            return self._feed(self._stamp(event))
+
+    def receive(self, event: Event) -> tuple[list[Finding], Event | None]:
+        """Fold an event as ``observe`` does; return also the event as it is to be recorded, None for a redelivery."""
+        with self._lock:
+            event = self._stamp(event)
+            recorded = None if self._table.has_seen(event) else event
+            return self._feed(event), recorded
+
+    def note_answer(self, decision: GateDecision) -> list[Finding]:
+        """Fold what was answered to a question where that is another answer than this guard gave."""
+        with self._lock:
+            decision = self._stamp(decision)
+            self._table.note_answer(decision)
+            return self._feed(decision)
 
     def end_all(self) -> list[Finding]:
         """End every open session, and return what rules find at the end: no more events will come."""
@@ -87,26 +117,26 @@ class Guard:
         A call that its turn announced was judged with the turn; the decision rests on those findings. An attempt
         that was refused is refused again. Once a session has ended, every attempt in it is refused.
         """
-        return self.judge(attempt)[0]
+        return self.judge(attempt).decision
 
-    def judge(self, attempt: ToolCall) -> tuple[Decision, ToolCall]:
-        """Return the decision on an attempt, and the attempt as it was judged: with an id, its arguments read."""
+    def judge(self, attempt: ToolCall) -> JudgedAttempt:
+        """Return the decision on an attempt, and the attempt as it was judged."""
         self._acquire()
         try:
-            decision, judged, is_new_end = self._decide(attempt)
-            if is_new_end:
+            judgement = self._decide(attempt)
+            if judgement.ends_session:
                 self._store.commit({})  # before the caller acts on it: an ended session stays ended after a crash
         finally:
             self._release()
-        return decision, judged
+        return judgement
 
     async def acheck(self, attempt: ToolCall) -> Decision:
         """Decide as ``check`` does; the event loop does not wait while the end of a session is stored."""
         with self._lock:
-            decision, _, is_new_end = self._decide(attempt)
-        if is_new_end and self._is_kept:
+            judgement = self._decide(attempt)
+        if judgement.ends_session and self._is_kept:
             await asyncio.to_thread(self._write)
-        return decision
+        return judgement.decision
 
     def engine_for(self, policy: Policy) -> Engine:
         """Return what ``use`` takes: another policy, compiled while this guard goes on judging."""
@@ -138,12 +168,23 @@ class Guard:
         self._store.commit({})
         self._unsaved = 0
 
-    def _decide(self, attempt: ToolCall) -> tuple[Decision, ToolCall, bool]:
-        """Return the decision, the attempt as it was judged, and whether it ends a session that was open."""
+    def _stamp(self, event: Stamped) -> Stamped:
+        """Return an event with the time at which it came. A stamp that is far ahead of it is counted."""
+        return replace(event, time=self._now(event))
+
+    def _now(self, event: Header) -> float | None:
+        now, told = self._clock(), event.time
+        if told is not None and now is not None and told > now + self._skew:
+            self.counts.disbelieved_times += 1
+        return now
+
+    def _decide(self, attempt: ToolCall) -> JudgedAttempt:
         found: list[Finding] = []
         counted = self._count(attempt, found)
         attempt, call = counted.call, counted.opened
         self._tidy()
+        if counted.asked_again:
+            attempt = replace(attempt, time=call.asked_at)  # recorded again, it is what was recorded then
         if counted.is_repeat:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:
@@ -163,7 +204,7 @@ class Guard:
             decision = replace(decision, action=action, reason=reason, session_ended=True)
         if action is not _ALLOW and not call.refused:
             self._refuse(attempt, call, decision)
-        return decision, attempt, is_new_end
+        return JudgedAttempt(decision, attempt, is_new_end)
 
     def _count(self, attempt: ToolCall, found: list[Finding]) -> Counted:
         """Fold an attempt into its session.
@@ -172,7 +213,7 @@ class Guard:
         call. Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
         """
         table = self._table
-        attempt = read_attempt(attempt)
+        attempt = replace(read_attempt(attempt), time=self._now(attempt), asked=True)
         counted = table.feed_now(attempt, found) or table.find_counted(attempt)
         # A call that another policy judged may have been announced several times, and each may be taken for this one.
         while counted is None or counted.opened.objections is None:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from stream_guard.errors import SettingsError
+from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import settled_in
@@ -91,12 +92,13 @@ def open_server(
     counts, registry = Counts(), CollectorRegistry()
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
     store = assembly.open_checkpoint(checkpoint)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions)
+    clock = ReceiverClock(settings.sessions.max_future_skew)
+    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=clock)
     if store is not None:
         opened.callback(guard.commit)
-    reviews = Reviews(database, settings.reviews)
+    reviews = Reviews(database, settings.reviews, clock=clock)
     emit = None if keeper is None else keeper.keep_one
-    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit)
+    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit, clock=clock)
     metrics = Metrics(counts, registry)
     metrics.use_rules(policy.rules)
     service = Service(gate, settings.api, registry=registry, delivery=delivery)

@@ -14,8 +14,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
-def content_digest(event: Event) -> int:
+def content_digest(event: Event, timed: bool = True) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
+
+    Without ``timed`` its time does not count either: it is the receiver's, and another at each delivery.
 
     A turn that is sent again as history has what was said, and no longer its usage or its stop reason. The agent of
     an event may become known only when a recording is complete, so it counts only where there is no time.
@@ -36,7 +38,7 @@ def content_digest(event: Event) -> int:
         told, kind = (event.call_id, event.action), "GateDecision"
     else:
         told, kind = (), "SessionEnd"
-    time = event.time
+    time = event.time if timed else None
     told = (kind, time, told) if time is not None else (kind, None, event.agent, event.run_id, told)
     try:
         content = _encode(told)

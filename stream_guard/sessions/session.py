@@ -16,7 +16,7 @@ from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.states import number_of
 from stream_guard.language.paths import MISSING, lookup
 from stream_guard.language.sketch import Sketch
-from stream_guard.model import Event, Json
+from stream_guard.model import Event, GateDecision, Json
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.seen_ids import SeenIds
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
@@ -133,6 +133,14 @@ class Session(KeyState):
             known = self.open.get(call_id)
             return known[-1] if known else None
         return self._find_open_of(tool)
+
+    def find_asked(self, decision: GateDecision) -> OpenCall | None:
+        """Return the open call that a gate decided on, by the id of the question, which the decision's begins with."""
+        question, _, _ = decision.event_id.rpartition("/")
+        for call in self.open.get(decision.call_id, ()):
+            if call.event_id == question and call.asked:
+                return call
+        return None
 
     def _find_open_of(self, tool: str) -> OpenCall | None:
         of_tool = [call for calls in self.open.values() for call in calls if call.tool == tool]

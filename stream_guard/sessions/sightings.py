@@ -60,14 +60,18 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
     """Return the open attempt that an event reports again, or None.
 
     That is an attempt that a block announced and no event reported yet, or one that another event of the same id
-    reported. Without ids, two events are two attempts.
+    reported. Without ids, two events are two attempts. A question is about an attempt that nobody asked about yet; the
+    table knows a question again by its event id. One without such an id is asked again only where the answer was no.
     """
     call_id, contested = event.call_id, event.contested != ""
+    asked, unnamed = event.asked, event.event_id[:1] == "~"
     candidates = _candidates(session, call_id)
     for number in range(len(candidates) - 1, -1, -1):  # compiled, reversed() is an object and calls
         call = candidates[number]
         same_id = call_id != "" and call.call_id == call_id
         if not (same_id if call.in_event else call.in_block):
+            continue
+        if asked and call.asked and not (unnamed and call.refused and call.event_id[:1] == "~"):
             continue
         if _same_call(call, event.tool, event.args, contested=contested) or (
             same_id and not contested and leniency.covers(call, event.tool, event.args)

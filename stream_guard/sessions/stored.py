@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from hashlib import blake2b
+from math import inf
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from stream_guard.language.paths import json_equal
 from stream_guard.model import Event, Json
 
 ROW_VERSION: Final = 1
+FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
 
 
 class OpenCall(msgspec.Struct, array_like=True, gc=False):
@@ -34,9 +36,31 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     args: Json = None  # complete in memory; a stored session keeps only what the policy reads
     exact: bytes = b""  # of a stored session: the digest that no other arguments have
     event_id: str = ""  # under which it was asked or told, if it was
-    refused: bool = False  # the rules were told that a gate refused it
+    refused: bool = False  # a gate refused it, and the rules were told
     # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
     objections: tuple[Objection, ...] | None = None
+    asked: bool = False  # a gate was asked about it
+    asked_at: float | None = None  # when that was, or when it was allowed after a refusal
+
+    def may_be_repeated(self, now: float | None) -> bool:
+        """Whether its answer may be asked for once more: it was no yes, or a yes that may have got lost just now."""
+        if self.refused or self.asked_at is None or now is None:
+            return True
+        return now - self.asked_at < FRESH
+
+    def note_question(self, event_id: str, now: float | None) -> None:
+        """Take note that a gate was asked about it, under this id."""
+        self.asked, self.asked_at, self.event_id = True, now, event_id
+
+    def note_answer(self, refused: bool, now: float | None) -> None:
+        """Take note of what a gate answered."""
+        if self.refused and not refused:
+            self.asked_at = now
+        self.refused = refused
+
+    def end_repeats(self) -> None:
+        """Take note that something ran under its id: whoever asks about it now asks about another run."""
+        self.refused, self.asked_at = False, -inf
 
     def same_call(self, tool: str, args: Json, *, contested: bool = False) -> bool:
         """Whether a call with this tool and these arguments is this attempt.

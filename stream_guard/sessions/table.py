@@ -17,6 +17,7 @@ from stream_guard.engine import Engine
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import (
     Event,
+    GateDecision,
     SessionEnd,
     ToolCall,
     check_session_id,
@@ -93,7 +94,9 @@ class SessionTable:
         self._tracker.named = self._named
         self._fold.use(engine, self._tracker)
         self._idle = engine.policy.idle
-        self._lateness = engine.policy.max_out_of_orderness
+        # Inline, events have the receiver's time: they are in order, and another time makes no other event.
+        self._timed = not engine.is_inline
+        self._lateness = engine.policy.max_out_of_orderness if self._timed else 0.0
 
     def use(self, engine: Engine) -> None:
         """Switch to another policy. Unchanged rules keep their states; dropped states are counted."""
@@ -115,7 +118,7 @@ class SessionTable:
                 return None
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            content = content_digest(event)
+            content = content_digest(event, self._timed)
             if not session.ids.add(event_id, content, self._half_window):
                 if self._is_redelivered(event_id, session, content):
                     self.counts.duplicate_events += 1
@@ -192,14 +195,40 @@ class SessionTable:
         return self._fold.release(current, inf, out, event) or counted
 
     def find_counted(self, attempt: ToolCall) -> Counted | None:
-        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
+        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments.
+
+        None where a gate gave its answer too long ago: nobody knows what has run since.
+        """
         session = self._touched.get(attempt.session_id)
         calls = session.open.get(attempt.call_id, ()) if session is not None else ()
         contested = attempt.contested != ""
         for call in calls:
             if call.event_id == attempt.event_id and call.same_call(attempt.tool, attempt.args, contested=contested):
-                return Counted(attempt, call, is_repeat=True)
+                asked_again = call.asked
+                if asked_again and not call.may_be_repeated(attempt.time):
+                    continue
+                if not asked_again:
+                    call.note_question(attempt.event_id, attempt.time)
+                return Counted(attempt, call, is_repeat=True, asked_again=asked_again)
         return None
+
+    def note_answer(self, decision: GateDecision) -> None:
+        """Take note of what the gate of this table answered to a question."""
+        session = self._kept.find(decision.session_id)
+        call = session.find_asked(decision) if session is not None else None
+        if call is not None:
+            call.note_answer(decision.action != "allow", decision.time)
+
+    def has_seen(self, event: Event) -> bool:
+        """Whether the session of an event has seen it: the event is a redelivery."""
+        session = self._kept.find(event.session_id)
+        return session is not None and self._knows(event, session)
+
+    def _knows(self, event: Event, session: Session) -> bool:
+        event_id = event.event_id
+        if not event_id or event_id[0] == "~":
+            return False
+        return self._is_redelivered(event_id, session, content_digest(event, self._timed))
 
     def forget_call(self, session_id: str, call: OpenCall) -> None:
         """Forget an open call, so that it is judged anew."""
@@ -217,8 +246,7 @@ class SessionTable:
 
     def _is_told_again(self, event: Event, session: Session) -> bool:
         """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
-        event_id = event.event_id
-        if event_id and event_id[0] != "~" and self._is_redelivered(event_id, session, content_digest(event)):
+        if self._knows(event, session):
             self.counts.duplicate_events += 1
             return True
         if type(event) is not SessionEnd:

@@ -38,13 +38,14 @@ ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None], 
 class Counted:
     """What a tool call was counted as."""
 
-    __slots__ = ("_call", "is_repeat", "opened")
+    __slots__ = ("_call", "asked_again", "is_repeat", "opened")
 
-    def __init__(self, call: ToolCall, opened: OpenCall, *, is_repeat: bool) -> None:
+    def __init__(self, call: ToolCall, opened: OpenCall, *, is_repeat: bool, asked_again: bool = False) -> None:
         self._call = call
         self.opened = opened  # the attempt that it is; what rules have against it stays there
         # The attempt was known already, from an earlier event or from the turn that announced it.
         self.is_repeat = is_repeat
+        self.asked_again = asked_again  # a gate was asked about it before, and this is the same question
 
     @property
     def call(self) -> ToolCall:
@@ -70,6 +71,8 @@ class Tracker:
         self._derived = engine.derived or None
         self._tools = counts.tools
         self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
+        # A guard knows what it answered. An agent that tells of a refusal may have run the call.
+        self._takes_answers = not engine.is_inline
         # Made once: every call that may be known is asked with one of them.
         self._lenient = Leniency(later=not engine.is_inline, earlier=True)
         self._strict = Leniency(later=not engine.is_inline, earlier=False)
@@ -183,7 +186,7 @@ class Tracker:
         as_written = stamped_call(call, counted.opened)
         if not counted.is_repeat:
             self._report_lookalike(as_written, name, out)
-        return Counted(as_written, counted.opened, is_repeat=counted.is_repeat)
+        return Counted(as_written, counted.opened, is_repeat=counted.is_repeat, asked_again=counted.asked_again)
 
     def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
         if name.is_lookalike:
@@ -198,9 +201,14 @@ class Tracker:
         known = match_event(session, call, self._leniency(plan)) if may_be_known else None
         if known is not None:
             self._merge(known, call.args)
-            return Counted(call, known, is_repeat=True)
+            asked_again = call.asked and known.asked
+            if call.asked and not asked_again:
+                known.note_question(call.event_id, call.time)
+            return Counted(call, known, is_repeat=True, asked_again=asked_again)
         session.part_active = True
         opened = self._open_attempt(session, call_id, tool, call.args, call.event_id)
+        if call.asked:
+            opened.note_question(call.event_id, call.time)
         call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
         return Counted(call, opened, is_repeat=False)
@@ -275,7 +283,9 @@ class Tracker:
         name = self._names[decision.tool]
         if name is not None:
             decision = replace(decision, tool=name.tool)
-        call = session.find_open(decision.call_id, decision.tool)
+        call = session.find_asked(decision) or session.find_open(decision.call_id, decision.tool)
+        if call is not None and self._takes_answers:
+            call.note_answer(decision.action != "allow", decision.time)
         decision = stamped_decision(decision, call, session.turns)
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
@@ -286,6 +296,10 @@ class Tracker:
         call = session.take_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
+        else:
+            for other in session.open.get(call.call_id, ()):
+                if other.asked and other.tool == call.tool:
+                    other.end_repeats()
         plan = self._engine.local.results[result.tool or (call.tool if call is not None else "")]
         if plan is not None or self._show_across is not None:
             self._show(plan, stamped_result(result, call, session.turns), session, out)

@@ -23,6 +23,7 @@ from hypothesis.errors import Flaky
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.guard.clocks import ReplayClock
 from stream_guard.guard.inline import Guard
 from stream_guard.language.conditions import CONDITION_DEFINITION
 from stream_guard.model import Event, Finding, GateDecision, Json, Turn, UserMessage
@@ -185,8 +186,13 @@ def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
 
 
 def _inline(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
-    guard = Guard(policy)
-    return [finding for event in ordered for finding in guard.observe(event)]
+    clock = ReplayClock()
+    guard = Guard(policy, clock=clock)
+    found: list[Finding] = []
+    for event in ordered:
+        clock.now = event.time
+        found += guard.observe(event)
+    return found
 
 
 def check_determinism(policy: Policy, trace: Trace, _other: Trace) -> None:

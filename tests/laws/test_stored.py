@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Event, Finding, Json
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings
 from stream_guard.storage.stores import CheckpointStore
+from tests.replaying import ReplayingGuard
 
 STORED = Path(__file__).parents[1] / "golden" / "stored"
 REGISTRY = build_registry(PluginSettings(allow=("rules",)))
@@ -48,8 +48,8 @@ LATER = {
 }
 
 
-def judge(store: CheckpointStore, events: str) -> tuple[Guard, list[list[Json]]]:
-    guard = Guard(POLICY, store=store)
+def judge(store: CheckpointStore, events: str) -> tuple[ReplayingGuard, list[list[Json]]]:
+    guard = ReplayingGuard(POLICY, store=store)
     lines = (STORED / events).read_bytes().splitlines()
     found = [finding for line in lines for finding in guard.observe(msgspec.json.decode(line, type=Event))]
     return guard, [told(finding) for finding in found]

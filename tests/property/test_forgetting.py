@@ -68,7 +68,7 @@ class World:
         self.policy = dataclasses.replace(POLICIES[rule], by_tenant=by_tenant)
         self.limits = SessionLimits(max_live=max_live, max_states=max_states, in_memory=2)
         self.store = MemoryStore()
-        self.guard = Guard(self.policy, store=self.store, limits=self.limits)
+        self.guard = Guard(self.policy, store=self.store, limits=self.limits, clock=lambda: self.now)
         self.by_tenant = by_tenant
         self.now = 1000.0
         self.told = 0
@@ -81,7 +81,7 @@ class World:
         self.now += 1
         if what == "restart":
             self.guard.commit()
-            self.guard = Guard(self.policy, store=self.store, limits=self.limits)
+            self.guard = Guard(self.policy, store=self.store, limits=self.limits, clock=lambda: self.now)
         elif what == "wait":
             self.now += IDLE * number / 4
         elif what == "flood":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ from stream_guard.history.records import AnswerRefusedError
 from stream_guard.model import Action, SessionEnd, ToolCall, ToolResult, Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from stream_guard.sessions.stored import FRESH
 from stream_guard.settings import ReviewSettings
 from stream_guard.storage.stores import MemoryStore
 
@@ -106,16 +108,16 @@ class GateOrder(RuleBasedStateMachine):
         self.alone_ended: set[str] = set()
         self.approved: Counter[tuple[Any, ...]] = Counter()  # approvals that nobody has used, by what they are for
         self.waiting: dict[str, tuple[Any, ...]] = {}  # what open reviews are about
-        self.given: set[tuple[Any, ...]] = set()  # questions that got a yes, until their result
+        self.given: dict[tuple[Any, ...], float] = {}  # questions that got a yes, and when, until their result
         self.asked: list[Question] = []
         self._open()
 
     def _open(self) -> None:
         policy = POLICIES[self.version]
-        self.guard = Guard(policy, store=self.saved)
+        self.guard = Guard(policy, store=self.saved, clock=lambda: self.now)
         reviews = Reviews(self.database, ReviewSettings(timeout=1000), clock=lambda: self.now)
         self.gate = Gate(policy, self.database, guard=self.guard, reviews=reviews, clock=lambda: self.now)
-        self.alone = Guard(policy, store=self.saved_alone)
+        self.alone = Guard(policy, store=self.saved_alone, clock=lambda: self.now)
 
     def teardown(self) -> None:
         if hasattr(self, "database"):
@@ -138,11 +140,10 @@ class GateOrder(RuleBasedStateMachine):
             assert ruling.action is Action.ALLOW
         elif ruling.action is Action.ALLOW:
             assert wanted is Action.PAUSE
-            if exactly not in self.given:
+            if not event_id or self.now - self.given.get(exactly, -inf) >= FRESH:
                 assert self.approved[binding] > 0
                 self.approved[binding] -= 1
-                if call_id or event_id:
-                    self.given.add(exactly)
+                self.given[exactly] = self.now
         if ruling.action is Action.TERMINATE_SESSION:
             self.ended.add(session)
         if ruling.review is not None and ruling.action is Action.PAUSE:
@@ -175,7 +176,7 @@ class GateOrder(RuleBasedStateMachine):
     def result(self, session: str, call_id: str) -> None:
         for observe in (self.gate.observe, self.alone.observe):
             observe(ToolResult(session_id=session, call_id=call_id, output="done"))
-        self.given = {one for one in self.given if (one[0], one[4]) != (session, call_id)}
+        self.given = {one: at for one, at in self.given.items() if (one[0], one[4]) != (session, call_id)}
 
     @rule(session=sessions)
     def end_at_source(self, session: str) -> None:

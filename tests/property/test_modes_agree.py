@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_guard.engine import Engine
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
@@ -18,6 +17,7 @@ from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
 from stream_guard.testing.laws import Trace, traces
+from tests.replaying import ReplayingGuard
 
 KINDS = build_registry().kinds
 
@@ -110,7 +110,7 @@ def test_batch_is_stream_with_restarts_is_inline(case: tuple[Policy, Trace]) -> 
     batch = evaluate(events(trace), policy)
     assert ids(on_the_stream(events(trace), policy)) == ids(batch)
     if all("inline" in spec.rule.modes for spec in policy.rules):
-        guard = Guard(policy)
+        guard = ReplayingGuard(policy)
         said = [finding for event in events(trace) for finding in guard.observe(event)]
         said += guard.end_all()
         assert ids(said) == ids(batch)

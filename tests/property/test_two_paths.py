@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.engine import Engine
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Finding, ToolCall
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
@@ -19,6 +18,7 @@ from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
+from tests.replaying import ReplayingGuard
 
 REGISTRY = build_registry()
 TOOLS = ("pay", "mail", "read")
@@ -123,7 +123,7 @@ def on_the_stream(policy: Policy, calls: list[ToolCall]) -> list[Finding]:
 def test_both_paths_match_the_same_and_only_windows_are_left_to_the_second(policy: Policy, drawn: Any) -> None:
     followup = evaluate(attempts(drawn), policy)
     assert by_event(on_the_stream(policy, attempts(drawn))) == by_event(followup)
-    guard = Guard(policy)
+    guard = ReplayingGuard(policy)
     then = {spec.id: spec.then or Action.ALLOW for spec in policy.rules}
     ended: set[str] = set()
     acted_on: list[Finding] = []

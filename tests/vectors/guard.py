@@ -11,12 +11,12 @@ from typing import Any, Final
 from stream_guard.engine.findings import CONTESTED_CALL
 from stream_guard.errors import PolicyError, Problem
 from stream_guard.guard.decisions import Decider
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, Finding, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
+from tests.replaying import ReplayingGuard
 from tests.vectors.case import LeftOut, WrongAnswerError, expect
 
 # Which of our codes may stand for a refusal that a case names; one that is not here may have any.
@@ -83,7 +83,7 @@ def _attempt(row: dict[str, Any]) -> ToolCall:
 
 
 def _inline(policy: Policy, rows: Sequence[dict[str, Any]]) -> dict[str, Decision]:
-    guard = Guard(policy)
+    guard = ReplayingGuard(policy)
     return {row["id"]: guard.check(_attempt(row)) for row in rows}
 
 

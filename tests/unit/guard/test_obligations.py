@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import stream_guard as sg
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Action
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
+from tests.replaying import ReplayingGuard
 
 KINDS = build_registry().kinds
 EXAMPLES = [(name, number) for name in sorted(KINDS) for number in range(len(KINDS[name].examples))]
@@ -31,7 +31,7 @@ def test_asking_gives_what_the_end_would_give_and_changes_nothing(kind: str, num
     example = KINDS[kind].examples[number]
     policy = Policy(rules=(rule_spec(KINDS[kind], example.params, rule_id="r"),), version="v")
     trace = [event for event in events(example.trace) if not isinstance(event, sg.SessionEnd)]
-    asked, plain = Guard(policy), Guard(policy)
+    asked, plain = ReplayingGuard(policy), ReplayingGuard(policy)
     found: list[sg.Finding] = []
     for event in trace:
         found += asked.observe(event)
@@ -46,7 +46,7 @@ def test_asking_gives_what_the_end_would_give_and_changes_nothing(kind: str, num
 
 
 def test_an_obligation_is_open_until_it_is_met() -> None:
-    guard = Guard(Policy(rules=(obligation(),), version="v"))
+    guard = ReplayingGuard(Policy(rules=(obligation(),), version="v"))
     [unmet] = guard.open_obligations("s")  # a session that has done nothing owes everything
     assert (unmet.rule_id, "run_tests" in unmet.detail) == ("tests", True)
     guard.check(call("edit"))
@@ -63,7 +63,7 @@ def test_neither_a_cooldown_nor_the_store_hides_an_obligation() -> None:
         rule_id="followup",
         cooldown=3600,
     )
-    guard = Guard(Policy(rules=(rule,), version="v"), store=MemoryStore())
+    guard = ReplayingGuard(Policy(rules=(rule,), version="v"), store=MemoryStore())
     for number in range(3):
         turn = sg.Turn(session_id="s", time=float(number), response={"content": [{"type": "text", "text": "done"}]})
         guard.observe(turn)
@@ -72,12 +72,12 @@ def test_neither_a_cooldown_nor_the_store_hides_an_obligation() -> None:
 
 
 def test_a_rule_in_shadow_mode_holds_nobody_up() -> None:
-    assert Guard(Policy(rules=(obligation(shadow=True),), version="v")).open_obligations("s") == []
+    assert ReplayingGuard(Policy(rules=(obligation(shadow=True),), version="v")).open_obligations("s") == []
 
 
 def test_a_session_that_is_over_owes_nothing() -> None:
     stop = rule_spec(KINDS["no_call"], {"tool": "leak"}, rule_id="stop", then=Action.TERMINATE_SESSION)
-    guard = Guard(Policy(rules=(obligation(), stop), version="v"), limits=SessionLimits(end_from=()))
+    guard = ReplayingGuard(Policy(rules=(obligation(), stop), version="v"), limits=SessionLimits(end_from=()))
     assert guard.check(call("leak")).session_ended
     assert guard.open_obligations("s") == []
     guard.check(call("edit", "t"))

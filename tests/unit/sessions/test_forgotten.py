@@ -43,11 +43,11 @@ class Desk:
     def __init__(self, policy: Policy, limits: SessionLimits = FEW) -> None:
         self.policy, self.limits, self.store = policy, limits, MemoryStore()
         self.now, self.asked = 1000.0, 0
-        self.guard = Guard(policy, store=self.store, limits=limits)
+        self.guard = Guard(policy, store=self.store, limits=limits, clock=lambda: self.now)
 
     def restart(self) -> None:
         self.guard.commit()
-        self.guard = Guard(self.policy, store=self.store, limits=self.limits)
+        self.guard = Guard(self.policy, store=self.store, limits=self.limits, clock=lambda: self.now)
 
     def may(self, session: str, tool: str = "mail", tenant: str = "", user: str = "u") -> bool:
         return self.ask(session, tool, tenant, user).action is Action.ALLOW

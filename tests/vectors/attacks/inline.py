@@ -44,7 +44,9 @@ class Inline:
         self._history = folder / "history.db"
         self._checkpoint = folder / "checkpoint.db"
         self._catalogue = Catalogue(case)
-        self._seconds = 0.0  # by which the gate's clock is ahead
+        stands_at = self._run.get("clock")
+        # By which the gate's clock is ahead.
+        self._seconds = 0.0 if stands_at is None else float(stands_at) - time.time()
         self._latest = ""  # the id of the latest review
         self._named: dict[str, str] = {}
         self._outcome = Outcome()
@@ -79,7 +81,7 @@ class Inline:
         self._metrics = CollectorRegistry()
         Metrics(self._counts, self._metrics).use_rules(loaded.rules)
         self._store = CheckpointStore(self._checkpoint) if self._run.get("checkpoint") else None
-        guard = Guard(loaded, store=self._store, counts=self._counts, limits=self._settings.sessions)
+        guard = Guard(loaded, store=self._store, counts=self._counts, limits=self._settings.sessions, clock=self._now)
         self._guard = guard
         self._database = open_database(str(self._history)) if self._run.get("history", True) else None
         self._gate = None

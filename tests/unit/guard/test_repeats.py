@@ -1,0 +1,177 @@
+"""One question, one attempt: an answer is given again only while it is fresh and nothing has run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.inline import Guard
+from stream_guard.history.opening import open_database
+from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from stream_guard.registry import build_registry
+from stream_guard.running.batch import evaluate
+from stream_guard.sessions.stored import FRESH
+from stream_guard.storage.stores import MemoryStore
+
+REGISTRY = build_registry()
+ALLOW, BLOCK, PAUSE = Action.ALLOW, Action.BLOCK, Action.PAUSE
+CAP = {"id": "cap", "kind": "max_calls", "params": {"tool": "mail", "n": 2}, "then": "block"}
+BIG = {"id": "big", "kind": "tool_guard", "then": "pause"} | {
+    "params": {"when": {"tool_name_in": ["pay"], "arg_gt": {"path": "amount", "value": 5}}}
+}
+
+
+def policy(*rules: dict[str, Any]) -> Policy:
+    return load_policy(json.dumps({"rules": rules or [CAP]}), REGISTRY, file="rules.json")
+
+
+def mail(event_id: str = "", call_id: str = "c1", **more: Any) -> ToolCall:
+    return ToolCall(session_id="s", event_id=event_id, call_id=call_id, **{"tool": "mail", "args": {"to": "x"}, **more})
+
+
+class Asked:
+    """A guard on a clock that the test moves."""
+
+    def __init__(self, *rules: dict[str, Any]) -> None:
+        self.now, self.store, self.rules = 1_767_600_000.0, MemoryStore(), policy(*rules)
+        self.open()
+
+    def open(self) -> None:
+        self.guard = Guard(self.rules, store=self.store, clock=lambda: self.now)
+
+    def answer(self, *calls: ToolCall) -> list[Action]:
+        return [self.guard.check(call).action for call in calls]
+
+
+def test_questions_under_one_call_id_with_event_ids_of_their_own_are_attempts_of_their_own() -> None:
+    assert Asked().answer(*(mail(f"e{number}") for number in range(4))) == [ALLOW, ALLOW, BLOCK, BLOCK]
+
+
+def test_questions_without_an_event_id_are_attempts_of_their_own_once_one_was_allowed() -> None:
+    assert Asked().answer(*(mail() for _ in range(4))) == [ALLOW, ALLOW, BLOCK, BLOCK]
+
+
+def test_a_lost_answer_is_given_again() -> None:
+    asked = Asked()
+    assert asked.answer(mail("e1"), mail("e1"), mail("e1"), mail("e2", "c2"), mail("e2", "c2")) == [ALLOW] * 5
+    assert asked.answer(mail("e3", "c3")) == [BLOCK]
+
+
+def test_a_lost_answer_is_given_again_after_a_restart() -> None:
+    asked = Asked()
+    assert asked.answer(mail("e1"), mail("e2", "c2")) == [ALLOW, ALLOW]
+    asked.guard.commit()
+    asked.open()
+    assert asked.answer(mail("e1"), mail("e2", "c2"), mail("e3", "c3")) == [ALLOW, ALLOW, BLOCK]
+
+
+def test_an_answer_that_is_no_longer_fresh_is_not_given_again() -> None:
+    asked = Asked()
+    assert asked.answer(mail("e1")) == [ALLOW]
+    asked.now += FRESH - 0.1
+    assert asked.answer(mail("e1")) == [ALLOW]
+    asked.now += 0.2
+    assert asked.answer(mail("e1"), mail("e1")) == [ALLOW, BLOCK], "freshness counts from the first question"
+
+
+@pytest.mark.parametrize("event_id", ["e1", ""])
+def test_after_a_result_the_same_question_is_another_attempt(event_id: str) -> None:
+    asked = Asked()
+    for wanted in (ALLOW, ALLOW, BLOCK):
+        assert asked.answer(mail(event_id)) == [wanted]
+        asked.guard.observe(ToolResult(session_id="s", call_id="c1"))
+
+
+def test_one_result_ends_the_repeats_of_all_questions_under_its_call_id() -> None:
+    asked = Asked()
+    assert asked.answer(mail("e1"), mail("e2")) == [ALLOW, ALLOW]
+    asked.guard.observe(ToolResult(session_id="s", call_id="c1"))
+    assert asked.answer(mail("e1"), mail("e2")) == [BLOCK, BLOCK]
+
+
+def test_a_block_and_the_question_that_it_announces_are_one_attempt_and_a_second_question_is_another() -> None:
+    asked = Asked()
+    block = {"type": "tool_use", "id": "c1", "name": "mail", "input": {"to": "x"}}
+    asked.guard.observe(Turn(session_id="s", response={"content": [block], "stop_reason": "tool_use"}))
+    assert asked.answer(mail("e1"), mail("e1"), mail("e2"), mail("e3")) == [ALLOW, ALLOW, ALLOW, BLOCK]
+
+
+def test_a_call_that_is_told_and_asked_about_is_one_attempt_and_a_second_question_is_another() -> None:
+    asked = Asked()
+    asked.guard.observe(mail("told"))
+    assert asked.answer(mail("e1")) == [ALLOW]
+    asked.guard.observe(mail("told-too"))
+    assert asked.answer(mail("e2"), mail("e3")) == [ALLOW, BLOCK]
+
+
+def test_telling_of_a_refusal_hides_no_run() -> None:
+    asked = Asked()
+    for wanted in (ALLOW, ALLOW, BLOCK):
+        assert asked.answer(mail()) == [wanted]
+        asked.guard.observe(GateDecision(session_id="s", call_id="c1", tool="mail", action="block"))
+
+
+def test_an_empty_turn_between_questions_changes_nothing() -> None:
+    asked = Asked()
+    for number, wanted in enumerate((ALLOW, ALLOW, BLOCK)):
+        asked.guard.observe(Turn(session_id="s", response={"content": [], "stop_reason": "tool_use"}))
+        assert asked.answer(mail(f"e{number}")) == [wanted]
+
+
+def test_a_refused_question_may_be_asked_for_as_long_as_it_takes_and_is_one_attempt() -> None:
+    once = {**CAP, "params": {"tool": "pay", "n": 1}}
+    asked = Asked(BIG, once)
+    big = mail(tool="pay", args={"amount": 10})
+    for _ in range(5):
+        assert asked.answer(big) == [PAUSE]
+        asked.now += 300
+    assert asked.answer(mail("e2", "c2", tool="pay", args={"amount": 1})) == [BLOCK], "the paused one counts once"
+
+
+def test_questions_that_a_gate_recorded_are_as_many_attempts_on_a_stream() -> None:
+    questions = [mail(f"e{number}", asked=True, time=100.0 + number) for number in range(4)]
+    sightings = [mail(f"t{number}", time=100.5 + number) for number in range(4)]
+    assert len(evaluate(questions, policy())) == 2
+    assert evaluate(sightings, policy()) == [], "events that tell of one call may come from several sources"
+    assert len(evaluate([event for pair in zip(questions, sightings, strict=True) for event in pair], policy())) == 2
+
+
+class Reviewed:
+    """A gate with a history, on a clock that the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 1_767_600_000.0
+        self.database = open_database(str(folder / "history.db"))
+        self.gate = Gate(policy(BIG), self.database, clock=lambda: self.now)
+
+    def ask(self, event_id: str = "") -> Action:
+        ruling = self.gate.check(mail(event_id, tool="pay", args={"amount": 10}))
+        self.review = ruling.review or self.review
+        return ruling.action
+
+    def approve(self) -> None:
+        self.gate.reviews.approve(self.review.id, by="ada")
+
+    review: Any = None
+
+
+@pytest.mark.parametrize(("event_id", "again"), [("e1", ALLOW), ("", PAUSE)])
+def test_a_yes_of_a_person_is_given_again_only_to_the_same_event_at_once(
+    tmp_path: Path, event_id: str, again: Action
+) -> None:
+    asked = Reviewed(tmp_path)
+    assert asked.ask(event_id) is PAUSE
+    asked.now += 300
+    assert asked.ask(event_id) is PAUSE
+    asked.approve()
+    assert asked.ask(event_id) is ALLOW
+    assert asked.ask(event_id) is again
+    asked.now += FRESH
+    assert asked.ask(event_id) is PAUSE, "one approval, one attempt"
+    asked.database.close()
