@@ -154,7 +154,7 @@ def _run_rules(extraction: Extraction, trace: Trace, registry: Registry, outcome
     for rule in extraction.rules:
         if not rule.compiled.rules:
             continue
-        findings = [finding for rule_id in rule.ids for finding in found.get(rule_id, ())]
+        findings = [finding for rule_id in rule.judging for finding in found.get(rule_id, ())]
         unjudged = any(_failed(counts, positions[rule_id]) for rule_id in rule.ids)
         outcomes.verdicts.append(_verdict(rule, findings, unjudged, trace))
         # A limit is broken once: by the first call over it.

@@ -10,7 +10,9 @@ import re2
 
 from stream_guard import Json
 from stream_guard.documents import MAX_REASON, write_yaml
-from stream_guard_compliance.compiling import CompileContext, CompiledReading, Form, compile_reading
+from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form
+from stream_guard_compliance.compiling.gates import is_note
+from stream_guard_compliance.compiling.readings import compile_reading
 from stream_guard_compliance.proposals import Proposal, RefusedProposalError, verify
 from stream_guard_compliance.reading.catalogue import ToolDeclaration
 from stream_guard_compliance.reading.document import Sentence
@@ -45,6 +47,11 @@ class ExtractedRule:
     compiled: CompiledReading
     ids: tuple[str, ...]  # of its rules in the policy
     read: ReadSentence
+
+    @property
+    def judging(self) -> tuple[str, ...]:
+        """The ids of those that say whether it is kept; the others only note what a session has seen."""
+        return tuple(name for name, form in zip(self.ids, self.compiled.rules, strict=True) if not is_note(form))
 
     @property
     def end(self) -> int:

@@ -129,7 +129,7 @@ class PromptWatch:
         if form["rules"]:
             policy = parse_policy(json.dumps(form), self._registry, file="the extracted policy")
             version.table = open_table(policy, Counts())
-            version.rules = {rule_id: rule for rule in version.extraction.rules for rule_id in rule.ids}
+            version.rules = {rule_id: rule for rule in version.extraction.rules for rule_id in rule.judging}
         self._versions[digest] = version
         return version
 

@@ -17,7 +17,8 @@ from stream_guard_compliance.reading.context import is_turned, scope_of
 from stream_guard_compliance.reading.document import Sentence
 from stream_guard_compliance.reading.frames import Frame, frame_of
 from stream_guard_compliance.reading.symbols import COUNTED
-from stream_guard_compliance.reading.tokens import Token, tokenize
+from stream_guard_compliance.reading.tokenizing import tokenize
+from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
 
 ProposedKind: TypeAlias = Literal[

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stream_guard_compliance import ComplianceResult, check_compliance, extract
+from stream_guard_compliance.extraction import ExtractedRule
 
 from stream_guard.registry import build_registry
 from stream_guard.settings import Settings
@@ -44,17 +45,30 @@ def check(prompt: str, trace: list[dict[str, Any]], tools: list[str]) -> Complia
     return asyncio.run(check_compliance(prompt, trace, tools=tools, registry=REGISTRY, settings=Settings()))
 
 
-def expect_each_breaks_alone(prompt: str, tools: list[str]) -> int:
-    rules = [rule for rule in extract(prompt, tools).rules if rule.compiled.rules]
+def expect_each_is_broken(prompt: str, tools: list[str]) -> int:
+    """Break each rule of a kind that a plain trace breaks; return how many there are."""
+    rules = [rule for rule in extract(prompt, tools).rules if is_plain(rule)]
     for rule in rules:
         result = check(prompt, breaking_trace(rule, prompt, tools), tools)
-        assert {violation.rule_id for violation in result.violations} == {rule.rule.rule_id}, rule
+        assert rule.rule.rule_id in {violation.rule_id for violation in result.violations}, rule
     return len(rules)
+
+
+def is_plain(rule: ExtractedRule) -> bool:
+    """Whether a trace that breaks it can be made of its parameters alone."""
+    plain = {"no_call", "must_confirm_before", "must_call_before", "must_call_only", "max_calls", "no_pii"}
+    return bool(rule.compiled.rules) and all(
+        form["kind"] in plain and "when" not in form and "args_pattern" not in str(form) for form in rule.compiled.rules
+    )
 
 
 def test_planted_trace_breaks_exactly_its_rule_of_a_prompt_with_every_sort() -> None:
     assert not check(OWN_PROMPT, GREETING, OWN_TOOLS).violations
-    assert expect_each_breaks_alone(OWN_PROMPT, OWN_TOOLS) == 9
+    rules = [rule for rule in extract(OWN_PROMPT, OWN_TOOLS).rules if rule.compiled.rules]
+    for rule in rules:
+        result = check(OWN_PROMPT, breaking_trace(rule, OWN_PROMPT, OWN_TOOLS), OWN_TOOLS)
+        assert {violation.rule_id for violation in result.violations} == {rule.rule.rule_id}, rule
+    assert len(rules) == 9
 
 
 def test_greeting_violates_no_real_prompt(real: list[tuple[str, str, list[str]]]) -> None:
@@ -62,8 +76,8 @@ def test_greeting_violates_no_real_prompt(real: list[tuple[str, str, list[str]]]
         assert not check(prompt, GREETING, tools).violations, name
 
 
-def test_planted_trace_breaks_exactly_its_rule_of_a_real_prompt(real: list[tuple[str, str, list[str]]]) -> None:
-    assert sum(expect_each_breaks_alone(prompt, tools) for _, prompt, tools in real)
+def test_planted_trace_breaks_its_rule_of_a_real_prompt(real: list[tuple[str, str, list[str]]]) -> None:
+    assert sum(expect_each_is_broken(prompt, tools) for _, prompt, tools in real)
 
 
 def test_every_character_of_a_real_prompt_that_says_something_is_in_the_result(

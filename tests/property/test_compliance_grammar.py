@@ -25,13 +25,16 @@ for words, symbol in LEXICON.items():
     PHRASES.setdefault(symbol, []).append(" ".join(words))
 OTHERS = {
     "TOOL": TOOLS,
-    "CODE": ["`git push --force`", "`rm -rf /`"],
+    "CODE": ["`git push --force`", "`rm -rf /`", "`timeout`", "`out/plans/`"],
+    "FILE": [".env", "secrets.json"],
+    "RANGE": ["1-3", "2-5"],
     "QUOTE": ['"guaranteed"', '"as an AI"'],
     "NUM": ["3", "12", "five"],
     "NAME": ["Acme", "Globex"],
     "LITERAL": ["sudo", "reboot"],
-    "W": ["refunds", "login", "mails", "politely"],
+    "W": ["refunds", "login", "mails", "politely", "numbers", "file", "explain", "immediately", "command", "silently"],
 }
+TRIES = 60
 TEXTS = [(builder.__name__, text) for builder, texts in _PRODUCTIONS for text in texts]
 
 
@@ -67,11 +70,11 @@ def sentence(text: str, source: random.Random) -> str:
 def test_production_reads_words_and_what_it_reads_always_loads(meaning: str, text: str) -> None:
     source = random.Random(text)
     concrete = 0
-    for number in range(16):
+    for number in range(TRIES):
         found = extract(sentence(text, source), TOOLS)
         concrete += any(rule.read.reading.concrete for rule in found.rules)
         if found.policy()["rules"]:
             # Reading YAML takes longer than all the rest, and how it is written does not depend on the sentence.
             written = found.policy_yaml() if number < 2 else json.dumps(found.policy())
             load_policy(written, REGISTRY, file="extracted.yaml")
-    assert concrete, f"no sentence of 16 is read by {meaning}: {text}"
+    assert concrete, f"no sentence of {TRIES} is read by {meaning}: {text}"

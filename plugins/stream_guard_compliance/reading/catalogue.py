@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from stream_guard_compliance.reading.actions import stem
+from stream_guard_compliance.reading.word_lists import word_set
+
 _MOST_DESCRIPTION: Final = 300  # characters that are looked at
 _DECLARED: Final = re.compile(
     r'"name"\s{0,4}:\s{0,4}"([A-Za-z0-9_.:/-]{1,100})"\s{0,4},\s{0,8}"(?:description|parameters|input_schema)"'
@@ -28,6 +31,25 @@ _NOT_TOOLS: Final = (
     "_url",
     "_key",
 )
+
+
+_HANDS_OFF: Final = ("transferto", "handoff", "handover", "delegateto", "escalateto", "routeto")
+_LOOKS: Final = word_set("get fetch retrieve look lookup view show access see read check")
+_EMPTY: Final = frozenset(("tool", "function", "api", "a", "an", "the", "to", "of", "by", "at", "in", "for"))
+
+
+def same_letters(word: str) -> str:
+    """Return a word with doubled letters written once: people forget one of two."""
+    return re.sub(r"(.)\1", r"\1", word)
+
+
+_LOOK_STEMS: Final = frozenset(same_letters(stem(word)) for word in _LOOKS)
+
+
+def _keys(stems: frozenset[str]) -> list[frozenset[str]]:
+    """Return the words by which a tool is described: those of its name, and the same without looking."""
+    keys = [stems, stems - {"look"}] if "look" in stems else [stems]
+    return [key for key in keys if len(key) > 1]
 
 
 def fold(name: str) -> str:
@@ -78,7 +100,11 @@ class Catalogue:
         self.closed = closed
         self._described = dict(described or {})
         self._spellings: dict[str, list[str]] = {}
+        self._by_stems: dict[frozenset[str], list[str]] = {}
+        self._stems = {name: self.stems(words_of(name)) for name in self.names}
         for name in self.names:
+            for stems in _keys(self._stems[name]):
+                self._by_stems.setdefault(stems, []).append(name)
             last = re.split(r"__|\.|/|:", name)[-1]
             for key in {fold(name), fold(last)}:
                 if key:
@@ -107,6 +133,37 @@ class Catalogue:
         """Return the words of a tool's name, and those of the first sentence that describes it."""
         first = re.split(r"[.!?\n]", self._described.get(name, "")[:_MOST_DESCRIPTION], maxsplit=1)[0]
         return [*words_of(name), *re.findall(r"[a-z]{3,40}", first.lower())]
+
+    def described(self, words: Iterable[str]) -> list[str]:
+        """Return the tools whose names are made of these words, whatever their forms and their order."""
+        return list(self._by_stems.get(self.stems(words), ()))
+
+    def renamed(self, verb: str, words: frozenset[str]) -> list[str]:
+        """Return the tools that do something else to what the words are about: creating, after "update document"."""
+        begins = same_letters(stem(verb))
+        return [
+            name
+            for key, names in self._by_stems.items()
+            if begins in key and len(key & words) == len(key) - 1 == len(words) - 1
+            for name in names
+        ]
+
+    def labelled(self, words: Iterable[str], *, many: bool) -> list[str]:
+        """Return the tools that have all these words in their names; several only where many are meant."""
+        wanted = self.stems(words)
+        found = [name for name in self.names if wanted and wanted <= self._stems[name]]
+        return found if many or len(found) == 1 else []
+
+    @property
+    def handoffs(self) -> list[str]:
+        """The tools that hand the session to another agent."""
+        return [name for name in self.names if fold(name).startswith(_HANDS_OFF)]
+
+    @staticmethod
+    def stems(words: Iterable[str]) -> frozenset[str]:
+        """Return what the forms of words share; verbs of looking are one, and what every name may have is left out."""
+        found = {same_letters(stem(part)) for word in words for part in words_of(word)}
+        return frozenset("look" if one in _LOOK_STEMS else one for one in found if one not in _EMPTY)
 
     def about(self, stems: Iterable[str]) -> list[str]:
         """Return the known tools that have a word of their name begin like one of the stems."""

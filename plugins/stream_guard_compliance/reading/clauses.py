@@ -184,6 +184,8 @@ def is_imperative(tokens: Sequence[Token]) -> bool:
         return not (len(tokens) > 1 and tokens[1].symbol in {"W", "PERSON"} and tokens[1].low not in VERBS)
     if low in BOTH:
         return not _has_finite(tokens[1:3])
+    if first.symbol in {"COMMAND", "PROCEED", "SET", "SPELL", "EDITS", "DELETES"}:
+        return low.partition(" ")[0] in VERBS
     return low in VERBS or (first.symbol in _ORDERS and not low.endswith(("ing", "ed", "s")))
 
 
@@ -210,6 +212,8 @@ def _strength(tokens: Sequence[Token]) -> Modality:
 def _of_thing(tokens: Sequence[Token]) -> Meant:
     """Return how a clause about a thing binds: "paths must be absolute" does, "we never close" does not."""
     symbols = [token.symbol for token in tokens]
+    if symbols[0] == "NOTHING":  # "Nothing may be deleted" forbids
+        return ("thing", "must_not") if {"MAY", "DUTY"} & set(symbols[1:3]) else _FACT
     counts = symbols[0] == "NUM" and {"TURN", "ATONCE"} & set(symbols) and "BE" not in symbols  # "One tool per message"
     if counts or tokens[0].low in {"require", "requires"} or symbols[0] in {"ATMOST", "FEWER"}:
         return "thing", "must"

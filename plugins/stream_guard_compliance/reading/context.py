@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -36,10 +37,24 @@ def scope_of(sentence: Sentence) -> str:
     return ""
 
 
-def is_turned(sentence: Sentence) -> bool:
+_IN_MODE: Final = re.compile(
+    r"\b(?:you are|you're)(?: currently| now){0,1}(?: operating| working| running){0,1} in "
+    r"\W{0,3}(\w{3,20})\W{0,3} mode\b"
+    r"|\b(?:active|current)(?: \w{1,20}){0,2} mode:\W{0,4}(\w{3,20})",
+    re.IGNORECASE,
+)
+
+
+def modes_of(prompt: str) -> frozenset[str]:
+    """Return the modes that a prompt says the agent is in: what holds in such a mode holds."""
+    return frozenset(word.lower() for match in _IN_MODE.finditer(prompt) for word in match.groups() if word)
+
+
+def is_turned(sentence: Sentence, modes: frozenset[str] = frozenset()) -> bool:
     """Whether a heading or a lead turns or narrows what stands under it: "Never do this:", "Phase 2", "Plan mode"."""
     above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, sentence.label)]
-    if any(_NARROWS & {word.strip(".,:()") for word in words} for words in above):
+    plain = [{word.strip(".,:()*") for word in words} for words in above]
+    if any(_NARROWS & words and not ("mode" in words and words & modes) for words in plain):
         return True
     return any(mark in f" {' '.join(words)} " for words in above[:-1] for mark in _TURNS)
 

@@ -56,7 +56,7 @@ def frame_of(tokens: Sequence[Token], scope: str = "") -> Frame:
     symbols = [token.symbol for token in solid]
     who, modality = whom_it_means(main, leads=bool(leading)) if main else ("nobody", "fact")
     condition, mental = _condition(plain, leading, who)
-    tools = tuple(dict.fromkeys(token.text for token in tokens if token.symbol == "TOOL"))
+    tools = tuple(dict.fromkeys(token.text for token in tokens if token.symbol == "TOOL" and not token.described))
     first = any(token.symbol in {"FIRST", "WITHOUT"} for token in plain)
     return Frame(
         who,

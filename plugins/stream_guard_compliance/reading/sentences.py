@@ -8,12 +8,13 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, ToolDeclaration, declarations, declared_in
 from stream_guard_compliance.reading.clauses import opens_leading
-from stream_guard_compliance.reading.context import completes, is_turned, join_lists, scope_of
+from stream_guard_compliance.reading.concrete import read_concrete
+from stream_guard_compliance.reading.context import completes, is_turned, join_lists, modes_of, scope_of
 from stream_guard_compliance.reading.document import Sentence, split
 from stream_guard_compliance.reading.frames import classify, frame_of
-from stream_guard_compliance.reading.grammar import parse
-from stream_guard_compliance.reading.statements import bare, opened_scope, statements_of
-from stream_guard_compliance.reading.tokens import Antecedent, Token, antecedent_of, tokenize
+from stream_guard_compliance.reading.statements import opened_scope, statements_of
+from stream_guard_compliance.reading.tokenizing import tokenize
+from stream_guard_compliance.reading.tokens import Antecedent, Token, antecedent_of
 from stream_guard_compliance.reading.values import Reading
 from stream_guard_compliance.reading.word_lists import word_set
 
@@ -21,6 +22,7 @@ NO_RULE: Final = frozenset(("none", "permission"))
 LONGEST: Final = 600  # words and marks of a sentence that is read
 _EXCEPTIONS: Final = word_set("however except exception exceptions unless but otherwise")
 _GOES_ON: Final = word_set("then next afterwards finally lastly instead so thus therefore hence thereafter")
+_ALWAYS: Final = frozenset(("never", "always", "under no circumstances", "at no time", "must never"))
 _NOT_WORDS: Final = frozenset(("QUOTE", "CODE", "SEP", "CUT", "OPENED", "CLOSED"))
 _HALF: Final = "another part of the sentence makes it depend on a condition"
 _GOES_ON_WHY: Final = "what stands before or above it may narrow it"
@@ -49,12 +51,15 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
     catalogue = catalogue_of(prompt, tools, seen)
     read: list[ReadSentence] = []
     before = Antecedent()
+    modes = modes_of(prompt)
     depends = -1  # the block in which a sentence began with a condition: what follows there may hang on it
     for sentence in join_lists(split(prompt)):
         tokens = tokenize(sentence.text, catalogue, before)
         if tokens and tokens[0].low in _EXCEPTIONS:
             _bind_last(read, sentence)
-        narrowed = depends == sentence.block or bool(tokens and tokens[0].low in _GOES_ON)
+        always = bool(tokens) and tokens[0].low in _ALWAYS and not sentence.is_item
+        narrowed = (depends == sentence.block and not always) or bool(tokens and tokens[0].low in _GOES_ON)
+        narrowed = narrowed or is_turned(sentence, modes)
         read += [ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens, narrowed=narrowed)]
         if tokens and opens_leading(tokens) and tokens[0].symbol in {"IF", "UNLESS", "ONCE"}:
             depends = sentence.block
@@ -76,8 +81,9 @@ def read_sentence(sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool
         return [nothing]
     if len(tokens) > LONGEST:
         return [Reading("unparsed", why=f"a sentence of more than {LONGEST} words and marks is not read")]
-    concrete, rest, conditions = _read_statements(sentence, tokens, narrowed=narrowed or is_turned(sentence))
-    if concrete and (conditions or sentence.text.endswith(":")):
+    concrete, rest, conditions = _read_statements(sentence, tokens, narrowed=narrowed)
+    introduces = sentence.text.endswith(":") and not any(reading.items == ("json",) for reading in concrete)
+    if concrete and (conditions or introduces):
         # What one half of a sentence asks for, the other half may take back.
         details = tuple(conditions[:1]) or (sentence.text,)
         rest = [replace(concrete[0], kind="conditional", concrete=False, details=details, why=_HALF)]
@@ -101,7 +107,7 @@ def _read_statements(
     conditions: list[str] = []
     for statement in statements_of(tokens):
         frame = frame_of(statement, scope)
-        reading = None if scope else parse(bare(statement))
+        reading = None if scope else read_concrete(statement)
         if reading is not None and narrowed:
             rest.append(replace(reading, kind="conditional", why=_GOES_ON_WHY, modality=frame.modality))
         elif reading is not None:

@@ -49,18 +49,22 @@ def _is_new_order(following: Sequence[Token]) -> bool:
 
 
 def opened_scope(statement: Sequence[Token]) -> str:
-    """Return what the rest of a sentence stands under: a condition, or somebody's words ("The user said: ...")."""
+    """Return what the rest of a sentence stands under: a condition, a permission, or words ("The user said: ...")."""
     if not statement:
         return ""
     is_condition = opens_leading(statement) and statement[0].symbol not in _EXPLAINS
-    if not is_condition and not any(token.low in _SPEECH for token in statement):
+    frees = any(token.symbol == "FREE" for token in statement)
+    if not is_condition and not frees and not any(token.low in _SPEECH for token in statement):
         return ""
     return " ".join(token.text for token in statement)
 
 
-def bare(statement: Sequence[Token]) -> list[Token]:
-    """Return a statement for the grammar: without examples in brackets, without its reason, without openers."""
-    found = _without_purpose(_without_examples(_without_reason(statement)))
+def bare(statement: Sequence[Token], *, lists: bool = False) -> list[Token]:
+    """Return a statement for the grammar: without examples in brackets, without its reason, without openers.
+
+    With ``lists``, the texts that brackets list belong to it.
+    """
+    found = _without_topic(_without_purpose(_without_examples(_without_reason(statement), lists=lists)))
     while found and (found[0].symbol == "SEP" or found[0].low in _BEFORE_ORDERS):
         found.pop(0)
     while found and found[-1].symbol == "SEP":
@@ -68,30 +72,100 @@ def bare(statement: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _without_reason(tokens: Sequence[Token]) -> Sequence[Token]:
+def _without_topic(tokens: list[Token]) -> list[Token]:
+    """Return a statement without what a yes is about: "the user's approval of the plan" is an approval."""
     for number, token in enumerate(tokens):
-        if token.symbol == "BECAUSE" and token.low not in {"so that", "in order to"}:
+        if token.symbol != "APPROVAL":
+            continue
+        about = next((at for at in range(number + 1, len(tokens)) if tokens[at].low in _TOPICS), None)
+        if about is not None and all(one.symbol in {"W", "", "PERSON", "DEED", "TIMES"} for one in tokens[about:]):
+            between = [one.symbol for one in tokens[number + 1 : about] if one.symbol]
+            inside = [one for one in tokens[number + 1 : about] if one.symbol == "W"]
+            if set(between) <= {"PERSON", "EXPLICIT", "W"} and all(one.low in _PLACES for one in inside):
+                return [*tokens[: number + 1], *(one for one in tokens[number + 1 : about] if one.symbol != "W")]
+    return tokens
+
+
+_TOPICS: Final = word_set("of regarding about concerning on")
+_PLACES: Final = word_set("chat conversation")
+
+
+def without_purposes(tokens: Sequence[Token]) -> list[Token]:
+    """Return a statement without what its parts are for: "use A to open a file before B to change it"."""
+    found: list[Token] = []
+    skips = False
+    for number, token in enumerate(tokens):
+        if skips and token.symbol in _ENDS_PURPOSE:
+            skips = False
+        following = tokens[number + 1].low if number + 1 < len(tokens) else ""
+        is_infinitive = token.low == "to" and not token.symbol and following in VERBS
+        if is_infinitive or (token.symbol == "BECAUSE" and number):
+            skips = True
+        if not skips:
+            found.append(token)
+    return bare(found)
+
+
+_ENDS_PURPOSE: Final = frozenset(("BEFORE", "SEP", "THEN", "CUT", "UNLESS", "WITHOUT", "AFTER", "TURN", "ATONCE"))
+
+
+def _without_reason(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens without the reason at their end; what holds even then holds without that, too."""
+    for number, token in enumerate(tokens):
+        if number and (
+            token.symbol == "EVEN" or (token.symbol == "BECAUSE" and token.low not in {"so that", "in order to"})
+        ):
             return tokens[:number]
     return tokens
 
 
-def _without_examples(tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens without brackets that hold an example or a yes; any other bracket is content."""
+def _without_examples(tokens: Sequence[Token], *, lists: bool) -> list[Token]:
+    """Return the tokens with literal texts in brackets as such, and without an example or a yes; others are content."""
     found: list[Token] = []
     inside: list[Token] | None = None
     for token in tokens:
         if token.symbol == "OPENED":
             inside = []
         elif token.symbol == "CLOSED" and inside is not None:
-            symbols = [one.symbol for one in inside if one.symbol]
-            harmless = symbols[:1] == ["SUCHAS"] or set(symbols) <= {"APPROVAL"}
-            found += [] if harmless else [replace(token, symbol="W")]
+            found += (_listed(inside) if lists else []) or (
+                [] if _is_harmless(inside) else [replace(token, symbol="W")]
+            )
             inside = None
         elif inside is not None:
             inside.append(token)
         else:
             found.append(token)
     return found if inside is None else [*found, *(replace(token, symbol="W") for token in inside[:1])]
+
+
+def _is_harmless(inside: Sequence[Token]) -> bool:
+    symbols = [token.symbol for token in inside if token.symbol]
+    return symbols[:1] in (["SUCHAS"], ["ADVICE"]) or set(symbols) <= {"APPROVAL"}
+
+
+_TEXTS: Final = frozenset(("QUOTE", "CODE", "LITERAL", "FILE"))
+_LONGEST_PIECE: Final = 4  # words of one text in a list of them
+
+
+def _listed(inside: Sequence[Token]) -> list[Token]:
+    """Return the texts that brackets list, each as one token: quotes, or commands with their flags."""
+    pieces: list[list[Token]] = [[]]
+    for token in inside:
+        if token.symbol == "SEP" or not token.symbol:
+            pieces += [[]] if token.symbol else []
+        elif token.symbol != "SUCHAS":
+            pieces[-1].append(token)
+    texts = [piece for piece in pieces if piece and len(piece) <= _LONGEST_PIECE and piece[-1].symbol in _TEXTS]
+    quoted = all(len(piece) == 1 for piece in texts)
+    if not texts or any(len(piece) > _LONGEST_PIECE for piece in pieces) or (quoted and len(texts) < len(pieces) - 1):
+        return []
+    found = [replace(inside[0], symbol="SUCHAS", text="such as")]
+    for number, piece in enumerate(texts):
+        if number:
+            found.append(replace(piece[0], symbol="SEP", text=","))
+        symbol = piece[-1].symbol
+        found.append(replace(piece[-1], symbol=symbol, text=" ".join(token.text for token in piece)))
+    return found
 
 
 def _without_purpose(tokens: list[Token]) -> list[Token]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from stream_guard_compliance.reading.commands import PHRASES as COMMANDS
+from stream_guard_compliance.reading.text_forms import PHRASES as FORMS
 from stream_guard_compliance.reading.word_lists import word_set
 
 # Words that change nothing about what a sentence asks for.
 FILLERS: Final = word_set(
     "the a an of to in on for with from by as at this that these those your our their its his her please ever also so "
-    "then and/or either both there have has had strictly"
+    "then and/or either both there have has had strictly built-in provided"
 )
 
 _PHRASES: Final[dict[str, str]] = {
@@ -22,7 +24,10 @@ _PHRASES: Final[dict[str, str]] = {
     "YOU": "you | yourself | the agent | the assistant | the model | the bot | the ai agent | "
     "the ai assistant | agents",
     "PERSON": "user | users | customer | customers | client | clients | human | humans | operator | owner | "
-    "end user | end users | user's | customer's | customers' | users' | caller | person | them explicitly",
+    "end user | end users | user's | customer's | customers' | users' | caller | person | them explicitly | "
+    "patient | patients | patient's | guest | guests | guest's | traveler | travelers | traveller | passenger | "
+    "passengers | student | students | student's | member | members | subscriber | subscribers | visitor | visitors | "
+    "shopper | shoppers | buyer | buyers | employee | employees | requester | callers | caller's | client's",
     "SUPERIOR": "manager | supervisor | admin | administrator | team lead | security team | legal | second person | "
     "managers | supervisors | manager's | supervisor's",
     # modality
@@ -76,10 +81,11 @@ _PHRASES: Final[dict[str, str]] = {
     "THEN": "and then | followed by | and afterwards | and only then",
     "WITHOUT": "without | without first | without having",
     "BECAUSE": "because | since it | since this | since they | as it | as this | as that | as they | so that | "
-    "in order to | otherwise you | or else | else you",
+    "in order to | otherwise you | or else | else you | so you | so we | so they | so it | so the user | so users",
     # acts
     "CALL": "call | calls | calling | called | use | uses | using | used | invoke | invokes | invoking | "
     "invoked | trigger | triggering | triggered | utilize | make use of | make a call to | make calls to | "
+    "hand off to | handoff to | hand over to | make a tool call to | "
     "make any calls to | rely on | employ | attempt to call | attempt to use | "
     "resort to",
     "RUN": "run | runs | running | execute | executes | executing | executed | issue the command | "
@@ -107,7 +113,42 @@ _PHRASES: Final[dict[str, str]] = {
     "FAILED": "failed | unsuccessful | incorrect | invalid | wrong | failing",
     "ATTEMPT": "attempt | attempts | tries | try's | failures",
     "CITE": "cite | cites | citing | include citations for | provide citations for",
+    "SET": "set | setting | pass | passing | specify",
+    "PROCEED": "proceed | proceeding | go ahead | go ahead with | take action | take any action | take any actions | "
+    "taking action | taking any action | taking any actions | make changes | make any changes | making changes | "
+    "making any changes | taking actions | executing actions | executing any action | executing any actions | "
+    "performing actions | performing any action | performing any actions | carrying out actions",
+    "EDITS": "edit files | modify files | write files | change files | edit any files | modify any files | edit code | "
+    "modify source code | modify code | change code | write code | edit the code | create files "
+    "| create or modify files | "
+    "modify anything | change anything | implement anything | make edits | make code changes | edit source files | "
+    "make any code changes | make any edits | modify the code | edit or create files | modify or create files | "
+    "change any files | write any code | write or edit files | edit or write files | create or edit files",
+    "DELETES": "delete files | remove files | delete any files | delete or overwrite files | delete files or folders",
+    "SPELL": "spell out | write out",
     # things
+    "PLAIN": "plain text | plaintext | plain prose",
+    "EMPTY": "empty | blank",
+    "FORM": FORMS,
+    "COMMAND": COMMANDS,
+    "QUESTION": "question | questions",
+    "PREAMBLE": "preamble | preambles | filler | filler phrases | filler words | pleasantries | introductory phrases | "
+    "opening phrases | conversational filler | acknowledgments | acknowledgements",
+    "ALONE": "as a single action | alone | by itself | on its own | as the only action | as the only tool call | "
+    "as the sole action | in isolation | as a single tool call | as a single call | as the only call",
+    "TOGETHER": "together with | alongside | along with | in combination with | in parallel with | "
+    "at the same time as | in the same step as | in the same turn as | in the same response as "
+    "| in the same message as",
+    "SAME": "same | exact same | identical | very same",
+    "AGAIN": "again | repeatedly | over and over | a second time",
+    "FIRSTACT": "first action | first tool call",
+    "LITWORD": "character | symbol | sign | operator | variable | flag | flags | option | options | "
+    "parameter | parameters | argument | arguments | notation",
+    "ABSPATH": "absolute path | absolute paths | absolute file paths | full paths | absolute file path | absolute",
+    "RELPATH": "relative path | relative paths | relative file paths | relative file path | relative",
+    "PATH": "path | paths | file paths | file path | filepaths",
+    "NOTHING": "nothing",
+    "VIA": "via | through | by means of",
     "TOOLWORD": "tool | tools | function | functions | command | action | method | endpoint | api",
     "TOOLCALL": "tool call | tool calls | function call | function calls | tool invocation | tool invocations",
     "ANSWER": "answers | replies | response | responses | message | messages | your output | outputs | "
@@ -134,7 +175,8 @@ _PHRASES: Final[dict[str, str]] = {
     "has agreed | said yes | have confirmed | have approved",
     "ASK": "ask | asks | asking | check with | checking with | get | getting | obtain | obtaining | request | "
     "requesting | receive | receiving | seek | seeking | wait for | waiting for | await | awaiting | secure | "
-    "double-check with | ask for | asking for | having | confirm with | confirming with | confirm",
+    "double-check with | ask for | asking for | having | confirm with | confirming with | confirm | reach | reached | "
+    "reaching | received | obtained | securing",
     "DANGEROUS": "destructive | irreversible | dangerous",
     "DEED": "sql | commands | operations | actions | changes | queries | statements | command | action | operation",
     "FORBIDDEN": "forbidden | prohibited | banned | off limits | off-limits | disallowed | not allowed | "
@@ -162,7 +204,8 @@ _PHRASES: Final[dict[str, str]] = {
     "in one turn | in the same turn | in a single response | in one response | in the same response | "
     "each time | per question | per user message | in a turn | per answer | in the same message | "
     "in a single message | per query | per iteration | per round | at each step | in each response | "
-    "in every response | in the same step",
+    "in every response | in the same step | per command list | per action list | in one message | in a single step | "
+    "in one step | in each message | in each turn | each turn | per assistant message | in any single response",
     "ATONCE": "at a time | at once | at the same time | in parallel | simultaneously | concurrently",
     "PARALLEL": "parallel | concurrent | simultaneous",
     "MULTIPLE": "multiple | several | many | two or more | additional",
@@ -172,8 +215,13 @@ _PHRASES: Final[dict[str, str]] = {
     "OTHERTHAN": "other than | besides | apart from | except for the | any other than | but",
     "EACH": "each | every | any | all",
     "ANYWAY": "under any circumstances | at any time | at all | in any case | for any reason | in any situation | "
-    "in any circumstance | ever again",
-    "EXPLICIT": "explicit | explicitly | clear | clearly | prior | express | verbal | written | their",
+    "in any circumstance | ever again | step by step | step-by-step | at all times | no "
+    "exceptions | without exception | "
+    "whatsoever | in this exact format | in the following format | in this format | with the following structure | "
+    "with this structure | with no exceptions",
+    "EXPLICIT": "explicit | explicitly | clear | clearly | prior | express | verbal | written | "
+    "their | informal | formal | "
+    "affirmative",
     "BE": "is | are | be | been | being | was | were | has been | have been | will be",
     "SEP": "and | or | , | nor | and/or | / | as well as",
     "SUCHAS": "such as | like | e.g. | e.g | namely | for example | including",
@@ -183,7 +231,7 @@ _PHRASES: Final[dict[str, str]] = {
     "THISTOOL": "this tool | that tool | these tools | those tools | this function",
 }
 # Symbols for tokens that no list has.
-TOKENS: Final = ("TOOL", "CODE", "QUOTE", "NUM", "NAME", "LITERAL", "W", "OPENED", "CLOSED", "CUT")
+TOKENS: Final = (*("TOOL", "CODE", "QUOTE", "NUM", "RANGE", "NAME", "LITERAL", "FILE", "W", "OPENED", "CLOSED", "CUT"),)
 
 SYMBOLS: Final[tuple[str, ...]] = (*_PHRASES, *TOKENS)
 LETTER: Final = {symbol: chr(0x100 + number) for number, symbol in enumerate(SYMBOLS)}  # one character a symbol

@@ -1,25 +1,9 @@
-"""A sentence as tokens, each with its symbol: tools, code, quotes and numbers found, fillers marked."""
+"""A word or phrase of a sentence with its symbol, and the tools that a pronoun in the next sentence may stand for."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
-
-from stream_guard_compliance.reading.catalogue import Catalogue, looks_like_name
-from stream_guard_compliance.reading.symbols import CONTRACTIONS, COUNTED, FILLERS, LEXICON, LONGEST, SHELL
-from stream_guard_compliance.reading.word_lists import word_set
-
-_TOKEN: Final = re.compile(
-    r"""`(?P<code>[^`\n]{1,300})`"""
-    r"""|\u201c(?P<q1>[^\u201d\n]{1,300})\u201d|"(?P<q2>[^"\n]{1,300})"|(?<!\w)'(?P<q3>[^'\n]{2,200})'(?!\w)|\u2018(?P<q4>[^\u2019\n]{2,200})\u2019"""
-    r"""|(?P<slot>\{{1,2}[^{}\n]{0,100}\}{1,2}|<[^<>\n]{1,80}>)"""
-    r"""|(?P<money>[$\u20ac\u00a3]\s?\d[\d,]{0,12}(?:\.\d{1,4})?)|(?P<num>\d{1,9}(?:,\d{3}){0,3})(?![\w.-]*[A-Za-z_])(?!-\d)"""
-    r"""|(?P<flag>--?[A-Za-z][\w=-]{0,40})"""
-    r"""|(?P<word>@?[A-Za-z](?:[\w\u00c0-\u024f]|['\u2019](?=[a-z])|[.-](?=\w)){0,120}(?:['\u2019](?=\s))?)"""
-    r"""|(?P<dash>\s[-\u2013]{1,2}\s|\u2014)|(?P<mark>[,;:()/])|(?P<stop>[.!?]{1,6})|(?P<other>[^\s])"""
-)
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +16,7 @@ class Token:
     end: int
     inherited: bool = False  # a pronoun in the place of a tool
     guessed: bool = False  # and the tool was not what the sentence before was about
+    described: bool = False  # words in the place of a tool's name
 
     @property
     def low(self) -> str:
@@ -50,167 +35,7 @@ class Antecedent:
 def antecedent_of(tokens: Sequence[Token]) -> Antecedent:
     """Return what a pronoun in the next sentence may stand for."""
     solid = [token for token in tokens if token.symbol]
-    tools = tuple(dict.fromkeys(token.text for token in solid if token.symbol == "TOOL"))
+    tools = tuple(dict.fromkeys(token.text for token in solid if token.symbol == "TOOL" and not token.described))
     head = solid[:3]
     begins = bool(head) and (head[0].symbol == "TOOL" or [token.symbol for token in head[:2]] == ["BE", "TOOL"])
     return Antecedent(tools, is_topic=begins or [token.symbol for token in head[:2]] == ["YOU", "TOOL"])
-
-
-def tokenize(text: str, catalogue: Catalogue, before: Antecedent = Antecedent()) -> list[Token]:  # noqa: B008  # frozen
-    """Return the tokens of a sentence; ``before`` is what a pronoun may stand for."""
-    raw = _raw(text, catalogue)
-    tokens: list[Token] = []
-    position = 0
-    while position < len(raw):
-        token, length = _phrase(raw, position)
-        tokens.append(token)
-        position += length
-    return _named(_resolved(tokens, before), catalogue)
-
-
-_MARKS: Final = {";": "CUT", ":": "CUT", "(": "OPENED", ")": "CLOSED", ",": "SEP", "/": "SEP"}
-_SORTS: Final = {"num": "NUM", "money": "NUM", "flag": "LITERAL", "slot": "W", "dash": "CUT"}
-
-
-def _raw(text: str, catalogue: Catalogue) -> list[Token]:
-    """Return tokens without phrases: contractions taken apart, code and quotes held against the catalogue."""
-    tokens: list[Token] = []
-    for match in _TOKEN.finditer(text):
-        sort, start, end = match.lastgroup or "", match.start(), match.end()
-        inner = match.group(sort)
-        if sort == "word":
-            tokens += _word(inner, start, end, catalogue)
-        elif sort == "code" or sort[0] == "q":
-            symbol = _marked(inner, catalogue, "CODE" if sort == "code" else "QUOTE")
-            name = catalogue.means(inner.removesuffix("()")) if symbol == "TOOL" else inner
-            tokens.append(Token(symbol, name, start, end))
-        elif sort != "stop":
-            content = "W" if inner.isalnum() else ""
-            tokens.append(Token(_SORTS.get(sort) or _MARKS.get(inner, content), inner.strip(), start, end))
-    return tokens
-
-
-def _marked(inner: str, catalogue: Catalogue, otherwise: str) -> str:
-    """Return the symbol of code or of a quote: a tool, where it is the name of one and nothing else."""
-    name = inner.removesuffix("()")
-    if not re.fullmatch(r"[A-Za-z][\w.:/-]{0,120}", name):
-        return otherwise
-    known = catalogue.knows(name) if otherwise == "CODE" or catalogue.closed else catalogue.is_tool(name)
-    return "TOOL" if known or (otherwise == "CODE" and catalogue.is_tool(name)) else otherwise
-
-
-def _word(inner: str, start: int, end: int, catalogue: Catalogue) -> list[Token]:
-    low = inner.lower().replace("\u2019", "'")
-    parts = CONTRACTIONS.get(low)
-    if parts:
-        return [Token("W", part, start, end) for part in parts]
-    name = inner.removesuffix("'s")
-    if catalogue.is_tool(name) and (looks_like_name(name) or "." in name or "-" in name):
-        return [Token("TOOL", catalogue.means(name), start, end)]
-    if inner.lower() in SHELL and inner.islower():
-        return [Token("LITERAL", inner, start, end)]
-    return [Token("W", inner, start, end)]
-
-
-def _phrase(raw: Sequence[Token], position: int) -> tuple[Token, int]:
-    """Return the longest phrase of the lexicon that begins here, or the token as it is, and how many it takes."""
-    first = raw[position]
-    words: list[str] = []
-    found, length = "", 0
-    for token in raw[position : position + LONGEST]:
-        if token.symbol not in ("W", "SEP", "LITERAL") or (token.symbol == "SEP" and token.text == ","):
-            break
-        words.append(token.low)
-        symbol = LEXICON.get(tuple(words))
-        if symbol and (token.symbol != "LITERAL" or len(words) > 1):
-            found, length = symbol, len(words)
-    if found:
-        last = raw[position + length - 1]
-        return Token(found, " ".join(words[:length]), first.start, last.end), length
-    if first.symbol == "W" and first.low in COUNTED:
-        return replace(first, symbol="NUM"), 1
-    if first.symbol == "W" and first.low in FILLERS:
-        return replace(first, symbol=""), 1
-    return first, 1
-
-
-def _resolved(tokens: list[Token], before: Antecedent) -> list[Token]:
-    """Put a tool in the place of a pronoun, where there is exactly one to mean: in this sentence, or in the last."""
-    named: list[str] = []
-    found: list[Token] = []
-    for token in tokens:
-        if token.symbol in {"PRONOUN", "THISTOOL"}:
-            known = named or before.tools
-            if len(known) == 1:
-                guessed = token.symbol == "PRONOUN" and (bool(named) or not before.is_topic)
-                found.append(replace(token, symbol="TOOL", text=known[0], inherited=True, guessed=guessed))
-            else:
-                found.append(replace(token, symbol="W"))
-            continue
-        if token.symbol == "TOOL" and token.text not in named:
-            named.append(token.text)
-        found.append(token)
-    return found
-
-
-def _named(tokens: list[Token], catalogue: Catalogue) -> list[Token]:
-    """Find tools by how they are used, and names of others by their capitals.
-
-    A tool called "search" is meant where it is called, or where "tool" stands behind it.
-    """
-    found = list(tokens)
-    solid = [number for number, token in enumerate(tokens) if token.symbol]
-    for place, number in enumerate(solid):
-        token = tokens[number]
-        if token.symbol not in {"W", "CODE"} or not re.fullmatch(r"[A-Za-z][\w.-]{0,120}", token.text):
-            continue
-        previous = found[solid[place - 1]] if place else None
-        following = tokens[solid[place + 1]] if place + 1 < len(solid) else None
-        called = previous is not None and (
-            previous.symbol in {"CALL", "RUN", "CALLN", "TOOLWORD"}
-            or (previous.symbol == "SEP" and place > 1 and found[solid[place - 2]].symbol == "TOOL")
-        )
-        labelled = (
-            following is not None and following.symbol == "TOOLWORD" and following.low in {"tool", "function", "tools"}
-        )
-        is_open = not catalogue.closed
-        listed = called and _goes_on(tokens, solid, place)
-        if is_open and called and (looks_like_name(token.text) or listed or _is_called_code(token, previous)):
-            found[number] = replace(token, symbol="TOOL")
-        elif token.symbol == "CODE":
-            continue
-        elif catalogue.knows(token.text) and (called or labelled or _is_subject(place, following)):
-            found[number] = replace(token, symbol="TOOL", text=catalogue.means(token.text))
-        elif labelled and called and is_open and token.text.islower() and token.low not in _NOT_NAMES:
-            found[number] = replace(token, symbol="TOOL")
-        elif (
-            token.text[0].isupper()
-            and not token.text.isupper()
-            and place
-            and (previous is not None and previous.symbol != "CUT")
-        ):
-            found[number] = replace(token, symbol="NAME")
-    return found
-
-
-def _is_subject(place: int, following: Token | None) -> bool:
-    """Whether a word begins a sentence about itself: "bash must not be called"."""
-    return place == 0 and following is not None and following.symbol in {"BE", "BAN", "DUTY", "MAY", "NEED"}
-
-
-def _goes_on(tokens: Sequence[Token], solid: Sequence[int], place: int) -> bool:
-    """Whether a name stands behind a word and an "and", as in "the tools search and fetch_page"."""
-    following = [tokens[number] for number in solid[place + 1 : place + 3]]
-    return [token.symbol for token in following] == ["SEP", "TOOL"] and tokens[solid[place - 1]].low == "tools"
-
-
-def _is_called_code(token: Token, previous: Token | None) -> bool:
-    """Whether code is called: what is run or used may also be a command."""
-    return token.symbol == "CODE" and previous is not None and previous.low.startswith(("call", "invok"))
-
-
-_NOT_NAMES: Final = word_set(
-    "any this that each every one same other right appropriate available following no single only which another "
-    "external all these those correct wrong such many more new own different relevant necessary and or at two three "
-    "few several make making both use using call calling provided built-in given"
-)

@@ -27,6 +27,22 @@ PER_AGENT: Final = "agent"
 TEXT_WITH_CALLS: Final = "text_with_calls"
 
 
+Shape: TypeAlias = Literal[
+    "", "per_turn", "alone", "repeat", "not_after", "first_action", "finish", "acts", "form", "say_after", "say_before",
+    "not_empty", "edits", "deletes", "path",
+    "argument", "command", "folder",
+]  # fmt: skip
+"""Which rule of its kind a reading is, where it is not the plain one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstance:
+    """A case that the trace can tell: the user said one of some texts, gave a link, or a tool was called."""
+
+    sort: Literal["said", "link", "called"]
+    items: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One statement of a sentence, read."""
@@ -52,3 +68,13 @@ class Reading:
     window: bool = False  # limited by a span of time, which nothing here can count
     details: tuple[str, ...] = ()  # the condition, as it was written
     left: tuple[str, ...] = ()  # what the same sentence forbids and no rule can check
+    shape: Shape = ""
+    soon: bool = False  # of what must not follow: it may when the user has spoken
+    strict: bool = False  # a bound that is itself too much: "under 5"
+    guess: bool = False  # tools were found by a description
+    # A rule that holds in a case, or unless the user asks for it: what is forbidden or asked for is the inner reading.
+    inner: Reading | None = None
+    case: Circumstance | None = None
+    asked: bool = False
+    words: tuple[str, ...] = ()  # by which a user names the deed
+    frame: str = ""  # the production that read it

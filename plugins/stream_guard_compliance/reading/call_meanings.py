@@ -1,58 +1,27 @@
-"""What the productions of the grammar say: a statement that one fits becomes a reading."""
+"""What productions about calls say: a statement that one fits becomes a reading."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from dataclasses import replace
+from typing import Final
 
-from stream_guard_compliance.reading.symbols import COUNTED
-from stream_guard_compliance.reading.tokens import Token
-from stream_guard_compliance.reading.values import PER_AGENT, TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.fit import Fit
+from stream_guard_compliance.reading.values import PER_AGENT, Reading
 from stream_guard_compliance.reading.word_lists import word_set
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A statement that a production fits: the tokens of each of its marked parts."""
-
-    tokens: Sequence[Token]
-    parts: dict[str, tuple[int, int]]
-
-    def of(self, part: str) -> Sequence[Token]:
-        """Return the tokens of a part, none where the statement does not have it."""
-        start, end = self.parts.get(part, (0, 0))
-        return self.tokens[start:end] if start >= 0 else ()
-
-    def tools(self, part: str = "tools") -> tuple[str, ...]:
-        """Return the tools that a part names."""
-        return tuple(dict.fromkeys(token.text for token in self.of(part) if token.symbol == "TOOL"))
-
-    def words(self, part: str) -> str:
-        """Return the words of a part, small."""
-        return " ".join(token.low for token in self.of(part))
-
-    def amount(self) -> float:
-        """Return the number of the part ``n``, with its cents."""
-        low = next((token.low for token in self.of("n") if token.symbol == "NUM"), "0")
-        return float(COUNTED[low]) if low in COUNTED else float(low.lstrip("$\u20ac\u00a3 ").replace(",", ""))
-
-    def number(self) -> int:
-        """Return the number of the part ``n`` as a count; -1 where it is none."""
-        for token in self.of("n"):
-            if token.symbol == "NUM":
-                return int(self.amount())
-            if token.symbol in {"TIMES", "ONCE"}:
-                return {"once": 1, "twice": 2, "thrice": 3}.get(token.low, -1)  # "times" alone is no number
-        return 0
-
-
-Builder: TypeAlias = Callable[[Fit], "Reading | None"]
-
-
 def forbid(fit: Fit) -> Reading | None:
-    """These tools must not be called."""
-    return Reading("forbid_tool", fit.tools())
+    """These tools must not be called, or those that do to anything what must be done to nothing."""
+    return Reading("forbid_tool", fit.tools(), described=tuple(token.low for token in fit.of("deed")))
+
+
+def forbid_edits(fit: Fit) -> Reading | None:
+    """Files must not be changed, or not be deleted: by tools that are called like it, or by commands."""
+    deeds = [token for token in fit.of("deeds") if token.symbol in {"EDITS", "DELETES"}]
+    edits = any(token.symbol == "EDITS" for token in deeds)
+    code = all("code" in token.low for token in deeds)  # then a plan or a note may be written
+    described = ("code",) if code else ()
+    return Reading("forbid_tool", (), shape="edits" if edits else "deletes", guess=True, described=described)
 
 
 def forbid_all(fit: Fit) -> Reading | None:
@@ -115,7 +84,7 @@ def confirm(fit: Fit) -> Reading | None:
 def confirm_described(fit: Fit) -> Reading | None:
     """An action in words: which tools it means, compiling decides."""
     superiors = [token.low.removesuffix("'s") for token in fit.tokens if token.symbol == "SUPERIOR"]
-    words = tuple(token.low for token in fit.of("deed"))
+    words = tuple(word for token in fit.of("deed") for word in token.low.split())
     over = fit.amount() if fit.of("n") else None
     return Reading("confirm_before", (), described=words, over=over, by=superiors[0] if superiors else "")
 
@@ -134,7 +103,11 @@ def length(fit: Fit) -> Reading | None:
     if _most(fit) < 0:
         return None
     unit = _UNITS[fit.words("unit")[0]]
-    return Reading("limit", (f"{unit}<={_most(fit)}",))
+    return Reading("limit", (f"{unit}<={_most(fit)}",), strict=_is_strict(fit))
+
+
+def _is_strict(fit: Fit) -> bool:
+    return any(token.symbol == "ATMOST" and token.low in {"under", "below"} for token in fit.tokens)
 
 
 def _most(fit: Fit) -> int:
@@ -153,7 +126,7 @@ def calls(fit: Fit) -> Reading | None:
         return None  # so few may be meant for a turn
     if (makes and not bound) or not fit.words("called").startswith(("tool", "function call")):
         return None  # "make 3 tool calls" is no upper bound, "limit yourself to 3" is one
-    return Reading("limit", (f"calls<={_most(fit)}",), window=_windowed(fit))
+    return Reading("limit", (f"calls<={_most(fit) - _is_strict(fit)}",), window=_windowed(fit))
 
 
 def tool_times(fit: Fit) -> Reading | None:
@@ -161,7 +134,8 @@ def tool_times(fit: Fit) -> Reading | None:
     if _most(fit) < 0:
         return None
     tools = fit.tools() or fit.tools("more")
-    return Reading("limit", tuple(f"{tool}<={_most(fit)}" for tool in tools), window=_windowed(fit))
+    most = _most(fit) - _is_strict(fit)
+    return Reading("limit", tuple(f"{tool}<={most}" for tool in tools), window=_windowed(fit))
 
 
 def _windowed(fit: Fit) -> bool:
@@ -172,6 +146,91 @@ def parallel(fit: Fit) -> Reading | None:
     """No more calls at the same time than this."""
     n = fit.number() if fit.of("n") else 1
     return Reading("limit", (f"parallel<={n}",)) if n > 0 else None
+
+
+def per_turn(fit: Fit) -> Reading | None:
+    """No more calls of these tools, all together, in one response."""
+    n = fit.number() if fit.of("n") else 1
+    if n < 1 or any(token.inherited for token in fit.of("tools")):
+        return None
+    same = fit.words("same")
+    if same and same not in {"file", "path"}:
+        return None
+    items = tuple(f"{tool}<={n}" for tool in fit.tools())
+    return Reading("limit", items, shape="per_turn", described=(same,) if same else ())
+
+
+def alone(fit: Fit) -> Reading | None:
+    """A call of these tools is the only one of its response."""
+    return Reading("limit", fit.tools(), shape="alone")
+
+
+_CALL_WORDS: Final = word_set(
+    "command commands query queries request requests action actions call calls search searches"
+)
+_CALL_VERBS: Final = word_set(
+    "call use invoke run execute repeat redo re-do retry attempt submit issue send make query perform re-run rerun try"
+)
+_FAILED: Final = word_set("failed failing rejected denied blocked refused declined")
+
+
+def repeat(fit: Fit) -> Reading | None:
+    """Not the same call again; what is about failed or rejected calls alone asks for less than that."""
+    words = {word for token in fit.tokens for word in token.low.split()}
+    about = fit.of("object")
+    calls = any(
+        token.symbol in {"CALLED", "TOOL", "TOOLCALL", "TOOLWORD"} or token.low in _CALL_WORDS for token in about
+    )
+    again = any(token.symbol in {"AGAIN", "TIMES", "MULTIPLE", "MORETHAN"} for token in fit.tokens)
+    verb = fit.words("verb")
+    repeats = again or verb.startswith(("re", "try"))
+    if not calls or not repeats or verb not in _CALL_VERBS or words & _FAILED or fit.of("n"):
+        return None
+    return Reading("limit", fit.tools("object"), shape="repeat")
+
+
+def questions(fit: Fit) -> Reading | None:
+    """No more questions in one response."""
+    n = fit.number() if fit.of("n") else 1
+    return Reading("limit", (f"questions<={n}",)) if n > 0 else None
+
+
+def not_after(fit: Fit) -> Reading | None:
+    """After one call another must not come: at all, or before the user has spoken."""
+    first, second = fit.tools("first"), fit.tools("second")
+    if not first or not second or set(first) & set(second):
+        return None
+    soon = any(
+        token.symbol == "AFTER" and token.low.startswith(("right", "immediate", "direct")) for token in fit.tokens
+    )
+    return Reading("order", (*first, *second), first=first, second=second, shape="not_after", soon=soon)
+
+
+def first_action(fit: Fit) -> Reading | None:
+    """The first call of a session is one of these."""
+    first = fit.tools("first")
+    return Reading("order", first, first=first, either=True, shape="first_action") if first else None
+
+
+def confirm_acts(fit: Fit) -> Reading | None:
+    """A yes has to come before whatever changes something."""
+    superior = any(token.symbol == "SUPERIOR" for token in fit.tokens)
+    known = {
+        "them",
+        "it",
+        "update",
+        "updates",
+        "updating",
+        "modify",
+        "modifies",
+        "change",
+        "changes",
+        "database",
+        "system",
+    }
+    if superior or not {token.low for token in fit.of("object")} <= known:
+        return None
+    return Reading("confirm_before", (), shape="acts", guess=True)
 
 
 def retries(fit: Fit) -> Reading | None:
@@ -194,97 +253,6 @@ def described_actions(fit: Fit) -> Reading | None:
 def failures(fit: Fit) -> Reading | None:
     """No more failures than this."""
     return Reading("limit", (f"failures<={fit.number()}",), described=tuple(token.low for token in fit.of("deed")))
-
-
-_WRITES: Final = word_set(
-    "include including includes add adding write writing provide show showing state output print display"
-)
-_PII: Final = {
-    "email": ("email", "e-mail"),
-    "phone": ("phone", "telephone", "mobile"),
-    "card": ("credit", "card"),
-    "ssn": ("ssn", "social"),
-    "ip": ("ip ",),
-    "iban": ("iban", "bank"),
-}
-
-
-def forbid_output(fit: Fit) -> Reading | None:
-    """A response must not have these texts, data or secrets."""
-    items: list[str] = []
-    left = []
-    quotes = any(token.symbol in {"QUOTE", "TOOL"} for token in fit.of("objects"))
-    if quotes and any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
-        return None  # what is written or added may be a file
-    for token in fit.of("objects"):
-        if token.symbol == "PROMPT":
-            items.append("system_prompt")
-        elif token.symbol == "SECRET":
-            items.append("secrets")
-        elif token.symbol == "PII":
-            sort = next((name for name, starts in _PII.items() if token.low.startswith(starts)), "")
-            items.append(f"pii:{sort}" if sort else "pii")
-        elif token.symbol in {"QUOTE", "TOOL"}:
-            items.append(token.text)
-        elif token.symbol not in {"SEP", "PERSON", "SUPERIOR", "EXPLICIT", "EACH", "PHRASE"}:
-            left.append(token.low)
-    place: Any = "end" if fit.of("close") else "start" if fit.of("open") else ""
-    return Reading("forbid_output", tuple(dict.fromkeys(items)), left=tuple(left), place=place) if items else None
-
-
-def forbid_names(fit: Fit) -> Reading | None:
-    """A response must not name these."""
-    if any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
-        return None
-    names: list[str] = []
-    joined = True
-    for token in fit.of("names"):
-        if token.symbol != "NAME":
-            joined = True
-            continue
-        if joined:
-            names.append(token.text)
-        else:
-            names[-1] = f"{names[-1]} {token.text}"
-        joined = False
-    return Reading("forbid_output", tuple(names))
-
-
-def text_with_calls(_fit: Fit) -> Reading | None:
-    """A response that calls a tool must have no text."""
-    return Reading("forbid_output", (TEXT_WITH_CALLS,))
-
-
-def require_quote(fit: Fit) -> Reading | None:
-    """A response must have this text."""
-    quotes = tuple(token.text for token in fit.tokens if token.symbol == "QUOTE")
-    if not any(token.symbol in {"ANSWER", "PHRASE"} or token.low.startswith("say") for token in fit.tokens):
-        return None  # what must be included may belong into a file
-    place: Any = "end" if fit.of("close") else "start" if fit.of("open") else ""
-    return Reading("require_output", quotes, place=place)
-
-
-def citation(_fit: Fit) -> Reading | None:
-    """A source must be given."""
-    return Reading("require_output", ("citation",), each=False)
-
-
-def json_answer(_fit: Fit) -> Reading | None:
-    """A response must be JSON."""
-    return Reading("require_output", ("json",))
-
-
-def forbid_arg(fit: Fit) -> Reading | None:
-    """No call may have these texts in its arguments."""
-    groups: list[list[str]] = [[]]
-    for token in fit.of("literals"):
-        if token.symbol == "SEP":
-            groups.append([])
-        elif token.symbol == "CODE":
-            groups += [[token.text], []]
-        else:
-            groups[-1].append(token.text)
-    return Reading("forbid_arg", tuple(" ".join(group) for group in groups if group))
 
 
 def over_amount(fit: Fit) -> Reading | None:

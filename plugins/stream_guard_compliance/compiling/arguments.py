@@ -1,0 +1,105 @@
+"""Rules about the arguments of calls: texts in them, paths, and how large a number may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import re2
+
+from stream_guard import Json
+from stream_guard_compliance.compiling.calls import over, writing_tools
+from stream_guard_compliance.compiling.context import (
+    UNKNOWN_ACTION,
+    CompileContext,
+    CompiledReading,
+    Form,
+    names_of,
+    one,
+)
+from stream_guard_compliance.compiling.patterns import any_of
+from stream_guard_compliance.reading.commands import is_command, pattern_of
+from stream_guard_compliance.reading.symbols import SHELL
+from stream_guard_compliance.reading.values import Reading
+
+# What tools call the argument that names a file or a folder.
+_PATHS: Final = (
+    *("path", "file_path", "filePath", "filepath", "absolute_path", "file", "filename", "file_name", "target_file"),
+    *("directory", "dir", "dir_path", "folder", "cwd", "working_directory"),
+    *("files.0.path", "files.0", "paths.0", "file_paths.0", "edits.0.path", "edits.0.file_path"),
+)
+_ABSOLUTE: Final = r"^(?:/|~|[A-Za-z]:[\\/])"
+_RELATIVE: Final = r"^(?:\.{1,2}(?:[/\\]|$)|[^/\\~$%{}<>:|]+$|[^/\\~$%{}<>:|]+[/\\][^:]*$)"
+
+
+def forbid_arg(reading: Reading, context: CompileContext) -> CompiledReading:
+    """No call with these texts in its arguments."""
+    where: Form = {"where": "tool_args"}
+    if reading.first:
+        where["tool"] = list[Json](names_of(reading.first, context))
+    if reading.shape == "path":
+        return _paths(reading, context)
+    if reading.shape == "folder":
+        return _folder(reading, context)
+    if reading.shape == "argument":
+        return _argument(reading, context)
+    if reading.shape == "command":
+        compiled = one("forbidden_text", {"pattern": pattern_of(reading.items, reading.described), **where})
+        return replace(compiled, certain=not reading.left)
+    compiled = one("forbidden_text", {"pattern": any_of(reading.items), **where})
+    # A single word may stand in an argument that is no command.
+    certain = all(" " in item.strip() or item in SHELL or is_command(item) for item in reading.items)
+    return replace(compiled, certain=certain)
+
+
+def _paths(reading: Reading, context: CompileContext) -> CompiledReading:
+    """No path of the wrong sort, under any of the names that tools have for such an argument."""
+    pattern = _ABSOLUTE if reading.items == ("absolute",) else _RELATIVE
+    wrong: list[Json] = [{"path": f"tool.args.{name}", "op": "matches", "value": pattern} for name in _PATHS]
+    tools = names_of(reading.first, context) or ["*"]
+    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": {"any_of": wrong}}
+    return CompiledReading((rule,), certain=False)
+
+
+def _folder(reading: Reading, context: CompileContext) -> CompiledReading:
+    """No file outside a folder, by the tools that are named, or by those that are called like writing files."""
+    tools = names_of(reading.first, context) or writing_tools(context)
+    inside = f"^{re2.escape(reading.items[0])}"
+    outside: list[Json] = [
+        {
+            "all_of": [
+                {"path": f"tool.args.{name}", "op": "exists", "value": True},
+                {"not": {"path": f"tool.args.{name}", "op": "matches", "value": inside}},
+            ]
+        }
+        for name in _PATHS
+    ]
+    if not tools:
+        return CompiledReading(why=UNKNOWN_ACTION)
+    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": {"any_of": outside}}
+    return CompiledReading((rule,), certain=False)
+
+
+def _argument(reading: Reading, context: CompileContext) -> CompiledReading:
+    """An argument that must not be larger than a number, or must have a value where it is given."""
+    name, _, value = reading.items[0].partition("=")
+    path = f"tool.args.{name}"
+    tools = names_of(reading.first, context) or ["*"]
+    gate: Json = {"path": path, "op": ">", "value": reading.over}
+    if reading.over is None:
+        gate = {"path": path, "op": "not_in", "value": _values(value)}
+    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": gate}
+    return CompiledReading((rule,), certain=bool(reading.first))
+
+
+def _values(text: str) -> list[Json]:
+    """Return the values that a word in a prompt stands for: true is the value and the text."""
+    known: dict[str, list[Json]] = {"true": [True, "true", "True"], "false": [False, "false", "False"]}
+    return known.get(text.lower(), [text, *([int(text)] if text.isdigit() else [])])
+
+
+def over_amount(reading: Reading, context: CompileContext) -> CompiledReading:
+    """No call of these tools over an amount."""
+    tools = names_of(reading.items, context)
+    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": over(reading.over or 0.0)}
+    return CompiledReading((rule,), certain=False)

@@ -1,0 +1,36 @@
+"""Texts as patterns of RE2: literal, at the beginning or the end, more of something than is fine."""
+
+from __future__ import annotations
+
+import re2
+
+
+def literal(text: str) -> str:
+    """Return a pattern for a text: any white space between its words, and no word of which it is only a part."""
+    body = r"\s+".join(str(re2.escape(word)) for word in text.split())
+    start = r"\b" if text[:1].isalnum() and text[:1].isascii() else ""
+    end = r"(?:$|[^\w-])" if text[-1:].isalnum() and text[-1:].isascii() else ""
+    return f"{start}{body}{end}"
+
+
+def any_of(texts: tuple[str, ...]) -> str:
+    """Return a pattern for any of the texts, whatever their case."""
+    return "(?i)" + "|".join(literal(text.strip()) for text in texts if text.strip())
+
+
+def placed(pattern: str, place: str) -> str:
+    """Return a pattern that begins with (?i), held to the start or the end of the text."""
+    body = pattern.removeprefix("(?i)")
+    return {"start": rf"(?i)^\W*(?:{body})", "end": rf"(?i)(?:{body})\W*$"}.get(place, pattern)
+
+
+def more_than(count: int, unit: str) -> str:
+    """Return a pattern for a text with more lines, paragraphs, sentences or questions than are fine."""
+    pieces = {
+        "lines": r"\S[^\n]*(?:\n\s*|\s*$)",
+        "paragraphs": r"\S(?:[^\n]|\n[^\n])*(?:\n\s*\n\s*|\s*$)",
+        "sentences": r"[^.!?]*\pL{2}[^.!?]*[.!?]+[\"')\]\x{201d}]*(?:\s+|$)",
+        "questions": r"[^?]*\?+",
+    }
+    start = r"^\s*" if unit != "questions" else "^"
+    return f"{start}(?:{pieces[unit]}){{{count + 1}}}"

@@ -1,0 +1,61 @@
+"""A statement as a concrete reading: as it stands, without its purpose, unless somebody asks, or in a case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard_compliance.reading.circumstances import split_case
+from stream_guard_compliance.reading.exemptions import split_request, words_of_deed
+from stream_guard_compliance.reading.grammar import parse
+from stream_guard_compliance.reading.statements import bare, without_purposes
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import Kind, Reading
+
+# What these ask for holds whatever it is for; a ban holds for its purpose only.
+_WHATEVER_FOR: Final = frozenset(("order", "confirm_before", "limit", "require_output"))
+_FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output"))
+
+
+def read_concrete(statement: Sequence[Token]) -> Reading | None:
+    """Return what a statement says, where a rule can check all of it."""
+    return _plain(statement) or _unless_asked(statement) or _in_case(statement)
+
+
+def _plain(statement: Sequence[Token]) -> Reading | None:
+    reading = _parsed(statement)
+    if reading is not None:
+        return reading
+    reading = parse(without_purposes(statement))
+    if reading is None or reading.kind not in _WHATEVER_FOR:
+        return None
+    # "Use A to do something before B" says with what; "you must use A before B" says that.
+    uses = any(token.symbol == "CALL" and token.low.startswith("us") for token in statement)
+    must = any(token.symbol in {"DUTY", "BAN", "ONLY"} for token in statement)
+    return reading if must or not uses else None
+
+
+def _parsed(statement: Sequence[Token]) -> Reading | None:
+    return parse(bare(statement)) or parse(bare(statement, lists=True))
+
+
+def _unless_asked(statement: Sequence[Token]) -> Reading | None:
+    head, named = split_request(statement)
+    inner = _parsed(head) if named is not None else None
+    if inner is None or named is None or inner.kind not in {*_FORBIDS, "limit"}:
+        return None
+    words = (*named, *words_of_deed(head)) if inner.kind in _FORBIDS else named
+    kind: Kind = "confirm_before" if inner.kind in _FORBIDS else "conditional"
+    return Reading(kind, inner.items, inner=inner, asked=True, words=words, frame=f"{inner.frame}, unless asked")
+
+
+def _in_case(statement: Sequence[Token]) -> Reading | None:
+    case, rest = split_case(statement)
+    if case is None:
+        return None
+    inner = _plain(rest) or _plain([Token("DUTY", "must", 0, 0), *rest])  # in a case, "call X" is meant as a must
+    if inner is None:
+        return None
+    if inner.kind not in _FORBIDS and (inner.kind != "require_tool" or case.sort == "called"):
+        return None
+    return Reading("conditional", inner.items, inner=inner, case=case, frame=f"{inner.frame}, in a case")

@@ -1,0 +1,167 @@
+"""Productions about texts: what answers must not have, what they must have, and what arguments must not have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_guard_compliance.reading import call_meanings, text_meanings
+from stream_guard_compliance.reading.fit import Production
+
+PRODUCTIONS: Final[tuple[Production, ...]] = (
+    # what answers must not have
+    (
+        text_meanings.forbid_output,
+        (
+            (
+                "NOT (?:DISCLOSE|SAY)(?: SEP+ (?:DISCLOSE|SAY))* EACH? <objects:OBJECT(?: SEP+ "
+                "(?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL"
+            ),
+            "NOT DISCLOSE <objects:(?:THINGS SEP+)+ OBJECT(?: SEP+ (?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL",
+            "NOT <open:OPEN>> (?:EACH|ANSWER)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT <close:CLOSE>> (?:EACH|ANSWER)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT (?:SAY|CALL|DISCLOSE|KEEP|ANSWER|EACH)* W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
+            "NO W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
+            "DOES <omit:SKIP>> <objects:(?:CODE|QUOTE)(?: SEP+ (?:CODE|QUOTE))*>> REST (?:IF W W? W?)? TAIL",
+        ),
+    ),
+    (
+        text_meanings.forbid_form,
+        (
+            "NOT (?:SAY|CALL|DISCLOSE|KEEP|REPLY)(?: SEP+ (?:SAY|CALL|DISCLOSE))* EACH? <forms:FORMS>> REST HERE TAIL",
+            "NO <forms:FORMS>> HERE TAIL",
+            "DOES ONLY? (?:REPLY|SAY|CALL|KEEP) (?:EACH|ANSWER)* ONLY? <plain:PLAIN>> ONLY? (?:EACH|ANSWER)* TAIL",
+            "DOES SPELL EACH? <numbers:W>> REST TAIL",
+            "DOES (?:REPLY|SAY|KEEP) (?:EACH|ANSWER)* W? W? (?:WITHOUT|SEP NO) EACH? <forms:FORMS>> HERE TAIL",
+            "<forms:FORMS>> BE (?:EXPLICIT|DUTY)? FORBIDDEN HERE TAIL",
+            "<forms:FORMS>> (?:DUTY|MAY)? BAN BE (?:CALL|SAY) HERE TAIL",
+        ),
+    ),
+    (
+        text_meanings.question_end,
+        (
+            "NOT CLOSE (?:EACH|ANSWER|YOU)* QUESTION <rest:REST>> TAIL",
+            "NOT CLOSE <tools:TOOLS>> W? QUESTION <rest:REST>> TAIL",
+            "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER)* TAIL",
+        ),
+    ),
+    (
+        text_meanings.forbid_names,
+        (
+            "NOT (?:DISCLOSE|SAY) EACH? W? W? SUCHAS <names:NAME+ (?:SEP+ NAME+)*>> TAIL",
+            "NOT DISCLOSE <names:NAME+ (?:SEP+ NAME+)*>> TAIL",
+        ),
+    ),
+    (
+        text_meanings.text_with_calls,
+        (
+            "IF YOU KEEP TOOLCALL SEP? NOT (?:REPLY|SAY) PERSON? ATONCE?",
+            "IF YOU (?:REPLY|SAY) PERSON? SEP? NOT KEEP EACH? TOOLCALL ATONCE?",
+            "IF YOU (?:REPLY|SAY) PERSON? SEP? KEEP NO TOOLCALL ATONCE?",
+        ),
+    ),
+    # what answers must have
+    (
+        text_meanings.require_quote,
+        (
+            "DOES <close:CLOSE>> (?:EACH|ANSWER)+ PHRASE? QUOTE TAIL",
+            "DOES <open:OPEN>> (?:EACH|ANSWER)+ PHRASE? QUOTE TAIL",
+            "MUST (?:SAY|<close:CLOSE>>|<open:OPEN>>) (?:EACH|ANSWER)* PHRASE? QUOTE (?:EACH|ANSWER)* TAIL",
+            "DOES SAY PHRASE? QUOTE EACH? ANSWER TAIL",
+        ),
+    ),
+    (
+        text_meanings.citation,
+        (
+            "DOES CITE (?:ATLEAST|EACH)? NUM? SOURCE (?:EACH|ANSWER)* TAIL",
+            "MUST SAY (?:ATLEAST|EACH)? NUM? SOURCE (?:EACH|ANSWER)* TAIL",
+        ),
+    ),
+    (
+        text_meanings.json_answer,
+        (
+            "MUST (?:REPLY|SAY) ONLY? JSON ONLY? TAIL",
+            "DOES ONLY? REPLY ONLY? JSON ONLY? TAIL",
+            "(?:EACH? ANSWER|SAY) DUTY BE ONLY? JSON TAIL",
+        ),
+    ),
+    # that something is said
+    (
+        text_meanings.speak_with_calls,
+        (
+            "NOT ACT CALLED <silent:W>> TAIL",
+            "MUST SPEAK (?:W|SEP|PERSON|EACH|EXPLICIT|SAY)* BEFORE (?:ACT|KEEP)* <each:EACH?>> (?:CALLED|DEED) TAIL",
+        ),
+    ),
+    (
+        text_meanings.never_empty,
+        ("NOT (?:W|SAY|KEEP|REPLY) EMPTY ANSWER (?:NO|PHRASE|SEP|TOOLCALL|W)* TAIL",),
+    ),
+    # what has to be said behind a call
+    (
+        text_meanings.say_after,
+        (
+            (
+                "(?:AFTER|ONCE|IF)? DOES FIRST? (?:ACT|KEEP TOOLCALL|CALLN)? <first:TOOLS>> (?:SEP|THEN)+ DOES SPEAK "
+                "(?:PERSON|PHRASE|ANSWER|EACH)* <said:QUOTE>> PERSON* TAIL"
+            ),
+            "(?:AFTER|ONCE) YOU? ACT? <first:TOOLS>> SEP? DOES SPEAK (?:PERSON|PHRASE|ANSWER|EACH)* <said:QUOTE>> TAIL",
+            "DOES SPEAK (?:PERSON|PHRASE|ANSWER)* <said:QUOTE>> PERSON* AFTER YOU? ACT? <first:TOOLS>> TAIL",
+        ),
+    ),
+    # what arguments must not have
+    (
+        text_meanings.forbid_command,
+        (
+            "NOT <commands:COMMAND(?: SEP+ COMMAND)*>> TAIL",
+            "NOT <commands:COMMAND>> (?:SECRET|W)*(?: SEP+ (?:SECRET|W))* SUCHAS? <files:FILE(?: SEP+ FILE)*>> TAIL",
+            (
+                "NOT (?:RUN|CALL|SKIP|<commands:COMMAND>>) (?:DANGEROUS|W)? (?:DEED|TOOLWORD)? "
+                "SUCHAS <literals:LITERALS>> TAIL"
+            ),
+            "NOT (?:RUN|CALL) LITWORD? <literals:LITERALS>> LITWORD? TAIL",
+            "NOT <literals:CODE>> W? W? TAIL",
+        ),
+    ),
+    (
+        text_meanings.through,
+        ("NOT ACT <what:TOOLS>> VIA <tools:TOOLS>> TAIL",),
+    ),
+    (
+        text_meanings.confined,
+        (
+            "<tools:TOOLS>> (?:MAY|DUTY) ONLY BE ACT (?:SAY|W|FILE)* <where:CODE>> TAIL",
+            "(?:YOU? MAY|DOES) ONLY (?:SAY|EDITS|<tools:ACT TOOLS>>|W) (?:W|FILE)? <where:CODE>> TAIL",
+        ),
+    ),
+    (
+        text_meanings.paths,
+        (
+            "(?:MUST ONLY?|DOES ONLY) (?:CALL|SAY|SET|W) EACH? <wanted:PATHS>> <rest:ABOUT>>",
+            "NOT (?:CALL|SAY|SET|W) EACH? <unwanted:PATHS>> <rest:ABOUT>>",
+            "EACH? PATH W? DUTY BE <wanted:PATHS>> <rest:ABOUT>>",
+            "EACH? PATH DUTY? BAN BE <unwanted:PATHS>> <rest:ABOUT>>",
+        ),
+    ),
+    (
+        text_meanings.argument,
+        (
+            "LITWORD? <arg:CODE>> LITWORD? (?:DUTY|MAY)? BAN EXCEED <n:NUM>> TAIL",
+            "LITWORD? <arg:CODE>> LITWORD? DUTY BE (?:ATMOST|FEWER) <n:NUM>> TAIL",
+            "DOES (?:KEEP|SET) LITWORD? <arg:CODE>> LITWORD? (?:ATMOST|FEWER) <n:NUM>> TAIL",
+            "NOT (?:SET|CALL|KEEP) LITWORD? <arg:CODE>> LITWORD? (?:MORETHAN|AMOUNT) <n:NUM>> TAIL",
+            "MUST SET LITWORD? <arg:CODE>> LITWORD? <value:CODE|QUOTE|W>> TAIL",
+        ),
+    ),
+    (
+        text_meanings.forbid_arg,
+        (
+            "NOT RUN <literals:LITERAL+ (?:SEP+ LITERAL+)*>> TAIL",
+            "NOT (?:RUN|CALL TOOLWORD|RUN TOOLWORD) <literals:CODE (?:SEP+ CODE)*>> TAIL",
+        ),
+    ),
+    # an amount that a call must not pass
+    (
+        call_meanings.over_amount,
+        ("NOT ACT <tools:TOOLS>> <amount:W? (?:AMOUNT|MORETHAN) <n:NUM>>>> TAIL",),
+    ),
+)

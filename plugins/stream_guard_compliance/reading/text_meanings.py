@@ -1,0 +1,225 @@
+"""What productions about texts and arguments say: a statement that one fits becomes a reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from stream_guard_compliance.reading.commands import NAMES as COMMAND_NAMES
+from stream_guard_compliance.reading.commands import is_command
+from stream_guard_compliance.reading.fit import Fit
+from stream_guard_compliance.reading.text_forms import NAMES as FORM_NAMES
+from stream_guard_compliance.reading.text_forms import SAYS_CODE
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.word_lists import word_set
+
+_WRITES: Final = word_set(
+    "include including includes add adding write writing provide show showing state output print display"
+)
+_PII: Final = {
+    "email": ("email", "e-mail"),
+    "phone": ("phone", "telephone", "mobile"),
+    "card": ("credit", "card"),
+    "ssn": ("ssn", "social"),
+    "ip": ("ip ",),
+    "iban": ("iban", "bank"),
+}
+
+
+def forbid_output(fit: Fit) -> Reading | None:
+    """A response must not have these texts, data or secrets."""
+    items: list[str] = []
+    left = []
+    quotes = any(token.symbol in {"QUOTE", "TOOL"} for token in fit.of("objects"))
+    if fit.of("omit") and any(
+        token.text.replace(" ", "").isalnum() for token in fit.of("objects") if token.symbol != "SEP"
+    ):
+        return None  # what is left out may be a word of something else than an answer
+    if quotes and not fit.of("open") and any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
+        return None  # what is written or added may be a file
+    for token in fit.of("objects"):
+        if token.symbol == "PROMPT":
+            items.append("system_prompt")
+        elif token.symbol == "SECRET":
+            items.append("secrets")
+        elif token.symbol == "PII":
+            sort = next((name for name, starts in _PII.items() if token.low.startswith(starts)), "")
+            items.append(f"pii:{sort}" if sort else "pii")
+        elif token.symbol in {"QUOTE", "TOOL", "CODE"}:
+            items.append(token.text.strip(" .\u2026") or token.text)
+        elif token.symbol not in {"SEP", "PERSON", "SUPERIOR", "EXPLICIT", "EACH", "PHRASE"}:
+            left.append(token.low)
+    place: Any = "end" if fit.of("close") else "start" if fit.of("open") else ""
+    return Reading("forbid_output", tuple(dict.fromkeys(items)), left=tuple(left), place=place) if items else None
+
+
+def forbid_form(fit: Fit) -> Reading | None:
+    """A response must not have text of this form. What is written may be a file, so code has to be said."""
+    if fit.of("plain"):
+        return Reading("forbid_output", ("markdown", "tables"), shape="form")
+    if fit.of("numbers"):
+        spelt = fit.words("numbers") in {"numbers", "digits", "numerals"}
+        return Reading("require_output", ("digits",), shape="form") if spelt else None
+    named = [FORM_NAMES.get(token.low, "json") for token in fit.of("forms") if token.symbol in {"FORM", "JSON"}]
+    forms = tuple(dict.fromkeys(named))
+    verbs = {token.low for token in fit.tokens if token.symbol in {"SAY", "CALL", "KEEP", "REPLY", "DISCLOSE"}}
+    if forms == ("code",) and not verbs & SAYS_CODE:
+        return None
+    return Reading("forbid_output", forms, shape="form")
+
+
+def question_end(fit: Fit) -> Reading | None:
+    """A response, or what a tool says to the user, must not end with a question."""
+    left = tuple(token.low for token in fit.of("rest") if token.symbol == "W")
+    return Reading("forbid_output", ("question_end",), shape="form", first=fit.tools(), left=left)
+
+
+def speak_with_calls(fit: Fit) -> Reading | None:
+    """A response that calls tools has to say something, too."""
+    words = {token.low for token in fit.tokens}
+    silent = fit.words("silent") in {"silence", "silently"}
+    each = bool(words & {"immediately", "each", "every", "any"})
+    speaks = bool(words & _EXPLAINS)
+    return Reading("require_output", ("text",), shape="say_before") if silent or (each and speaks) else None
+
+
+_EXPLAINS: Final = word_set("explain explanation tell state describe announce inform say summary statement sentence")
+
+
+def never_empty(_fit: Fit) -> Reading | None:
+    """A response must not be empty."""
+    return Reading("require_output", ("text",), shape="not_empty")
+
+
+def say_after(fit: Fit) -> Reading | None:
+    """Behind a call, this has to be said."""
+    said = tuple(token.text for token in fit.of("said"))
+    speaks = [token.low for token in fit.tokens if token.symbol in {"SAY", "REPLY", "DISCLOSE", "W"}]
+    if not speaks or not set(speaks) & _SPEAKS:
+        return None
+    return Reading("require_output", said, first=fit.tools("first"), shape="say_after")
+
+
+_SPEAKS: Final = word_set("say send tell reply respond answer inform output write state display announce")
+
+
+def forbid_command(fit: Fit) -> Reading | None:
+    """No call may run these commands, or have these flags."""
+    named = tuple(COMMAND_NAMES[token.low] for token in fit.of("commands") if token.symbol == "COMMAND")
+    literals = _literals(fit.of("literals"))
+    if not all(is_command(text) for text in literals):
+        return None
+    files = tuple(token.text for token in fit.of("files") if token.symbol == "FILE")
+    left = tuple(token.low for token in fit.tokens if token.symbol == "SECRET") if files else ()
+    return Reading("forbid_arg", (*named, *literals), described=files, shape="command", left=left)
+
+
+def _literals(tokens: Sequence[Token]) -> tuple[str, ...]:
+    groups: list[list[str]] = [[]]
+    for token in tokens:
+        if token.symbol in {"SEP", "LITWORD"}:
+            groups.append([])
+        elif token.symbol == "CODE":
+            groups += [[token.text], []]
+        else:
+            groups[-1].append(token.text)
+    return tuple(" ".join(group) for group in groups if group)
+
+
+def through(fit: Fit) -> Reading | None:
+    """One tool must not be called by way of another: its name in the other's arguments shows it."""
+    what, by = fit.tools("what"), fit.tools()
+    return Reading("forbid_arg", what, first=by, shape="command") if not set(what) & set(by) else None
+
+
+def confined(fit: Fit) -> Reading | None:
+    """Files may be written in one folder only."""
+    where = next(token.text for token in fit.of("where") if token.symbol == "CODE")
+    writes = any(
+        token.low.startswith(("write", "writing", "edit", "creat", "save", "saving", "modif")) for token in fit.tokens
+    )
+    if "/" not in where or " " in where or not (writes or fit.tools()):
+        return None
+    return Reading("forbid_arg", (where,), first=fit.tools(), shape="folder")
+
+
+_ABOUT_FILES: Final = word_set(
+    "file files operations tools tool referring refer arguments reading writing operation calls commands edits editing "
+    "parameters reference references them these those operating path paths accessing access"
+)
+
+
+def paths(fit: Fit) -> Reading | None:
+    """Paths in arguments have to be absolute, or must not be."""
+    words = {token.low for token in fit.of("rest") if token.symbol in {"W", "DEED", "LITWORD"}}
+    if not words <= _ABOUT_FILES:
+        return None
+    wanted = next((token for token in fit.of("wanted")), None)
+    unwanted = next((token for token in fit.of("unwanted")), None)
+    sort = (
+        unwanted.symbol if unwanted else {"ABSPATH": "RELPATH", "RELPATH": "ABSPATH"}[wanted.symbol] if wanted else ""
+    )
+    tools = tuple(token.text for token in fit.of("rest") if token.symbol == "TOOL")
+    return Reading("forbid_arg", ("absolute" if sort == "ABSPATH" else "relative",), first=tools, shape="path")
+
+
+def argument(fit: Fit) -> Reading | None:
+    """An argument must not be larger than a number, or must have a value."""
+    name = next(token.text for token in fit.of("arg") if token.symbol == "CODE")
+    if not name.replace("_", "").isalnum() or not name[:1].isalpha():
+        return None
+    if fit.of("n"):
+        most = fit.amount() - any(token.symbol == "FEWER" for token in fit.tokens)
+        return Reading("forbid_arg", (name,), over=most, shape="argument")
+    value = fit.of("value")[0]
+    if value.symbol == "W" and value.low not in {"true", "false"}:
+        return None
+    return Reading("forbid_arg", (f"{name}={value.text}",), shape="argument")
+
+
+def forbid_names(fit: Fit) -> Reading | None:
+    """A response must not name these."""
+    if any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
+        return None
+    names: list[str] = []
+    joined = True
+    for token in fit.of("names"):
+        if token.symbol != "NAME":
+            joined = True
+            continue
+        if joined:
+            names.append(token.text)
+        else:
+            names[-1] = f"{names[-1]} {token.text}"
+        joined = False
+    return Reading("forbid_output", tuple(names))
+
+
+def text_with_calls(_fit: Fit) -> Reading | None:
+    """A response that calls a tool must have no text."""
+    return Reading("forbid_output", (TEXT_WITH_CALLS,))
+
+
+def require_quote(fit: Fit) -> Reading | None:
+    """A response must have this text."""
+    quotes = tuple(token.text for token in fit.tokens if token.symbol == "QUOTE")
+    if not any(token.symbol in {"ANSWER", "PHRASE"} or token.low.startswith("say") for token in fit.tokens):
+        return None  # what must be included may belong into a file
+    place: Any = "end" if fit.of("close") else "start" if fit.of("open") else ""
+    return Reading("require_output", quotes, place=place)
+
+
+def citation(_fit: Fit) -> Reading | None:
+    """A source must be given."""
+    return Reading("require_output", ("citation",), each=False)
+
+
+def json_answer(_fit: Fit) -> Reading | None:
+    """A response must be JSON."""
+    return Reading("require_output", ("json",))
+
+
+def forbid_arg(fit: Fit) -> Reading | None:
+    """No call may have these texts in its arguments."""
+    return Reading("forbid_arg", _literals(fit.of("literals")))
