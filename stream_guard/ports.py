@@ -26,9 +26,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, bytes], ...] = ()
     truncated: int = 0  # the record's true size, when only its head was read because it is over the limit
     time: float | None = None  # when it was written to its topic, as the topic says; rules never see it
+    problem: str = ""  # of a truncated one: why nothing of it could be read
 
     def check_whole(self) -> None:
-        """Raise DecodeError if only the head of the record was read."""
+        """Raise DecodeError if only the head of the record was read, or nothing."""
+        if self.problem:
+            raise DecodeError(self.problem)
         if self.truncated:
             raise DecodeError(
                 f"the record has {self.truncated} bytes, more than decode.max_record_bytes allows; "

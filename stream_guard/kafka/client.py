@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, StreamGuardError
+from stream_guard.kafka.poison import GuardedRecords, UnpackBudget
+from stream_guard.kafka.unpacking import bound_codecs
 from stream_guard.settings import KafkaSettings
 
 NAME: Final = "stream-guard"
@@ -123,6 +125,29 @@ def open_consumer(servers: Sequence[str], kafka: KafkaSettings, *, refresh: floa
         metadata_max_age_ms=int(refresh * 1000),
         receive_message_max_bytes=256 << 20,
     )
+
+
+def guard_consumer(consumer: Any) -> UnpackBudget:
+    """Have a consumer unpack batches within limits, and give a record for a batch that cannot be read.
+
+    Returns what it may unpack until the budget is renewed.
+    """
+    from kafka.record import default_records, legacy_records  # noqa: PLC0415  # an extra; see _import_client
+
+    for module in (default_records, legacy_records):
+        bound_codecs(module)
+    budget = UnpackBudget()
+    fetcher = consumer._fetcher  # noqa: SLF001  # there is no other way to it
+    theirs: Any = fetcher.PartitionRecords
+
+    class GuardedPartition(theirs):  # type: ignore[misc]  # a class of the client, which has no types
+        """The fetched records of a partition."""
+
+        def _unpack_records(self, tp: Any, records: Any, *deserializers: Any) -> Any:
+            return super()._unpack_records(tp, GuardedRecords(records, budget), *deserializers)
+
+    fetcher.PartitionRecords = GuardedPartition
+    return budget
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:

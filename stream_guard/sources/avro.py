@@ -31,7 +31,7 @@ def check_avro(file: BinaryIO, package: Any) -> None:
         if size is None or size < 0 or count < 0:
             raise ExpansionError("a block without its size")
         end = file.tell() + size
-        # Without an unpacker: not packed, or with something that expands little.
+        # Without an unpacker: not packed.
         found = size if unpack is None else sum(unpack(_Part(file, size), MAX_BLOCK))
         if found > MAX_BLOCK:
             raise ExpansionError(f"a block of {size} bytes expands to {found} or more; {MAX_BLOCK} are read")
@@ -82,11 +82,30 @@ def _zstandard(part: _Part, most: int) -> Iterator[int]:
         yield len(out)
 
 
+def _told_by_lz4(part: _Part, most: int) -> Iterator[int]:
+    """Yield the size that the block says it has: as much memory is asked for."""
+    del most
+    yield int.from_bytes(next(iter(part), b"")[:4], "little")
+
+
+def _told_by_snappy(part: _Part, most: int) -> Iterator[int]:
+    """Yield the size that the block says it has: as much memory is asked for."""
+    del most
+    found = 0
+    for place, byte in enumerate(next(iter(part), b"")[:5]):
+        found |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    yield found
+
+
 _UNPACKERS: Final[dict[str, Callable[[_Part, int], Iterator[int]]]] = {
     "deflate": _bounded(lambda: zlib.decompressobj(-15)),
     "bzip2": _bounded(bz2.BZ2Decompressor),
     "xz": _bounded(lzma.LZMADecompressor),
     "zstandard": _zstandard,
+    "lz4": _told_by_lz4,
+    "snappy": _told_by_snappy,
 }
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address, parse_address
-from stream_guard.kafka.client import BrokerError, open_consumer
+from stream_guard.kafka.client import BrokerError, guard_consumer, open_consumer
+from stream_guard.kafka.poison import PoisonedBatch, poisoned_record
 from stream_guard.ports import Record
 from stream_guard.settings import KafkaSettings
 from stream_guard.sources.kafka_range import OffsetRange, RequestedRange, identity_of, origin_of, resolve, same_topic
@@ -69,6 +70,7 @@ class KafkaSource:
         except BrokerError as error:
             raise SourceError(str(error)) from error
         self._consumer: Any = self._connection.client
+        self._budget = guard_consumer(self._consumer)
         try:
             found = self._find_partitions()
             self._assign(found, self._recognise(positions, accept=self._requested.accept_gaps))
@@ -161,6 +163,7 @@ class KafkaSource:
         began = time.monotonic()
         try:
             self._assign_unfilled()
+            self._budget.renew()
             batches = self._consumer.poll(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
             self._note_progress(batches)
         except KafkaError as error:
@@ -168,7 +171,7 @@ class KafkaSource:
             batches = {}
         for partition, records in batches.items():
             origin, stop = origin_of(partition), self._ranges[partition].stop
-            kept = [self._convert(origin, record) for record in records if stop is None or record.offset < stop]
+            kept = [self._convert(origin, record) for record in records if stop is None or _begin_of(record) < stop]
             self._merger.add(origin, kept)
             self._skipped.discard(partition)
         if batches:
@@ -213,6 +216,8 @@ class KafkaSource:
     def _convert(self, origin: str, record: Any) -> Record:
         value = record.value or b""  # None is a tombstone
         size = len(value)
+        if not size and type(record.value) is PoisonedBatch:
+            return poisoned_record(record.value, origin, record.offset)
         return Record(
             value if size <= self._limit else value[: min(HEAD, self._limit)],
             origin,
@@ -317,6 +322,12 @@ class KafkaSource:
                     self._assigned.discard(partition)  # so that it is assigned and sought again
             return
         raise SourceError(f"{self._address}: cannot be read any further: {error}") from error
+
+
+def _begin_of(record: Any) -> int:
+    """Return the offset of a record, or the first one of the batch that it stands for."""
+    value = record.value
+    return int(value.first if type(value) is PoisonedBatch else record.offset)
 
 
 def open_kafka(

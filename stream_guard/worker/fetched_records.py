@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from stream_guard.kafka.poison import PoisonedBatch, poisoned_record
 from stream_guard.ports import Record
 
 
@@ -24,6 +25,8 @@ def make_record(fetched: Any, origin: str, limit: int, head: int) -> Record:
     value, headers = fetched.value or b"", fetched.headers  # a tombstone has no value
     ours = tuple((name, content or b"") for name, content in headers) if headers else ()
     size = len(value)
+    if not size and type(fetched.value) is PoisonedBatch:
+        return poisoned_record(fetched.value, origin, fetched.offset)
     if size <= limit:
         return Record(value, origin, fetched.offset, 0, fetched.key, ours)
     return Record(value[:head], origin, fetched.offset, 0, fetched.key, ours, size)

@@ -73,6 +73,23 @@ class Cluster:
         finally:
             producer.close()
 
+    def fill_one_batch(self, topic: str, rows: Sequence[Row], codec: str) -> None:
+        """Write the rows as one packed batch, however large they are."""
+        producer = KafkaProducer(
+            bootstrap_servers=self.address,
+            linger_ms=60_000,
+            batch_size=1 << 30,
+            max_request_size=1 << 30,
+            compression_type=codec,
+        )
+        try:
+            sent = [producer.send(topic, key=row.key, value=row.value, partition=row.partition) for row in rows]
+            producer.flush(60)
+            for future in sent:
+                future.get(60)
+        finally:
+            producer.close()
+
     @contextmanager
     def reader(self) -> Iterator[KafkaConsumer]:
         """A client for ``read``, for those who look often: a new one takes longer than a look."""

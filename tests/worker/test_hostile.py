@@ -51,6 +51,21 @@ def test_a_record_of_20_megabytes_is_a_dead_letter_that_says_its_size(fleet: Fle
     assert set(fleet.alert_ids()) == set(checked(rows, policy))
 
 
+def test_batches_that_unpack_too_far_are_dead_letters_and_the_worker_goes_on(fleet: Fleet, policy: Path) -> None:
+    rows = sample_rows(20)
+    bomb = [Row(b'{"pad": "' + b"x" * (7 << 20) + b'"}', b"refund-00003")] * 24  # each is within the limit
+    fleet.cluster.fill(fleet.events, rows[:100])
+    for codec in ("gzip", "lz4", "zstd"):
+        fleet.cluster.fill_one_batch(fleet.events, bomb, codec)
+    fleet.cluster.fill(fleet.events, rows[100:])
+    fleet.start()
+    fleet.wait_for(len(rows) + 3 * len(bomb))
+    letters = fleet.cluster.read(fleet.letters)
+    assert len(letters) == 3
+    assert all(b"unpacks to more than" in dict(letter.headers)["stream_guard_reason"] for letter in letters)
+    assert set(fleet.alert_ids()) == set(checked(rows, policy))
+
+
 def test_a_broken_policy_stops_the_start_with_every_mistake_and_its_place(fleet: Fleet, policy: Path) -> None:
     policy.write_text(policy.read_text() + "  - {id: one, kind: no_such_kind}\n  - {id: two, kind: max_turns}\n")
     name = fleet.start()

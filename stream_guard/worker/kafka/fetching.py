@@ -7,19 +7,30 @@ positions are the client's.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.errors import ConsumerStoppedError
+from aiokafka.record import default_records, legacy_records
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
+from stream_guard.kafka.poison import GuardedRecords, UnpackBudget
+from stream_guard.kafka.unpacking import bound_codecs
 from stream_guard.sources.splitting import HEAD
 from stream_guard.worker.fetched_records import make_record
+
+for batch_type in (default_records.DefaultRecordBatch, legacy_records.LegacyRecordBatch):
+    bound_codecs(sys.modules[batch_type.__module__])  # in Python, or compiled
 
 
 class FetchingThread(AIOKafkaConsumerThread):
     """The thread of Faust's consumer. Events become our records; changelog rows stay the client's records."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._budget = UnpackBudget()
 
     async def _fetch_records(
         self,
@@ -31,6 +42,7 @@ class FetchingThread(AIOKafkaConsumerThread):
         """Return the fetched records of the partitions; none after the timeout."""
         if not self.consumer.flow_active:
             return {}
+        self._budget.renew()
         fetcher = consumer._fetcher  # noqa: SLF001  # as Faust does
         if consumer._closed or fetcher._closed:  # noqa: SLF001  # as above
             raise ConsumerStoppedError
@@ -56,6 +68,8 @@ class FetchingThread(AIOKafkaConsumerThread):
         consumer: Any = self.consumer
         if fetched is None or consumer._is_changelog_tp(TP(*tp)):  # noqa: SLF001  # our own consumer
             return
+        if not isinstance(fetched._records, GuardedRecords):  # noqa: SLF001  # as above
+            fetched._records = GuardedRecords(fetched._records, self._budget)  # noqa: SLF001  # read when it is iterated
         origin, limit, head = f"{tp.topic}/{tp.partition}", consumer.limit, min(HEAD, consumer.limit)
         # The client's loop calls this for each record.
         fetched._consumer_record = lambda _tp, record: make_record(record, origin, limit, head)  # noqa: SLF001  # as Faust does

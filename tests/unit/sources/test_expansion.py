@@ -58,7 +58,7 @@ def write_avro(
         fastavro.writer(file, schema, rows, codec=codec, sync_interval=100 * MB)
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "lz4", "snappy"])
 def test_a_block_of_avro_that_expands_too_far_is_refused_before_it_is_in_memory(
     tmp_path: Path, codec: str, small_limits: None
 ) -> None:
@@ -89,7 +89,7 @@ def test_items_of_avro_that_take_no_bytes_are_refused(tmp_path: Path, schema: An
         read(tmp_path / "bomb.avro")
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "lz4", "snappy"])
 def test_honest_avro_is_read(tmp_path: Path, codec: str) -> None:
     linked = {"type": "record", "name": "link", "fields": [{"name": "next", "type": ["null", "link"]}]}
     fields = [{"name": "n", "type": "long"}, {"name": "a", "type": {"type": "array", "items": "int"}}]
