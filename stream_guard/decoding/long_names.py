@@ -15,13 +15,14 @@ _MOST_ANCESTORS: Final = 100
 def check_names(event: Event) -> None:
     """Raise DecodeError for an event with a name or an id that is too long to be kept."""
     for field in _FIELDS:
-        _check(field, getattr(event, field, ""))
+        if len(name := getattr(event, field, "")) > MAX_NAME:
+            raise _too_long(field, name)
     if len(event.agent_path) > _MOST_ANCESTORS:
         raise DecodeError(f"agent_path has {len(event.agent_path)} names; {_MOST_ANCESTORS} are read")
     for name in (*event.agent_path, *event.labels):
-        _check("a name in agent_path or labels", name)
+        if len(name) > MAX_NAME:
+            raise _too_long("a name in agent_path or labels", name)
 
 
-def _check(field: str, name: str) -> None:
-    if len(name) > MAX_NAME:
-        raise DecodeError(f"{field} has {len(name)} characters; a name has {MAX_NAME} at most")
+def _too_long(field: str, name: str) -> DecodeError:
+    return DecodeError(f"{field} has {len(name)} characters; a name has {MAX_NAME} at most")

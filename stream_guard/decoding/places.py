@@ -54,10 +54,12 @@ class RecordPlaces:
         if self._whole is not None and self._whole != session_id:
             return
         place = self.told.pop((session_id, event_id), None) if self.told else None
-        if place is None:
-            if record is None or not (line := record.line):
-                return
-            place = record.origin, line
+        if place is not None:
+            file, line = place
+        elif record is not None and record.line:
+            file, line = record.origin, record.line
+        else:
+            return
         recent = self._recent.get(session_id)
         if recent is None:
             recent = self._recent[session_id] = []
@@ -65,7 +67,7 @@ class RecordPlaces:
         elif len(recent) >= 2 * _ENTRIES and self._whole is None:
             del recent[:_ENTRIES]
         # An event without an id gets one when it is judged (``name``); of the others the id is enough.
-        recent += (event_id if event_id and event_id[0] != "~" else event, *place)
+        recent.extend((event_id if event_id and event_id[0] != "~" else event, file, line))
 
     def name(self, event: Event, event_id: str) -> None:
         """Take the id that an event got which came without one."""

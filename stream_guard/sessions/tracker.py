@@ -96,7 +96,8 @@ class Tracker:
             self._user_message(event, session, out)
         elif type(event) is GateDecision:
             self._decision(event, session, out)
-        session.note_last(event)
+        session.last_event_id, session.last_run_id = event.event_id, event.run_id
+        session.last_agent, session.last_labels = event.agent, event.labels
         return counted
 
     def _name(self, event: Event, session: Session) -> Event:
