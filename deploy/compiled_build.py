@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from pathlib import Path
@@ -27,7 +28,8 @@ SHAPES = frozenset(("sg.Params", "sg.State", "BaseModel", "pydantic.BaseModel", 
 
 
 # Calls among our functions are direct, and those of Python's take no detour: nobody replaces either. 3 % of a run.
-_OWN_CALLS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
+# Elsewhere than on Linux, libraries do it so by themselves, and compilers may refuse to be told.
+_OWN_CALLS = ["-fvisibility=hidden", *(["-fno-semantic-interposition", "-fno-plt"] if sys.platform == "linux" else [])]
 
 
 class CompiledBuild(BuildHookInterface[Any]):
