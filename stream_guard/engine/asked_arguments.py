@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from stream_guard.engine.bound import key_path
 from stream_guard.language.conditions import Condition, Leaf
-from stream_guard.language.executors import Type, json_in, taken_as
+from stream_guard.language.executors import LONGEST_WORD, Type, holds_json, json_in, may_be_number, taken_as
 from stream_guard.language.paths import Path
 from stream_guard.model import Json
 from stream_guard.policy.spec import RuleSpec
@@ -51,8 +51,11 @@ def _asked(spec: RuleSpec) -> Iterator[Asked]:
     yield from (_at(key_path(part), _ANY) for part in spec.key if part.startswith("args."))
     rule = spec.rule
     yield from _by_params(rule.params, 0)
+    searched = [pattern.path for pattern in rule.texts() if pattern.where == "tool_args"]
     if rule.equates_arguments:
         yield Asked((), _ANY)
+    elif searched and all(searched):  # it does not fire without a text there
+        yield from (_at(path, _TEXT) for path in searched if path is not None)
     elif "content" in rule.needs():
         yield Asked((), _TEXT)
 
@@ -99,6 +102,53 @@ def _types_of(value: Json) -> dict[Type, None]:
         else:
             found[_TYPES.get(type(item), "text")] = None
     return found
+
+
+class Places:
+    """All places that the rules of a plan ask about: one look tells whether any of them can be taken otherwise."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, asked: Iterable[Asked]) -> None:
+        merged: dict[Steps, dict[Type, None]] = {}
+        for steps, types in asked:
+            merged.setdefault(steps, {}).update(dict.fromkeys(types))
+        self._places = [
+            (steps, "number" in types, "flag" in types, "flag" in types or "null" in types, Asked(steps, tuple(types)))
+            for steps, types in merged.items()
+        ]
+
+    def may_vary(self, args: dict[str, Json]) -> bool:
+        """Whether the tool may get other values than these; False is certain, and the most frequent answer."""
+        for steps, number, flag, word, asked in self._places:
+            value: Json = args
+            for step in steps:
+                if type(value) is not dict:
+                    value = _item(value, step)
+                    continue
+                value = value.get(step)
+            if value is None or value is True or value is False:
+                continue
+            if type(value) is int or type(value) is float:
+                if flag and (value == 0 or value == 1):  # noqa: PLR1714  # quicker than a tuple
+                    return True
+            elif type(value) is str:
+                first = value[:1]
+                likely = (
+                    first in "{[ \t\n\r" or (number and may_be_number(value)) or (word and len(value) <= LONGEST_WORD)
+                )
+                if likely and variants(args, (asked,)) != []:
+                    return True
+            elif (asked.types != _TEXT or holds_json(value)) and variants(args, (asked,)) != []:
+                return True
+        return False
+
+
+def _item(value: Json, step: str) -> Json:
+    """Return what is at a step of a list, or of JSON in a text; the text itself, which is looked at closer."""
+    if type(value) is list and step.isascii() and step.isdigit() and int(step) < len(value):
+        return value[int(step)]
+    return value if type(value) is str else None
 
 
 def variants(args: Json, asked: Iterable[Asked]) -> list[Json] | None:

@@ -32,7 +32,7 @@ from stream_guard.engine.reporting import Reporter
 from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import has_text, lacks_content, lacks_text
-from stream_guard.engine.twins import TwinJudge, make_twins
+from stream_guard.engine.twins import TwinJudge, make_twins, may_vary
 from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
 from stream_guard.language.conditions import Leaf
@@ -55,6 +55,7 @@ class Engine:
         if len({bound.tag for bound in rules}) < len(rules):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
         self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
+        self.has_twins = len(self.bounds) > len(rules)  # whether a rule that stops asks about arguments
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         self.is_inline = mode == "inline"
         self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
@@ -74,6 +75,11 @@ class Engine:
         self._states = RuleStates(self.bounds, self.counts, max_states)
         self._twins = TwinJudge(self._states)
         self._ends = RuleEnds(self.bounds, self._states, self._reporter, self._fail)
+
+    def asks_about(self, tool: str) -> bool:
+        """Whether a rule that stops asks about the arguments of a tool."""
+        plans = [self.local.calls[tool], *[group.index.calls[tool] for group in self.cross_session]]
+        return any(plan is not None and plan.twins is not None for plan in plans)
 
     @property
     def judges_parts(self) -> bool:
@@ -178,7 +184,7 @@ class Engine:
 
         Where a twin fires and its rule does not, the call is contested.
         """
-        if plan.twins is None or not (plan.asks_twins or key_state.twinned):
+        if plan.twins is None or not (key_state.twinned or may_vary(plan, event)):
             self.run(plan, event, key_state, memory, out, objections)
             return
         evaluation = Evaluation(event, key_state, memory, out, objections)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from stream_guard.engine.asked_arguments import Places
 from stream_guard.engine.bound import NO_STATE, BoundRule, Gate, Handler, overrides
 from stream_guard.engine.key_state import Address
 from stream_guard.engine.rule_loop import Gated, RuleLoop
@@ -88,7 +89,7 @@ class Plan:
     __slots__ = (
         "_of_tools",
         "_of_turns",
-        "asks_twins",
+        "asked",
         "awake",
         "entries",
         "full",
@@ -139,7 +140,8 @@ class Plan:
                     self.untimed_mask |= bound.bit
         listed = (*self.entries, *(texts.entries if texts is not None else ()))
         self.twins = tuple([(bound.twin, handle) for bound, handle in listed if bound.twin is not None]) or None
-        self.asks_twins = of_calls and self.twins is not None
+        asked = [one for twin, _ in self.twins or () for one in twin.asked] if of_calls else []
+        self.asked = Places(asked) if asked else None  # of calls only: no other event is stopped
         self.awake: dict[int, Plan] = {}
         self._of_turns, self._of_tools = of_turns, of_tools
         about: tuple[When, ...] = ("event",) if of_tools else ("event", "turn") if of_turns else ("event", "user")

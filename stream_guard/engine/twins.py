@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stream_guard.engine.asked_arguments import Asked, asked_arguments, variants
 from stream_guard.engine.bound import NO_STATE, BoundRule, Handler, overrides
 from stream_guard.engine.evaluation import Evaluation
+from stream_guard.engine.index import Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import has_text
@@ -47,6 +48,7 @@ def make_twins(bounds: Sequence[BoundRule], agents: Agents) -> list[BoundRule]:
     """Give each rule that stops and asks about arguments its twin; return those, numbered after the rules."""
     made: list[BoundRule] = []
     tags = {bound.tag for bound in bounds}
+    known: dict[tuple[Asked, ...], tuple[Asked, ...]] = {}
     for rule in bounds:
         if not rule.spec.stops or not overrides(rule.rule, "on_tool_call"):
             continue
@@ -59,7 +61,7 @@ def make_twins(bounds: Sequence[BoundRule], agents: Agents) -> list[BoundRule]:
         while bound.tag in tags:
             bound.tag = (bound.tag * 31 + 1) % (1 << 32)
         tags.add(bound.tag)
-        rule.twin = Twin(rule, bound, asked)
+        rule.twin = Twin(rule, bound, known.setdefault(asked, asked))
         made.append(bound)
     return made
 
@@ -74,8 +76,10 @@ class TwinJudge:
         """Return the twins that fire at a call, or cannot judge it, and the states that twins come to."""
         fired: list[Twin] = []
         taken: list[Taken] = []
+        made: dict[int, list[Json] | None] = {}  # most rules of a tool ask about the same few places
         for twin, handle in entries:
-            others = _others(twin, event)
+            asked = id(twin.asked)
+            others = made[asked] if asked in made else made.setdefault(asked, _others(twin, event))
             if others is None:
                 fired.append(twin)
                 continue
@@ -129,6 +133,15 @@ class TwinJudge:
     def _copy(self, twin: Twin, address: Address, key_state: KeyState) -> State:
         known = key_state.states.get(address) or key_state.states.get(_main(twin, address))
         return twin.bound.new_state() if known is None else twin.bound.decoder.decode(_encode(known))
+
+
+def may_vary(plan: Plan, event: Event) -> bool:
+    """Whether the tool of a call may get other values than those sent, where a rule that stops asks about them."""
+    if plan.asked is None or type(event) is not ToolCall:
+        return False
+    if event.handed is not None:
+        return event.handed != ()
+    return type(event.args) is dict and plan.asked.may_vary(event.args)
 
 
 def _others(twin: Twin, event: Event) -> list[Json] | None:

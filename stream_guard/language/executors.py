@@ -23,8 +23,9 @@ _INTEGER: Final = SchemaValidator(core_schema.int_schema())
 _FLOAT: Final = SchemaValidator(core_schema.float_schema())
 _FLAG: Final = SchemaValidator(core_schema.bool_schema())
 _BRACKETS: Final = ("{", "[")
+_BEFORE_JSON: Final = frozenset("{[ \t\n\r")  # what may stand before JSON is what JSON calls whitespace
 _STARTS: Final = frozenset("+-.0123456789iInN")  # of texts that may be numbers, infinities and NaN
-_LONGEST_WORD: Final = 40  # characters of a text that is looked at as a flag or a null
+LONGEST_WORD: Final = 40  # characters of a text that is looked at as a flag or a null
 
 
 def as_integer(value: Json) -> Json:
@@ -37,18 +38,17 @@ def as_number(value: Json) -> Json:
     try:
         return _INTEGER.validate_python(value)
     except ValidationError:
-        pass
+        return as_float(value)
+
+
+def as_float(value: Json) -> Json:
+    """Return the float that executors make of a value; ValueError where they make none."""
     try:
         return _FLOAT.validate_python(value)
     except ValidationError:
         if type(value) is not str:
             raise
-    return float(value)  # digits of other scripts, which Python's own types take
-
-
-def as_float(value: Json) -> Json:
-    """Return the float that executors make of a value; ValueError where they make none."""
-    return _FLOAT.validate_python(value)
+    return float(value)  # digits of other scripts, which Python's own types take, decimals too
 
 
 def as_flag(value: Json) -> Json:
@@ -56,12 +56,38 @@ def as_flag(value: Json) -> Json:
     return _FLAG.validate_python(value.strip() if type(value) is str else value)
 
 
+def may_hold_json(text: str) -> bool:
+    """Whether a text begins as an object or a list."""
+    first = text[:1]
+    return first in _BRACKETS or (first in _BEFORE_JSON and text.lstrip()[:1] in _BRACKETS)
+
+
+def holds_json(value: Json) -> bool:
+    """Whether an object or a list stands as JSON in a text somewhere in a value."""
+    waiting = [value]
+    for item in waiting:  # grows while it is walked
+        if type(item) is str:
+            if item[:1] in _BEFORE_JSON and json_in(item) is not None:
+                return True
+        elif type(item) is dict:
+            waiting += item.values()
+        elif type(item) is list:
+            waiting += item
+    return False
+
+
+def may_be_number(text: str) -> bool:
+    """Whether a text begins as a number does, or as one in another script may."""
+    first = text[:1]
+    return first in _STARTS or first.isspace() or not text.isascii()
+
+
 def json_in(text: str) -> Json:
     """Return the object or the list that stands in a text as JSON; None where there is none.
 
     What is nested deeper than rules look is left out: an executor reads the rest all the same.
     """
-    if text[:1] not in _BRACKETS and not (text[:1].isspace() and text.lstrip()[:1] in _BRACKETS):
+    if not may_hold_json(text):
         return None
     try:
         value = json.loads(text)
@@ -107,14 +133,14 @@ def _text_as(text: str, wanted: Type) -> Json:
     inner = json_in(text)
     if inner is not None:
         return taken_as(inner, wanted)
-    if wanted == "number" and (text[:1] in _STARTS or text[:1].isspace() or not text.isascii()):
+    if wanted == "number" and may_be_number(text):
         try:
             return as_number(text)
         except ValueError:
             return text
-    if wanted == "flag" and len(text) <= _LONGEST_WORD:
+    if wanted == "flag" and len(text) <= LONGEST_WORD:
         try:
             return as_flag(text)
         except ValueError:
             return text
-    return None if wanted == "null" and text[:_LONGEST_WORD].strip() == "null" else text
+    return None if wanted == "null" and text[:LONGEST_WORD].strip() == "null" else text

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from stream_guard.language.executors import Type, as_flag, as_float, as_integer, cut_deep, taken_as
+from stream_guard.language.executors import Type, as_flag, as_float, as_integer, as_number, cut_deep, taken_as
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Json
 
@@ -21,6 +21,7 @@ Executor: TypeAlias = Literal["mcp", "pydantic", "unknown"]
 _DEEP: Final = 60  # levels of a value, and of references, that are looked into
 _MOST_FITS: Final = 20_000  # schemas that are looked at in one call: unions multiply them
 _UNIONS: Final = ("anyOf", "oneOf")
+_EXACT: Final[dict[str, type]] = {"string": str, "integer": int, "boolean": bool, "number": float}
 _TAKEN: Final[tuple[Type, ...]] = ("number", "flag", "null")
 # Said of a value, and nothing of its type.
 _SILENT: Final = frozenset(
@@ -39,32 +40,80 @@ class _UnfitError(ValueError):
     """A value does not fit a schema: the executor refuses it, or the schema is not the one that it has."""
 
 
-def hand_over(args: Json, schema: Json, executor: Executor) -> Handed | None:
-    """Return the arguments as the tool gets them; None where its schema is none, so that nothing is known.
+class ToolSchema:
+    """The JSON Schema of a tool's arguments, looked through once."""
 
-    What came in stays as it is.
-    """
-    if not isinstance(schema, dict) or not isinstance(args, dict):
-        return None
-    fitting = _Fitting(schema, executor)
-    node = fitting.resolve(schema)
-    properties = node.get("properties")
-    if not isinstance(properties, dict):
-        return None
-    taken: dict[str, Json] = {}
-    doubts: dict[str, list[Json]] = {}
-    for name, value in args.items():
-        inner = properties.get(name)
-        fits = fitting.fit_argument(value, inner) if isinstance(inner, dict) else []
-        if len(fits) == 1:
-            taken[name] = value if json_equal(fits[0], value) else fits[0]
-        else:
-            taken[name], doubts[name] = value, fits
-    return Handed(taken, tuple(_others(taken, doubts, fitting)))
+    __slots__ = ("_exact", "_has_defaults", "_properties", "schema")
+
+    def __init__(self, schema: dict[str, Json]) -> None:
+        self.schema = schema
+        fitting = _Fitting(schema, "unknown")
+        properties = fitting.resolve(schema).get("properties")
+        self._properties: dict[str, Json] | None = properties if isinstance(properties, dict) else None
+        self._exact = {name: _exact_types(fitting.resolve(node)) for name, node in (self._properties or {}).items()}
+        self._has_defaults = _says_default(schema)
+
+    def hand_over(self, args: Json, executor: Executor) -> Handed | None:
+        """Return the arguments as the tool gets them; None where the schema does not name them: nothing is known.
+
+        What came in stays as it is.
+        """
+        properties = self._properties
+        if properties is None or not isinstance(args, dict):
+            return None
+        fitting = _Fitting(self.schema, executor)
+        taken: dict[str, Json] = {}
+        doubts: dict[str, list[Json]] = {}
+        for name, value in args.items():
+            if type(value) in self._exact.get(name, ()):  # as most values are: every executor leaves it as it is
+                taken[name] = value
+                continue
+            inner = properties.get(name)
+            fits = fitting.fit_argument(value, inner) if isinstance(inner, dict) else []
+            if len(fits) == 1:
+                taken[name] = value if json_equal(fits[0], value) else fits[0]
+            else:
+                taken[name], doubts[name] = value, fits
+        others = _others(taken, doubts, fitting) if doubts or self._has_defaults else []
+        return Handed(taken, tuple(others))
+
+
+def hand_over(args: Json, schema: Json, executor: Executor) -> Handed | None:
+    """Return the arguments as a tool with this schema gets them; None where nothing is known of it."""
+    return ToolSchema(schema).hand_over(args, executor) if isinstance(schema, dict) else None
+
+
+def _exact_types(said: dict[str, Json]) -> tuple[type, ...]:
+    """Return the types of values that a schema takes as they are, as far as it says one type, or one and null."""
+    members = _members(said)
+    if members is None:
+        kind = _EXACT.get(said["type"]) if isinstance(said.get("type"), str) else None
+        return () if kind is None or "contentMediaType" in said else (kind,)
+    named = [member for member in members if member != {"type": "null"}]
+    if len(named) != 1 or len(members) > 2 or not isinstance(named[0], dict) or "$ref" in named[0]:
+        return ()
+    inner = _exact_types(named[0])
+    return (*inner, type(None)) if inner and inner != (str,) else ()  # a server may read the text "null"
+
+
+def _says_default(schema: Json) -> bool:
+    """Whether a default stands anywhere in a schema; True of one that is too large to tell."""
+    waiting = [schema]
+    for node in waiting:  # grows while it is walked
+        if isinstance(node, dict):
+            if "default" in node or len(waiting) > _MOST_FITS:
+                return True
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return False
 
 
 def _others(args: dict[str, Json], doubts: dict[str, list[Json]], fitting: _Fitting) -> list[Json]:
     """Return the other arguments that the tool may get: with defaults, and with what is not certain taken otherwise."""
+    with_defaults = fitting.add_defaults(args, fitting.schema)
+    if not doubts:
+        return [] if with_defaults is args else [with_defaults]
     found: list[Json] = [args]
     for place in range(max(map(len, doubts.values()), default=0)):
         fitted = {name: fits[min(place, len(fits) - 1)] for name, fits in doubts.items() if fits}
@@ -86,9 +135,8 @@ class _Fitting:
         self._executor = executor
         self._left = _MOST_FITS
         self._doubtful = False  # the argument that is fitted may be another value for the tool
-        self._choice = (
-            "same"  # which of the members of a union counts: one that leaves the value as it is, the first, the last
-        )
+        # Which of the members of a union counts: one that leaves the value as it is, the first, the last.
+        self._choice = "same"
 
     def resolve(self, node: Json, _level: int = 0) -> dict[str, Json]:
         """Return a schema without references and with its parts in one; empty where it cannot be told."""
@@ -164,7 +212,18 @@ class _Fitting:
             case "object" if isinstance(value, dict):
                 return self._fit_object(value, said, level)
             case kind:
-                return _as_scalar(value, kind)
+                return self._as_scalar(value, kind)
+
+    def _as_scalar(self, value: Json, kind: Json) -> Json:
+        fit = _SCALARS.get(kind) if isinstance(kind, str) else None
+        if fit is None:
+            raise _UnfitError
+        if kind == "number" and self._choice == "same":
+            fit = as_number  # a decimal has every digit, a float has not
+        try:
+            return fit(value)
+        except ValueError:
+            raise _UnfitError from None
 
     def _fit_untyped(self, value: Json, said: dict[str, Json], level: int) -> Json:
         if "properties" in said:
@@ -237,16 +296,6 @@ def _members(said: dict[str, Json]) -> list[Json] | None:
             return members
     types = said.get("type")
     return [{**said, "type": one} for one in types] if isinstance(types, list) else None
-
-
-def _as_scalar(value: Json, kind: Json) -> Json:
-    fit = _SCALARS.get(kind) if isinstance(kind, str) else None
-    if fit is None:
-        raise _UnfitError
-    try:
-        return fit(value)
-    except ValueError:
-        raise _UnfitError from None
 
 
 def _as_null(value: Json) -> Json:

@@ -18,6 +18,7 @@ from stream_guard.language.paths import MISSING, lookup
 from stream_guard.language.sketch import Sketch
 from stream_guard.model import Event, GateDecision, Json
 from stream_guard.observability.counts import Counts
+from stream_guard.sessions.catalogue import Catalogue
 from stream_guard.sessions.seen_ids import SeenIds
 from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
 
@@ -36,6 +37,7 @@ class Session(KeyState):
         "buffer",
         "buffer_sizes",
         "buffered",
+        "catalogue",
         "ended",
         "explicit_part",
         "fresh_part",
@@ -57,6 +59,7 @@ class Session(KeyState):
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
         self.ids = SeenIds()  # of the last events
+        self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about; not stored
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part

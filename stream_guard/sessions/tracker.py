@@ -22,6 +22,7 @@ from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Object
 from stream_guard.language.arguments import read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
+from stream_guard.sessions.catalogue import learn, with_handed
 from stream_guard.sessions.session import Session, condense, is_large
 from stream_guard.sessions.sightings import Leniency, match_block, match_event
 from stream_guard.sessions.stamps import call_in, stamped_call, stamped_decision, stamped_result, stamped_turn
@@ -151,6 +152,8 @@ class Tracker:
         engine = self._engine
         if engine.remembers:
             engine.remember(turn, session.memory)
+        if engine.has_twins:
+            session.catalogue = learn(turn, session.catalogue, engine.asks_about)
         self._show(engine.local.turns, turn, session, out)
         for number, block in enumerate(blocks):
             self._block(turn, number, block, session, out)
@@ -262,6 +265,8 @@ class Tracker:
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
         objections: Objections = []
+        if session.catalogue is not None and call.handed is None:
+            call = with_handed(call, session.catalogue)
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
             if plan.twins is None:

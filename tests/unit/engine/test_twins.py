@@ -188,3 +188,44 @@ def test_more_spellings_than_anybody_could_judge_are_stopped() -> None:
     loaded = policy("no_call", {"tool": "pay"}, when={"all_of": [condition(name, ">", 5) for name in names]})
     assert answers(loaded, dict.fromkeys(names, "4")) == ["block"]
     assert answers(loaded, dict.fromkeys(names, 4)) == ["allow"]
+
+
+def listing(*schemas: dict[str, Any]) -> list[sg.Event]:
+    """Return turns, each of whose requests declares the tool with a schema."""
+    return [
+        sg.Turn(
+            session_id="s",
+            event_id=f"t{n}",
+            time=float(n),
+            request={"tools": [{"name": "pay", "input_schema": schema}]},
+        )
+        for n, schema in enumerate(schemas)
+    ]
+
+
+TEXT, NUMBER = ({"properties": {"amount": {"type": kind}}} for kind in ("string", "integer"))
+
+
+@pytest.mark.parametrize(
+    ("schemas", "found"), [([TEXT], []), ([TEXT, TEXT], []), ([NUMBER], [CONTESTED]), ([TEXT, NUMBER], [CONTESTED])]
+)
+def test_the_tools_that_a_session_declares_say_what_stays_text(schemas: list[Any], found: list[str]) -> None:
+    loaded = policy("no_call", {"tool": "pay"}, when=BIG)
+    events = [*listing(*schemas), *calls({"amount": "101"})]
+    assert [one.rule_id for one in evaluate(events, loaded)] == found
+    guard = Guard(loaded)
+    for event in events[:-1]:
+        guard.observe(event)
+    assert guard.check(calls({"amount": "101"})[0]).action is (Action.BLOCK if found else Action.ALLOW)
+
+
+def test_no_list_of_tools_fills_the_memory() -> None:
+    loaded = policy("tool_guard", {"when": {"arg_gt": {"path": "amount", "value": 1}}})
+    guard = Guard(loaded)
+    many = [{"name": f"tool{n}", "parameters": TEXT} for n in range(500)]
+    huge = {"name": "pay", "parameters": {**TEXT, "description": "x" * 100_000}}
+    guard.observe(sg.Turn(session_id="s", event_id="t", request={"tools": [huge, None, 3, {"function": 4}, *many]}))
+    session = guard._table._kept.find("s")
+    assert session is not None
+    assert session.catalogue is not None
+    assert (len(session.catalogue), session.catalogue["pay"]) == (64, None)
