@@ -16,6 +16,7 @@ from stream_guard_rules.max_text_length import MaxTextLength
 from stream_guard_rules.max_total_tokens import MaxTotalTokens
 from stream_guard_rules.max_turns import MaxTurns
 from stream_guard_rules.must_be_grounded import MustBeGrounded
+from stream_guard_rules.must_be_offered import MustBeOffered
 from stream_guard_rules.must_be_similar import MustBeSimilar
 from stream_guard_rules.must_call import MustCall
 from stream_guard_rules.must_call_after import MustCallAfter
@@ -72,6 +73,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MaxTotalTokens,
         MaxTurns,
         MustBeGrounded,
+        MustBeOffered,
         MustBeSimilar,
         MustCall,
         MustCallAfter,

@@ -11,12 +11,12 @@ import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
 from stream_guard_rules.shared.json_texts import strings_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, note_forgotten, was_forgotten
+from stream_guard_rules.shared.tool_definitions import definitions, offered_in
 
 Change: TypeAlias = Literal["new", "changed", "renamed", "instructions"]
 _ALL: Final[list[Change]] = ["new", "changed", "renamed", "instructions"]
 
 _MOST_TOOLS: Final = 512
-_LISTING: Final = "tools/list"
 
 # A description says what a tool does. These tell the agent to do something else, or to keep it from the user.
 _TELLING: Final = r"(?:tell|telling|mention|mentioning|inform|informing|notify|notifying|show|showing|reveal|revealing)"
@@ -110,14 +110,11 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         """Compare the tools of the request with those that are known."""
         if turn.request is None:
             return sg.Unsure("unevaluable", "the request")
-        return self._compare(turn.request.get("tools"), state)
+        return self._compare(offered_in(turn), state)
 
     def on_tool_result(self, result: sg.ToolResult, state: NoToolChangeState) -> sg.Verdict:
         """Compare the tools that a server lists with those that are known."""
-        if not result.tool.endswith(_LISTING):
-            return None
-        output = result.output
-        return self._compare(output.get("tools") if isinstance(output, dict) else output, state)
+        return self._compare(offered_in(result), state)
 
     def on_tool_call(self, call: sg.ToolCall, state: NoToolChangeState) -> sg.Verdict:
         """Object to a call of a tool that has changed."""
@@ -175,10 +172,7 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
 
 
 def _definitions(listed: list[sg.Json]) -> Iterator[Definition]:
-    """Yield the tools of a list, as any of the common interfaces writes them."""
-    for item in listed[:_MOST_TOOLS]:
-        inner = item.get("function") if isinstance(item, dict) else None
-        tool = inner if isinstance(inner, dict) else item
-        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-            body = {key: value for key, value in tool.items() if key not in {"name", "cache_control"}}
-            yield Definition(name, short_digest(body), "\n".join(strings_in(body)))
+    """Yield the tools of a list, with what can change about them."""
+    for name, tool in definitions(listed[:_MOST_TOOLS]):
+        body = {key: value for key, value in tool.items() if key not in {"name", "cache_control"}}
+        yield Definition(name, short_digest(body), "\n".join(strings_in(body)))

@@ -1,0 +1,41 @@
+"""Tools as an agent is offered them, in any of the forms that the common interfaces write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import stream_guard as sg
+
+LISTING: Final = "tools/list"  # the tool whose result is a list of tools
+_SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "args_schema", "schema")
+_Tool = dict[str, sg.Json]
+
+
+def offered_in(event: sg.Turn | sg.ToolResult) -> sg.Json:
+    """Return the list of tools that a request or a server's listing holds, None where there is none."""
+    if isinstance(event, sg.Turn):
+        return event.request.get("tools") if event.request is not None else None
+    if not event.tool.endswith(LISTING):
+        return None
+    return event.output.get("tools") if isinstance(event.output, dict) else event.output
+
+
+def definitions(listed: list[sg.Json]) -> Iterator[tuple[str, _Tool]]:
+    """Yield the name of each tool and its definition."""
+    for item in listed:
+        inner = item.get("function") if isinstance(item, dict) else None
+        tool = inner if isinstance(inner, dict) else item
+        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+            yield name, tool
+
+
+def schema_of(tool: _Tool) -> _Tool | None:
+    """Return the JSON Schema of a tool's arguments; None where the definition has none."""
+    given = next((tool[name] for name in _SCHEMAS if isinstance(tool.get(name), dict)), None)
+    if not isinstance(given, dict):
+        return None
+    if isinstance(given.get("properties"), dict) or isinstance(given.get("type"), str):
+        return given
+    # A plain table of arguments: every value describes one.
+    return {"type": "object", "properties": given} if all(isinstance(one, dict) for one in given.values()) else None
