@@ -34,30 +34,28 @@ def stamped_turn(turn: Turn, index: int, names: dict[str, SeenName | None]) -> t
     return replace(turn, index=index, text=text, tools=tuple(tools)), blocks
 
 
-def call_in(
-    turn: Turn, number: int, tool: str, call_id: str, args: Json, parse_error: bool, contested: str, opened: OpenCall
-) -> ToolCall:
-    """Return the call that a block of a turn announces; its arguments may have been read from a text."""
-    return ToolCall(
+def call_in(turn: Turn, number: int, tool: str, call_id: str, args: Json, opened: OpenCall) -> ToolCall:
+    """Return the call that a block of a turn announces."""
+    # With more than fifteen names in a call, Python makes a dict of them, which takes five times as long.
+    call = ToolCall(
         session_id=turn.session_id,
         event_id=f"{turn.event_id}/{number}",
         time=turn.time,
-        trace_id=turn.trace_id,
         run_id=turn.run_id,
         agent=turn.agent,
-        agent_path=turn.agent_path,
-        counts_as=turn.counts_as,
         labels=turn.labels,
-        part=turn.part,
-        captured=turn.captured,
         tool=tool,
         call_id=call_id,
         args=args,
-        parse_error=parse_error,
-        contested=contested,
         index=opened.index,
         attempt=opened.attempt,
     )
+    trace_id, agent_path, part, counts_as = turn.trace_id, turn.agent_path, turn.part, turn.counts_as
+    if trace_id or agent_path or part or counts_as or not turn.captured:
+        call = replace(
+            call, trace_id=trace_id, agent_path=agent_path, part=part, counts_as=counts_as, captured=turn.captured
+        )
+    return call
 
 
 def stamped_call(call: ToolCall, opened: OpenCall) -> ToolCall:

@@ -175,7 +175,9 @@ class Tracker:
         opened = self._open_attempt(session, call_id, tool, args)
         if plan is not None or self._show_across is not None or name is not None or contested:
             unreadable = reading is not None and reading.unreadable
-            call = call_in(turn, number, tool, call_id, args, unreadable, contested, opened)
+            call = call_in(turn, number, tool, call_id, args, opened)
+            if unreadable or contested:
+                call = replace(call, parse_error=unreadable, contested=contested)
             self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)

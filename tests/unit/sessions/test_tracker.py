@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import stream_guard as sg
-from stream_guard.model import Finding
+from stream_guard.model import Finding, Header
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
@@ -287,3 +287,35 @@ def test_a_turn_without_a_request_begins_nothing() -> None:
 def test_the_name_of_a_part_wins_over_everything() -> None:
     trace = [{"turn": "1", "part": "p"}, {"turn": "2", "part": "p"}, {"turn": "3", "part": "q"}]
     assert parts(trace) == ["turn 0 '1' | turn 1 '2'", "turn 2 '3'"]
+
+
+def test_a_call_that_a_turn_announces_has_everything_else_from_the_turn() -> None:
+    given: dict[str, Any] = {
+        "session_id": "s",
+        "event_id": "e",
+        "time": 5.0,
+        "trace_id": "t",
+        "run_id": "r",
+        "agent": "a@1",
+        "agent_path": ("root",),
+        "counts_as": "b",
+        "labels": {"env": "test"},
+        "part": "p",
+        "captured": False,
+    }
+    assert given.keys() | {"index"} == set(Header.__struct_fields__)
+    content = [{"type": "tool_use", "id": "c", "name": "look", "input": "{not json"}]
+    kept: list[sg.ToolCall] = []
+
+    class Keeper(sg.Rule[sg.Params, sg.NoState]):
+        """Keeps the calls that it sees."""
+
+        kind = "keeper"
+
+        def on_tool_call(self, call: sg.ToolCall, state: sg.NoState) -> None:
+            kept.append(call)
+
+    open_table(one_rule_policy(Keeper, {})).feed(sg.Turn(response={"content": content}, **given), [])
+    (call,) = kept
+    assert {field: getattr(call, field) for field in given} == given | {"event_id": "e/0"}
+    assert (call.tool, call.call_id, call.args, call.parse_error, call.index) == ("look", "c", "{not json", True, 0)
