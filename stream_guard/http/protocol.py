@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final, NamedTuple
 
+from h11 import SEND_BODY
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+_HALF_A_HEAD, _NEXT_REQUEST, _HALF_A_BODY, _ANSWERED = range(4)
 
 
 class ConnectionLimits(NamedTuple):
@@ -19,9 +24,12 @@ class ConnectionLimits(NamedTuple):
 
 
 class BoundedProtocol(H11Protocol):
-    """Ends a connection whose next head is not there in time.
+    """Ends a connection whose next head is not there in time, and makes room for another where all places are taken.
 
-    The time runs from the first byte of a head, or from the start of the connection, and further bytes do not make it
+    The one goes that has waited longest for its caller: for the rest of a head, then for another request, then for the
+    rest of a body. One that is being answered keeps its place. So nobody keeps others out by sending slowly.
+
+    The time for a head runs from its first byte, or from the start of the connection, and further bytes do not make it
     longer. Between two requests uvicorn's own limit on idle connections applies. A caller that does not take its
     answer is cut off too.
     """
@@ -29,12 +37,13 @@ class BoundedProtocol(H11Protocol):
     limits: ConnectionLimits  # of the subclass that ``make_config`` makes: uvicorn makes the instances
     _asking: asyncio.TimerHandle | None = None
     _leaving: asyncio.TimerHandle | None = None
+    _since = 0.0  # when it began to wait for its caller
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Wait for a request, or refuse one connection too many."""
         super().connection_made(transport)
         self._idle = self.conn.their_state  # so it is whenever a head may come next
-        if len(self.connections) > self.limits.max_connections:
+        if len(self.connections) > self.limits.max_connections and not self._make_room():
             transport.write(_FULL)
             transport.close()
         else:
@@ -45,14 +54,16 @@ class BoundedProtocol(H11Protocol):
         if self._asking is None and self.conn.their_state is self._idle:
             self._await_head()
         super().data_received(data)
-        if self.conn.their_state is not self._idle:
+        if self.conn.their_state is not self._idle and self._asking is not None:
             self._stop(self._asking)
             self._asking = None
+            self._since = time.monotonic()
 
     def on_response_complete(self) -> None:
         """Give the caller some time to take what was written."""
         self._stop(self._leaving)
         self._leaving = None
+        self._since = time.monotonic()
         if self.transport.get_write_buffer_size():
             self._leaving = self.loop.call_later(self.limits.body_timeout, self._cut_off)
         super().on_response_complete()
@@ -68,7 +79,27 @@ class BoundedProtocol(H11Protocol):
         if timer is not None:
             timer.cancel()
 
+    def _make_room(self) -> bool:
+        """End the connection that has waited longest for its caller; False where none waits."""
+        others = [one for one in self.connections if one is not self and isinstance(one, BoundedProtocol)]
+        waiting = [(one._stage(), one._since, one) for one in others]  # noqa: SLF001  # of this class
+        victims = [entry for entry in waiting if entry[0] < _ANSWERED]
+        if not victims:
+            return False
+        *_, victim = min(victims, key=lambda entry: entry[:2])
+        # Not its own call: it would wait until what was written is taken.
+        victim.transport.abort()
+        self.connections.discard(victim)  # at once: another may come before its end is told
+        return True
+
+    def _stage(self) -> int:
+        """What the connection waits for, in the order in which places are taken away."""
+        if self.conn.their_state is self._idle:
+            return _HALF_A_HEAD if self._asking is not None else _NEXT_REQUEST
+        return _HALF_A_BODY if self.conn.their_state is SEND_BODY else _ANSWERED
+
     def _await_head(self) -> None:
+        self._since = time.monotonic()
         self._asking = self.loop.call_later(self.limits.header_timeout, self.transport.close)
 
     def _cut_off(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from stream_guard.decoding.long_names import check_names
 from stream_guard.errors import DecodeError
@@ -48,11 +48,14 @@ async def read_json(request: Request, most: int) -> Json:
     if media != "application/json":
         raise RequestRefused(415, "send application/json")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            text = f"the request has more than {most} bytes; send less at once"
-            raise RequestRefused(413, text, {"Connection": "close"})
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                text = f"the request has more than {most} bytes; send less at once"
+                raise RequestRefused(413, text, {"Connection": "close"})
+    except ClientDisconnect:  # nobody hears it; but whoever hangs up must not fill the log with errors of the server
+        raise RequestRefused(400, "the body ends too early") from None
     try:
         return parse_json(bytes(body))
     except (ValueError, RecursionError) as error:

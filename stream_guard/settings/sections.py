@@ -161,7 +161,9 @@ class ApiSettings(Section):
         gt=0,
         description="a request that is not there by then is refused; so long an answer may take to leave",
     )
-    max_connections: int = Field(default=512, gt=0, description="connections at once; others are refused")
+    max_connections: int = Field(
+        default=512, gt=0, description="connections at once; one that waits for its caller makes room for another"
+    )
     max_in_flight: int = Field(
         default=256, gt=0, description="checks at once, and so many events requests, and others; more get 503"
     )

@@ -56,19 +56,23 @@ class OtlpReceiver:
 
     async def _export(self, request: Request) -> Response:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        reserved = 0
+        body = bytearray()
+        unpacked = 0
         try:
             sort, packed = self._check_head(request, media)
-            reserved = self._reserve(request, packed=packed)
-            body = await self._read(request)
-            await run_in_threadpool(self._keep, body, media, sort, packed)
+            self._check_length(request)
+            await self._read(request, body)
+            if packed:
+                self._reserve(self._most)
+                unpacked = self._most
+            await run_in_threadpool(self._keep, bytes(body), media, sort, packed)
         except _Refusal as refusal:
             return _RefusalResponse(refusal.status, media, str(refusal))
         except SpoolRefusal as refusal:
             status = 429 if isinstance(refusal, SpoolFull) else 503
             return _RefusalResponse(status, media, f"try again later: {refusal}")
         finally:
-            self._free += reserved
+            self._free += len(body) + unpacked
         shown, answer = write_answer(media)
         return Response(answer, media_type=shown)
 
@@ -87,24 +91,27 @@ class OtlpReceiver:
             raise _Refusal(415, "send gzip, or nothing that packs")
         return SORTS[path, media], packing == "gzip"
 
-    def _reserve(self, request: Request, *, packed: bool) -> int:
-        """Count the bytes that are about to be in memory, or refuse the request while there are too many."""
-        size = int(request.headers.get("content-length", self._most))
+    def _check_length(self, request: Request) -> None:
+        """Refuse a request that says that it is too large, or nothing of its size."""
         if "content-length" not in request.headers and "transfer-encoding" not in request.headers:
             raise _Refusal(411, "send a Content-Length, or chunks")
-        if size > self._most:
+        if int(request.headers.get("content-length", 0)) > self._most:
             raise self._too_large()
-        size += self._most if packed else 0
+
+    def _reserve(self, size: int) -> None:
+        """Count bytes that are about to be in memory, or refuse the request while there are too many.
+
+        They count when they come: who only says how many will come takes no room from others.
+        """
         if size > self._free:
             raise _Refusal(503, "try again later: too many exports are being read")
         self._free -= size
-        return size
 
-    async def _read(self, request: Request) -> bytes:
-        body = bytearray()
+    async def _read(self, request: Request, body: bytearray) -> None:
         try:
             async with asyncio.timeout(_LIMITS.body_timeout):
                 async for piece in request.stream():
+                    self._reserve(len(piece))
                     body += piece
                     if len(body) > self._most:
                         raise self._too_large()
@@ -112,7 +119,6 @@ class OtlpReceiver:
             raise _Refusal(408, f"the body took longer than {_LIMITS.body_timeout:g} s") from None
         except ClientDisconnect:
             raise _Refusal(400, "the body ends too early") from None
-        return bytes(body)
 
     def _keep(self, body: bytes, media: str, sort: int, packed: bool) -> None:
         """Add an export to the spool; in a thread, because it waits for the disk."""

@@ -34,6 +34,17 @@ def connect(server: Running) -> socket.socket:
     return opened
 
 
+def ask(opened: socket.socket) -> bytes:
+    """Ask whether the server is well, and return the whole answer."""
+    opened.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    said = b""
+    while not said.endswith(b"ok\n"):
+        piece = opened.recv(65536)
+        assert piece, said
+        said += piece
+    return said
+
+
 def until_closed(opened: socket.socket, drip: bytes = b"") -> bytes:
     """Return what the server says until it closes the connection; the test hangs, and fails, if it never does."""
     said = b""
@@ -81,12 +92,35 @@ def test_whoever_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
         assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"
 
 
-def test_connections_beyond_the_limit_are_refused_and_the_others_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [UNFINISHED["nothing"], UNFINISHED["half a head"], UNFINISHED["half a body"]])
+def test_connections_that_wait_for_their_callers_make_room_for_others(tmp_path: Path, sent: bytes) -> None:
+    patient = {name: "60" for name in LIMITS if name.endswith("TIMEOUT")}
+    with serving(tmp_path, **(LIMITS | patient)) as server, ExitStack() as stack:
+        held = [stack.enter_context(connect(server)) for _ in range(20)]
+        for opened in held:
+            opened.sendall(sent)
+        for _ in range(5):
+            assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"
+        assert until_closed(held[0]) == b""  # the one that had waited longest
+        assert select.select([held[-1]], [], [], 0)[0] == []
+        stack.close()
+        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).status_code == 200
+
+
+def test_a_connection_between_two_requests_goes_after_those_that_never_asked(tmp_path: Path) -> None:
     with serving(tmp_path, **{**LIMITS, "STREAM_GUARD_API__HEADER_TIMEOUT": "60"}) as server, ExitStack() as stack:
         held = [stack.enter_context(connect(server)) for _ in range(20)]
-        held[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert held[0].recv(100).startswith(b"HTTP/1.1 200")
+        assert ask(held[0]).startswith(b"HTTP/1.1 200")
         one_more = stack.enter_context(connect(server))
-        assert until_closed(one_more).startswith(b"HTTP/1.1 503")
-        held.pop().close()
-        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).status_code == 200
+        assert until_closed(held[1]) == b""
+        assert ask(one_more).startswith(b"HTTP/1.1 200")
+        assert ask(held[0]).startswith(b"HTTP/1.1 200")
+
+
+def test_whoever_hangs_up_does_not_fill_the_log(tmp_path: Path) -> None:
+    patient = {name: "60" for name in LIMITS if name.endswith("TIMEOUT")}
+    with serving(tmp_path, **(LIMITS | patient)) as server:
+        for _ in range(100):  # as errors with where they came from, these would be more than the pipe holds
+            with connect(server) as opened:
+                opened.sendall(UNFINISHED["half a body"])
+        assert server.post("/v1/check", {"session_id": "s", "tool": "read"}).json()["action"] == "allow"

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -151,6 +152,39 @@ def test_a_token_is_asked_for(spool: Spool) -> None:
     assert post(receiver.port, EXPORT)[0] == 401
     assert post(receiver.port, EXPORT, authorization="Bearer wrong")[0] == 401
     assert post(receiver.port, EXPORT, authorization="Bearer s3cret")[0] == 200
+    receiver.close()
+
+
+HEAD = b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        HEAD + b"X-A: ",
+        HEAD + b"Content-Length: 9000\r\n\r\n{",
+        HEAD + b"Content-Length: 9000\r\nContent-Encoding: gzip\r\n\r\n\x1f",
+        HEAD + b"Authorization: Bearer wrong\r\nContent-Length: 9000\r\n\r\n{",
+    ],
+)
+@pytest.mark.parametrize("token", ["", "s3cret"])
+def test_whoever_sends_slowly_keeps_no_export_out(spool: Spool, sent: bytes, token: str) -> None:
+    receiver = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT, token=token, in_flight=8 * LIMIT)
+    with ExitStack() as stack:
+        for _ in range(128):  # as many as there are places
+            opened = stack.enter_context(socket.create_connection(("127.0.0.1", receiver.port), 30))
+            opened.sendall(sent)
+        for _ in range(3):
+            assert post(receiver.port, EXPORT, authorization=f"Bearer {token}")[0] == 200
+    receiver.close()
+
+
+def test_a_wrong_token_is_told_before_the_body_has_come(spool: Spool) -> None:
+    receiver = OtlpReceiver("127.0.0.1", 0, spool, most=LIMIT, token="s3cret")
+    with socket.create_connection(("127.0.0.1", receiver.port), 30) as opened:
+        opened.sendall(HEAD + b"Authorization: Bearer wrong\r\nContent-Length: 9000\r\n\r\n")
+        assert opened.recv(1000).startswith(b"HTTP/1.1 401")
     receiver.close()
 
 
