@@ -157,14 +157,13 @@ def variants(args: Json, asked: Iterable[Asked]) -> list[Json] | None:
     The first is that in which every value is taken otherwise that can be.
     """
     found = [args]
-    for steps, types in asked:
-        for one in found[:]:
-            for wanted in types:
-                other = _replaced(one, steps, wanted)
-                if other is not one:
-                    found.append(other)
-        if len(found) > MOST:
-            return None
+    try:
+        for steps, types in asked:
+            found += [other for one in found for wanted in types if (other := _replaced(one, steps, wanted)) is not one]
+            if len(found) > MOST:
+                return None
+    except RecursionError:  # of callers in this process: arguments deeper than any that were read
+        return None
     return found[:0:-1]
 
 

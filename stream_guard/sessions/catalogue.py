@@ -43,7 +43,10 @@ def learn(turn: Turn, known: Catalogue | None, is_asked_about: Callable[[str], b
 def with_handed(call: ToolCall, known: Catalogue) -> ToolCall:
     """Return a call with the other arguments that its tool may get, where the catalogue knows the tool."""
     schema = known.get(call.tool)
-    handed = schema.hand_over(call.args, "unknown") if schema is not None else None
+    try:
+        handed = schema.hand_over(call.args, "unknown") if schema is not None else None
+    except RecursionError:  # of callers in this process: arguments deeper than any that were read
+        return call
     return call if handed is None else replace(call, handed=handed.others)
 
 

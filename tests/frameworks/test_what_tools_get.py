@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
 from stream_guard.integrations.attempts import as_handed_over
-from stream_guard.language.executors import taken_as
+from stream_guard.language.executors import Type, taken_as
 from stream_guard.language.paths import json_equal
 from stream_guard.language.tool_schemas import Executor
 from stream_guard.model import Action, ToolCall
@@ -22,13 +22,12 @@ from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 
 PACKAGES = {"mcp": "mcp", "openai-agents": "agents", "openai-agents-strict": "agents", "langchain": "langchain"}
-EXAMPLES = int(os.environ.get("STREAM_GUARD_EXECUTOR_EXAMPLES", "60"))
+FEW, MANY = 25, 10_000  # examples: in every run, and in the slow one
+TYPES: tuple[Type, ...] = ("number", "flag", "null")
 DEFAULTS: dict[Any, Any] = {int: 5, bool: True, str: "x", float: 0.5}
-SEARCH = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
-)
+_SLACK = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+SEARCH = settings(max_examples=FEW, deadline=None, suppress_health_check=_SLACK)
+LONG_SEARCH = settings(SEARCH, max_examples=MANY)
 
 
 def executors() -> Any:
@@ -74,10 +73,8 @@ def called(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
     return kinds, defaults, {name: value for name, value in args.items() if name not in left_out}
 
 
-@pytest.mark.parametrize("framework", PACKAGES)
-@SEARCH
-@given(call=called())
-def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str, call: Any) -> None:
+def hold_what_a_tool_gets(framework: str, call: Any) -> None:
+    """Assert that a rule which forbids any value that the tool gets stops the call."""
     pytest.importorskip(PACKAGES[framework])
     kinds, defaults, args = call
     try:
@@ -85,29 +82,50 @@ def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str,
     except executors().Refused:
         assume(False)
     for path, value in leaves(executors().plain(got)):
-        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124  # no rule can name them
+        if type(value) is float and not isfinite(value):  # no rule can name them
             continue
-        policy = forbids(path, value)
         shown = json.dumps(args), schema, path, value
-        assert is_stopped(policy, args, schema, executor), shown
+        assert is_stopped(forbids(path, value), args, schema, executor), shown
 
 
-@pytest.mark.parametrize("framework", PACKAGES)
-@SEARCH
-@given(call=called())
-def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, call: Any) -> None:
+def hold_what_stays_text(framework: str, call: Any) -> None:
+    """Assert that a rule which forbids what a text could be taken as lets it pass where the tool gets the text."""
     pytest.importorskip(PACKAGES[framework])
     kinds, _, args = call
     try:
         schema, executor, got = executors().FRAMEWORKS[framework](kinds, {}, args)
     except executors().Refused:
         assume(False)
-    texts = [(path, value) for path, value in leaves(args) if isinstance(value, str)]
     kept = dict(leaves(executors().plain(got)))
-    for path, text in texts:
-        if kinds[path.partition(".")[0]] is not str or kept.get(path) != text:
+    for name, text in args.items():
+        if kinds[name] is not str or type(text) is not str:
             continue
-        for wanted in ("number", "flag", "null"):
+        assert kept[name] == text
+        for wanted in TYPES:
             other = taken_as(text, wanted)
             if not json_equal(other, text) and other == other:  # noqa: PLR0124  # NaN is no value to ask for
-                assert not is_stopped(forbids(path, other), args, schema, executor), (args, schema, path, other)
+                assert not is_stopped(forbids(name, other), args, schema, executor), (args, schema, name, other)
+
+
+@pytest.mark.parametrize("framework", PACKAGES)
+@SEARCH
+@given(call=called())
+def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str, call: Any) -> None:
+    hold_what_a_tool_gets(framework, call)
+
+
+@pytest.mark.parametrize("framework", PACKAGES)
+@SEARCH
+@given(call=called())
+def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, call: Any) -> None:
+    hold_what_stays_text(framework, call)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("hold", [hold_what_a_tool_gets, hold_what_stays_text])
+@pytest.mark.parametrize("framework", PACKAGES)
+@LONG_SEARCH
+@given(call=called())
+def test_no_types_and_no_spelling_lead_past_a_rule(hold: Any, framework: str, call: Any) -> None:
+    hold(framework, call)

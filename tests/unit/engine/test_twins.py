@@ -229,3 +229,30 @@ def test_no_list_of_tools_fills_the_memory() -> None:
     assert session is not None
     assert session.catalogue is not None
     assert (len(session.catalogue), session.catalogue["pay"]) == (64, None)
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        policy("forbidden_text", {"text": "evil", "where": "tool_args"}),
+        policy("no_repeated_calls", {"times": 3}),
+        policy("no_call", {"tool": "pay"}, when=condition("x", "contains", 5)),
+    ],
+)
+def test_arguments_of_any_depth_are_judged(loaded: Policy) -> None:
+    deep: Any = ['{"a": 1}']
+    for _ in range(5000):
+        deep = [deep]
+    guard = Guard(loaded)
+    for event in listing({"properties": {"x": {"type": "integer"}}}):
+        guard.observe(event)
+    assert guard.check(sg.ToolCall(session_id="s", call_id="c", tool="pay", args={"x": deep})).action is Action.BLOCK
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), "9" * 5000, "1e999", "\ud800", "\x00"])
+def test_values_that_no_type_holds_stop_nothing(value: Any) -> None:
+    loaded = policy("no_call", {"tool": "pay"}, when=condition("x", "==", 5))
+    guard = Guard(loaded)
+    for event in listing({"properties": {"x": {"type": "number"}, "y": {"type": "integer", "default": 3}}}):
+        guard.observe(event)
+    assert guard.check(calls({"x": value})[0]).action is Action.ALLOW
