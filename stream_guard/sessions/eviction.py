@@ -29,12 +29,13 @@ class Eviction:
         self._clock = clock
         self._counts = counts
 
-    def make_space(self, newest: Session, event: Event, out: Findings) -> None:
-        """Close one session for another, which an event brought."""
+    def make_space(self, newest: str, event: Event, out: Findings) -> None:
+        """Close one session where there are too many, but neither the newest nor that of the event."""
         now = self._clock.now if self._clock.now > -inf else event.time
         if now is not None:
             self._kept.expire_forgotten(now)
-        session = self._of_largest_share(newest) if self._kept.shares is not None else self._longest_idle(newest)
+        needed = (newest, event.session_id)
+        session = self._longest_idle(needed) if self._kept.shares is None else self._of_largest_share(needed)
         if session is None:
             return
         if session.resting:
@@ -43,26 +44,25 @@ class Eviction:
         self._counts.evictions["sessions"] += 1
         self._fold.end(session, "evicted", out, time=session.time)
 
-    def _of_largest_share(self, newest: Session) -> Session | None:
+    def _of_largest_share(self, needed: tuple[str, str]) -> Session | None:
         shares = self._kept.shares
-        if shares is None:
-            return None
-        for session_id in shares.largest(newest.id):
-            if session_id != newest.id:
-                return self._kept.find(session_id)
+        if shares is not None:
+            for session_id in shares.largest(needed[0]):
+                if session_id not in needed:
+                    return self._kept.find(session_id)
         return None
 
-    def _longest_idle(self, newest: Session) -> Session | None:
+    def _longest_idle(self, needed: tuple[str, str]) -> Session | None:
         kept = self._kept
         while (session_id := kept.deadlines.pop()) is not None:
             oldest = kept.find(session_id)
             if oldest is None:
                 continue
             oldest.scheduled = inf
-            if oldest is not newest:
+            if session_id not in needed:
                 return oldest
         # No deadlines: one that is closed, or was loaded first.
         for session_id in kept.resting:
-            if session_id != newest.id and (resting := kept.find(session_id)) is not None:
+            if session_id not in needed and (resting := kept.find(session_id)) is not None:
                 return resting
-        return kept.find_first_loaded(newest)
+        return kept.find_first_loaded(needed)

@@ -72,7 +72,11 @@ class ForgottenSessions:
         newest.sketch.add(sketch_number(session_id), _BYTES)
         newest.count += 1
         newest.latest = max(newest.latest, last if last > -inf else inf)  # without times it is never idle
-        self._changed[_row(tenant, newest)] = newest
+        row = _row(tenant, newest)
+        if row not in self._changed:
+            # At once, although `flush` writes it again: no store may write the end of the session before this.
+            self._store.put(row, msgspec.msgpack.encode(newest), None)
+            self._changed[row] = newest
 
     def has(self, tenant: str, session_id: str, time: float | None, idle: float) -> bool:
         """Whether a session was forgotten that an event at ``time`` goes on with."""

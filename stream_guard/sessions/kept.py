@@ -106,12 +106,12 @@ class KeptSessions:
             session = self.load(session_id)
         return session
 
-    def find_first_loaded(self, newest: Session) -> Session | None:
-        """Return the session that was loaded first, other than ``newest``."""
+    def find_first_loaded(self, needed: tuple[str, str]) -> Session | None:
+        """Return the session that was loaded first, other than those that are ``needed``."""
         # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
         for held in (self.clean, self.touched):
             for session in held.values():
-                if session is not newest and not session.resting:
+                if session.id not in needed and not session.resting:
                     return session
         return None
 

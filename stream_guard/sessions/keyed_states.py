@@ -10,6 +10,7 @@ from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import Event
 from stream_guard.sessions.clock import SharedClock
+from stream_guard.sessions.eviction import Eviction
 from stream_guard.sessions.kept import KeptSessions
 from stream_guard.sessions.lifecycle import Lifecycle
 from stream_guard.sessions.session import Session
@@ -19,12 +20,20 @@ class KeyedStates:
     """Runs the rules of a key over events of many sessions, each event with the state of its key value."""
 
     def __init__(
-        self, engine: Engine, kept: KeptSessions, lifecycle: Lifecycle, clock: SharedClock, *, shared_clock: bool
+        self,
+        engine: Engine,
+        kept: KeptSessions,
+        lifecycle: Lifecycle,
+        eviction: Eviction,
+        clock: SharedClock,
+        *,
+        shared: bool,
     ) -> None:
         self._kept = kept
         self._lifecycle = lifecycle
+        self._eviction = eviction
         self._clock = clock
-        self._shared_clock = shared_clock
+        self._shared_clock = shared
         self.use(engine)
 
     def use(self, engine: Engine) -> None:
@@ -43,7 +52,7 @@ class KeyedStates:
         objections: Objections | None = None,
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
-        key_state = self._kept.touched.get(key_id) or self._kept.load(key_id, event)
+        key_state = self._kept.touched.get(key_id) or self._load(key_id, event, out)
         if key_state.resting:
             key_state = self._lifecycle.wake(key_state, event)
         if event.time is not None and self._clock.is_credible(event.time):
@@ -53,6 +62,13 @@ class KeyedStates:
             now = key_state.now
             key_state.lag = self._clock.now - now if self._clock.now > now > -inf else 0.0
             self._kept.schedule(key_state)
+
+    def _load(self, key_id: str, event: Event, out: Findings) -> Session:
+        """Load or create the state of a key value, and evict a session beyond the limit."""
+        key_state = self._kept.load(key_id, event)
+        if self._kept.is_crowded():
+            self._eviction.make_space(key_id, event, out)
+        return key_state
 
     def _move(self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings) -> Session:
         """Move the clock of a key value to an event; return the state that the event belongs to."""

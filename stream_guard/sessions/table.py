@@ -67,10 +67,10 @@ class SessionTable:
         self._kept = KeptSessions(engine, store, counts, self.limits)
         self._touched = self._kept.touched  # nearly every event's session is there
         self._lifecycle = Lifecycle(engine, self._kept, self.clock, counts)
-        self.keyed = KeyedStates(engine, self._kept, self._lifecycle, self.clock, shared_clock=shared_clock)
         self._ends = EndRights(self.limits)
         self._fold = SessionFold(self._kept, self._lifecycle, self.clock, counts, self.limits)
         self._eviction = Eviction(self._kept, self._lifecycle, self._fold, self.clock, counts)
+        self.keyed = KeyedStates(engine, self._kept, self._lifecycle, self._eviction, self.clock, shared=shared_clock)
         self._named: Callable[[Event, str], None] | None = None
         self._set_engine(engine)
 
@@ -241,7 +241,7 @@ class SessionTable:
         check_session_id(event.session_id)
         session = self._kept.load(event.session_id, event)
         if self._kept.is_crowded():
-            self._eviction.make_space(session, event, out)
+            self._eviction.make_space(session.id, event, out)
         return session
 
     def _is_told_again(self, event: Event, session: Session) -> bool:
@@ -260,13 +260,10 @@ class SessionTable:
         """Run the rules whose key spans sessions over the event, each with the state of its key value."""
         for group in self.engine.cross_session:
             key_id = group.key_id(event)
-            if key_id is None:
+            if key_id is not None:
+                self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)
+            else:
                 self.engine.count_keyless(group, event, session, objections)
-                continue
-            is_known = key_id in self._touched
-            self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)
-            if not is_known and self._kept.is_crowded():
-                self._eviction.make_space(session, event, out)
 
     def _reorder(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Buffer the event until no earlier one is expected."""

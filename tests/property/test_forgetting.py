@@ -145,7 +145,7 @@ class World:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     st.lists(steps, min_size=10, max_size=60),
     st.booleans(),
