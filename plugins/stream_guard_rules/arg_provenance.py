@@ -24,7 +24,7 @@ from stream_guard_rules.shared.lost_memory import UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_FINGERPRINTS: Final = 3072
-_SKETCH_BYTES: Final = 2**15  # of 30,000 pieces, one value in 40 is taken for one of them
+_SKETCH_BYTES: Final = 2**16  # of 50,000 pieces, one value in 70 is taken for one of them
 _PIECES: Final = 4
 _USER, _SYSTEM, _ALLOWED, _DENIED = 1, 2, 4, 8
 
@@ -79,7 +79,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
     """
 
     kind = "arg_provenance"
-    state_limit = 81920
+    state_limit = 114688
     examples = (
         sg.Example(
             claim="an account that the user did not name is a hit",

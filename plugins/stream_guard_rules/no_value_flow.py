@@ -19,7 +19,7 @@ from stream_guard_rules.shared.json_texts import texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
-_MOST_FINGERPRINTS: Final = 32_768
+_MOST_FINGERPRINTS: Final = 65_536
 _MOST_SOURCES: Final = 32
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
@@ -60,12 +60,12 @@ class NoValueFlow(sg.Rule[NoValueFlowParams, NoValueFlowState]):
 
     Case and blanks do not count, and base64, hexadecimal and URL encoding are looked through. Of a text over 256
     characters one piece in four is remembered, of one over 8192 one in eight: then up to 3, or 7, characters more must
-    agree. Of each text the first 200,000 characters are looked at, and 32,768 pieces are remembered. Beyond that, a
+    agree. Of each text the first 200,000 characters are looked at, and 65,536 pieces are remembered. Beyond that, a
     call in which nothing is found could not be judged, for as long as what was lost would be remembered.
     """
 
     kind = "no_value_flow"
-    state_limit = 147456
+    state_limit = 278528
     examples = (
         sg.Example(
             claim="a secret in what is sent is a hit, in base64 too",

@@ -106,13 +106,13 @@ def test_a_text_that_is_too_long_excuses_nothing() -> None:
     assert outcome(asked(rule, [{"user": to}, {"call": "pay", "args": {"to": to}}])) == "hit"
 
 
-@pytest.mark.parametrize("results", [0, 40, 400])
+@pytest.mark.parametrize("results", [0, 40, 800])
 def test_a_flow_is_found_behind_other_results_or_is_not_judged(results: int) -> None:
     trace: Steps = [{"result": "read", "output": {"v": SECRET}}]
     trace += [{"result": "read", "output": page(number, 100)} for number in range(results)]
     sent = [{"call": "send", "args": {"x": f"it is {SECRET}"}}]
     honest = [{"call": "send", "args": {"x": "nothing of it"}}]
-    is_lost = results == 400
+    is_lost = results == 800
     assert outcome(asked(FLOW, [*trace, *sent])) == ("unsure" if is_lost else "hit")
     assert outcome(asked(FLOW, [*trace, *honest])) == ("unsure" if is_lost else "allowed")
     assert outcome(asked(FLOW, [*trace, {"call": "look", "args": {"x": SECRET}}])) == "allowed"

@@ -1,0 +1,116 @@
+"""How many calls of real agents a rule that stops would stop because it has forgotten, or could not read, something.
+
+STREAM_GUARD_DATA=<folder> python -m tests.bench.forgetting
+
+Prints a table, as Markdown: figures only, nothing of the recordings. The rules of all packs are there, each as one that
+stops, and rules of the kinds with a bounded memory that ask about more calls than a sensible policy would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stream_guard.engine.gaps import FORGOTTEN
+from stream_guard.model import Action, Event, Finding
+from stream_guard.observability.counts import Counts
+from stream_guard.pipeline import open_table
+from stream_guard.policy.load import load_policy
+from stream_guard.policy.spec import Policy
+from tests.bench.packs import SETS, VARIABLE, Recordings, _labelled, registry
+
+MOST: Final = 0.005
+"""The share of calls that rules may stop for this."""
+_UNREAD: Final = "the rest of a text that is too long to be read"
+_WIDE: Final[dict[str, dict[str, Any]]] = {
+    "flow": {"kind": "no_value_flow", "params": {"tool": "*", "source": "*"}},
+    **{
+        f"origin of {path}": {"kind": "arg_provenance", "params": {"tool": "*", "path": path, "deny": {"tools": "*"}}}
+        for path in ("command", "file_path", "recipient", "url", "order_id")
+    },
+    "injected": {"kind": "no_injected_call", "params": {"tool": "*"}},
+    "evasion": {"kind": "no_denial_evasion", "params": {}},
+    "runs": {"kind": "tool_guard", "params": {"when": {"call_count_in_run_gt": {"value": 1000}}}},
+    "tools": {"kind": "no_tool_change", "params": {}},
+    "lookup": {
+        "kind": "must_match_lookup",
+        "params": {"tool": "*", "lookup": "*get*", "same_arg": "order_id", "if_absent": "ignore"},
+    },
+    "approval": {"kind": "no_change_after_approval", "params": {"approval": "*get*", "tool": "*cancel*"}},
+    "file": {"kind": "max_calls", "params": {"n": 1000}, "key": ["session", "args.file_path"]},
+    "sum": {"kind": "max_aggregate", "params": {"measure": "sum", "path": "tool.args.amount", "over": 1e9}},
+}
+
+
+class Stopped(NamedTuple):
+    """The attempts of a set, and how many each rule would have stopped, by rule and cause."""
+
+    attempts: int
+    causes: Mapping[tuple[str, str], int]
+
+
+def stopping(policy: Policy) -> Policy:
+    """Return the policy with every rule as one that stops."""
+    return replace(policy, rules=tuple(replace(rule, then=Action.BLOCK, shadow=False) for rule in policy.rules))
+
+
+def policies() -> Iterator[Policy]:
+    """Yield the packs, and the wide rules, as rules that stop."""
+    yield stopping(load_policy(json.dumps({"packs": list(registry().policy_packs)}), registry()))
+    rules = [{"id": name, **rule} for name, rule in _WIDE.items()]
+    yield stopping(load_policy(json.dumps({"rules": rules}), registry()))
+
+
+def judge(events: Sequence[Event], policy: Policy) -> Stopped:
+    """Return how many calls a policy would stop for want of memory."""
+    counts, found = Counts(), list[Finding]()
+    table = open_table(policy, counts)
+    for event in events:
+        table.feed(event, found)
+        found.clear()
+    lost = {place: count for place, count in counts.lacking.items() if place[1] in (FORGOTTEN, _UNREAD)}
+    return Stopped(sum(counts.tools.values()), lost)
+
+
+def measure(folder: Path, one: Recordings) -> Stopped:
+    """Judge the sessions of a set."""
+    attempts, causes = 0, Counter[tuple[str, str]]()
+    for path in sorted(folder.glob(one.pattern)):
+        events = [event for found, _ in _labelled(path, one.group) for event in found]
+        both = [judge(events, policy) for policy in policies()]
+        attempts += both[0].attempts
+        for stopped in both:
+            causes.update(stopped.causes)
+    return Stopped(attempts, causes)
+
+
+def table(folder: Path) -> str:
+    """Return a row for each set, with every cause."""
+    lines = ["| recordings | calls | stopped for want of memory | causes |", "| --- | --- | --- | --- |"]
+    for one in SETS:
+        stopped = measure(folder, one)
+        total = sum(stopped.causes.values())
+        causes = "; ".join(f"{rule}: {count} ({lacks})" for (rule, lacks), count in sorted(stopped.causes.items()))
+        share = f"{total / stopped.attempts:.2%}" if stopped.attempts else "-"
+        lines.append(f"| {one.name} | {stopped.attempts} | {total} ({share}) | {causes or 'none'} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        print(f"{VARIABLE} is not set; it names the folder of the recordings", file=sys.stderr)
+        return 2
+    print(table(Path(folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
