@@ -1,4 +1,4 @@
-"""On recordings of real agents, hardly a call is stopped because a rule has forgotten something; without them it skips."""
+"""On recordings of real agents, hardly a call is stopped because a rule has forgotten something; else it skips."""
 
 from __future__ import annotations
 

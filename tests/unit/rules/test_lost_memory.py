@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, Event, Json, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events
+from tests.replaying import ReplayingGuard
 
 Steps: TypeAlias = list[dict[str, Any]]
 Trace: TypeAlias = Sequence[Mapping[str, Any]]
@@ -25,7 +25,7 @@ def asked(rule: str, trace: Trace, *, restart: bool = False) -> Decision:
     """Return the decision on the last call of a trace, by one rule that stops."""
     policy = load_policy(f"rules: [{{id: r, then: block, {rule}}}]", REGISTRY, file="p.yaml")
     store = MemoryStore()
-    guard = Guard(policy, store=store)
+    guard = ReplayingGuard(policy, store=store)
     *before, last = _stamped(trace)
     for event in before:
         if isinstance(event, ToolCall):
@@ -34,7 +34,7 @@ def asked(rule: str, trace: Trace, *, restart: bool = False) -> Decision:
             guard.observe(event)
     if restart:
         guard.commit()
-        guard = Guard(policy, store=store)
+        guard = ReplayingGuard(policy, store=store)
     assert isinstance(last, ToolCall)
     return guard.check(last)
 
