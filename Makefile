@@ -89,13 +89,14 @@ format: setup-dev ## rewrite the code in the house style
 
 docs: setup-dev .cache/docs/.installed ## write the parts of the pages that are made from the code, and build the site into .cache/site
 	$(BIN)/python -m tests.docs.generate
-	NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
+	@bash deploy/progress.sh "building the site" env NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
 	@echo "the site begins at .cache/site/index.html"
 
 # Beside the environment of the code: what builds pages is nothing that tests or users need.
 .cache/docs/.installed: deploy/docs.lock
 	"$(PYTHON)" -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/docs.lock
+	@bash deploy/progress.sh "installing what deploy/docs.lock names" \
+		$(@D)/bin/python -m pip install --quiet --only-binary :all: --require-hashes -r deploy/docs.lock
 	@touch $@
 
 # Beside the sources and never among them, where a compiled module would hide every later edit of its source. Each
