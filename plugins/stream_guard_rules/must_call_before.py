@@ -190,7 +190,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         first = _find(result.attempt, state)
         if first is None:
             return None
-        late = self._late_hit(first, result.tool, state) if must_succeed else None
+        late = self._late_hit(first, result.tool, state) if must_succeed and state.waiting else None
         if self._unlocks_for_good:
             state.unlocked = True
             state.firsts = ()
@@ -284,17 +284,18 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._reset is not None and self._reset.matches(call.tool):
             state.firsts = ()
-        if not self._first.matches(call.tool) or (value := self._value(call)) is None:
+        if not self._first.matches(call.tool):
+            return None
+        value = "" if self._argument is None else self._value(call)
+        if value is None:
             return None
         first = First(call.attempt, _TRIED, call.time, value)
         firsts = state.firsts
         state.firsts = (*firsts[1 - _MOST_FIRSTS :], first) if firsts else (first,)
-        return None if self._must_succeed else self._late_hit(first, call.tool, state)
+        return self._late_hit(first, call.tool, state) if state.waiting and not self._must_succeed else None
 
     def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""
-        if not state.waiting:
-            return None
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
         if not early:
             return FORGOTTEN if was_forgotten(first.value, state.forgotten) else None

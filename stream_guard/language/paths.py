@@ -282,10 +282,10 @@ class _ArgumentFinder(_EntryFinder):
     __slots__ = ()
 
     def find(self, event: Event) -> Json | Missing:
-        if not _is_of_tool(event):
-            return MISSING
-        args = event.args
-        return args.get(self._step, MISSING) if type(args) is dict else lookup(args, self._steps)
+        if type(event) is ToolCall or type(event) is ToolResult or type(event) is GateDecision:
+            args = event.args
+            return args.get(self._step, MISSING) if type(args) is dict else lookup(args, self._steps)
+        return MISSING
 
 
 def _finder(root: str, steps: tuple[str, ...]) -> Finder:
