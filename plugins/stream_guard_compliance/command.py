@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from stream_guard import SettingsError, SourceError
+from stream_guard import Settings, SettingsError, SourceError
 from stream_guard.commands import (
     FINDINGS,
     INCONCLUSIVE,
@@ -72,6 +72,7 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings, registry = load_plugins(settings_file)
     targets = _targets(reports)
     text, tools = _read(prompt), _tools(tool, tools_file)
+    _say_cost(text, tools, settings)
     outcomes: Counter[str] = Counter()
     results = []
     judged = []
@@ -103,6 +104,18 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     if (reader.unread or set(outcomes) != {"satisfied"}) and not allow_inconclusive:
         typer.echo("inconclusive: not everything could be judged; --allow-inconclusive accepts that", err=True)
         raise typer.Exit(INCONCLUSIVE)
+
+
+def _say_cost(prompt: str, tools: list[Any], settings: Settings) -> None:
+    """Say what a model that reads will cost, before it is asked."""
+    if not (settings.compliance.propose and settings.judge.url):
+        return
+    from stream_guard_compliance import extract
+    from stream_guard_compliance.proposing import estimate
+
+    left = [rule.rule.description for rule in extract(prompt, tools).rules if not rule.compiled.rules]
+    tokens, cost = estimate(left, list(declarations(tools)), settings.judge)
+    typer.echo(f"{len(left)} open sentences go to {settings.judge.url}: about {tokens} tokens, ${cost:.4f}", err=True)
 
 
 def extract_policy(prompt: Prompt, tool: Tools = None, tools_file: ToolsFile = None, reports: Reports = None) -> None:

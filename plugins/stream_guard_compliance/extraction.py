@@ -13,12 +13,15 @@ from stream_guard.documents import MAX_REASON, write_yaml
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form
 from stream_guard_compliance.compiling.gates import is_note
 from stream_guard_compliance.compiling.readings import compile_reading
-from stream_guard_compliance.proposals import Proposal, RefusedProposalError, verify
+from stream_guard_compliance.proposals import Proposal, RefusedProposalError
 from stream_guard_compliance.reading.catalogue import ToolDeclaration
+from stream_guard_compliance.reading.context import modes_of
 from stream_guard_compliance.reading.document import Sentence
 from stream_guard_compliance.reading.sentences import NO_RULE, ReadSentence, catalogue_of, read_prompt
 from stream_guard_compliance.reading.values import Reading, SeverityWord
 from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
+from stream_guard_compliance.trying import GREETING, fires
+from stream_guard_compliance.verifying import verify
 
 _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output", "allow_only", "limit"))
 _MAX_SLUG: Final = 60
@@ -123,22 +126,37 @@ def _with_proposals(
     read: list[ReadSentence], proposals: list[Proposal], context: CompileContext
 ) -> Iterator[ReadSentence]:
     """Yield the sentences, those that are open with what a model proposed and the verifier let pass."""
+    modes = modes_of(context.prompt) if proposals else frozenset()
     for one in read:
         quoted = [proposal for proposal in proposals if " ".join(proposal.quote.split()) in one.sentence.text]
         if one.reading.concrete or one.reading.kind in NO_RULE or not quoted:
             yield one
             continue
-        try:
-            yield ReadSentence(one.sentence, _verified(quoted[0], one.sentence, context))
-        except RefusedProposalError as reason:
-            why = f"{one.reading.why}; a model read {quoted[0].kind}, but {reason}"
-            yield ReadSentence(one.sentence, replace(one.reading, why=why))
+        refused: list[str] = []
+        for proposal in quoted[:_MOST_PROPOSALS]:
+            try:
+                yield ReadSentence(one.sentence, _verified(proposal, one.sentence, context, modes))
+                break
+            except RefusedProposalError as reason:
+                refused.append(f"a model read {proposal.kind}, but {reason}")
+        else:
+            yield ReadSentence(one.sentence, replace(one.reading, why="; ".join((one.reading.why, *refused))))
 
 
-def _verified(proposal: Proposal, sentence: Sentence, context: CompileContext) -> Reading:
-    reading = verify(proposal, sentence, context.catalogue)
-    if not compile_reading(reading, context).rules:
+_MOST_PROPOSALS: Final = 8  # for one sentence
+
+
+def _verified(proposal: Proposal, sentence: Sentence, context: CompileContext, modes: frozenset[str]) -> Reading:
+    """Return a proposed reading that the sentence shows, and whose own test holds."""
+    reading = verify(proposal, sentence, context.catalogue, modes)
+    rules = compile_reading(reading, context).rules
+    if not rules:
         raise RefusedProposalError("no rule can be made of it")
+    if proposal.breaks:
+        if not fires(rules, proposal.breaks):
+            raise RefusedProposalError("its rule does not fire in the trace that is to break it")
+        if fires(rules, proposal.keeps) or fires(rules, GREETING):
+            raise RefusedProposalError("its rule fires in a trace that keeps it")
     return reading
 
 

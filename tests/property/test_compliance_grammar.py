@@ -28,6 +28,7 @@ OTHERS = {
     "CODE": ["`git push --force`", "`rm -rf /`", "`timeout`", "`out/plans/`"],
     "FILE": [".env", "secrets.json"],
     "RANGE": ["1-3", "2-5"],
+    "ARGNAME": ["max_tokens", "retry_count"],
     "QUOTE": ['"guaranteed"', '"as an AI"'],
     "NUM": ["3", "12", "five"],
     "NAME": ["Acme", "Globex"],

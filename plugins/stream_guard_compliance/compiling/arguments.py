@@ -85,7 +85,7 @@ def _argument(reading: Reading, context: CompileContext) -> CompiledReading:
     name, _, value = reading.items[0].partition("=")
     path = f"tool.args.{name}"
     tools = names_of(reading.first, context) or ["*"]
-    gate: Json = {"path": path, "op": ">", "value": reading.over}
+    gate: Json = {"path": path, "op": ">" if reading.each else "<", "value": reading.over}  # at most, or at least
     if reading.over is None:
         gate = {"path": path, "op": "not_in", "value": _values(value)}
     rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": gate}

@@ -16,7 +16,7 @@ from stream_guard_compliance.compiling.context import (
     names_of,
     one,
 )
-from stream_guard_compliance.compiling.patterns import literal, more_than
+from stream_guard_compliance.compiling.patterns import GREETING, literal, more_than
 from stream_guard_compliance.reading.actions import stem
 from stream_guard_compliance.reading.catalogue import words_of
 from stream_guard_compliance.reading.values import PER_AGENT, Reading
@@ -128,6 +128,10 @@ def allow_only(reading: Reading, context: CompileContext) -> CompiledReading:
 def require_tool(reading: Reading, context: CompileContext) -> CompiledReading:
     """A call of these tools before the session ends; of some sessions, only of those that call anything."""
     wanted = [reading.items] if reading.either else [(tool,) for tool in reading.items]
+    if reading.shape == "each_turn":
+        greets: Form = {"path": "response.content.0.text", "op": "matches", "value": GREETING}
+        calls: Form = {"allowed": ["tool_use", "tool_calls"]}
+        return CompiledReading(({"kind": "required_stop_reason", "params": calls, "unless": greets},))
     if reading.shape == "finish":
         return CompiledReading(tuple(_finishes(names_of(tools, context)) for tools in wanted))
     rules = [{"kind": "must_call", "params": {"tool": names_of(tools, context)}} for tools in wanted]

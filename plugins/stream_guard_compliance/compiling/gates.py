@@ -19,7 +19,16 @@ from stream_guard_compliance.reading.values import Circumstance
 
 _YES: Final = r"^\W*(?:yes|yep|yeah|sure|ok(?:ay)?|go ahead|please do|do it|proceed|confirm(?:ed)?|approved?)\b"
 _GATED: Final = frozenset(
-    ("no_call", "forbidden_text", "must_call", "must_match_text", "max_calls", "no_text_with_calls", "max_text_length")
+    (
+        "no_call",
+        "forbidden_text",
+        "must_call",
+        "must_match_text",
+        "max_calls",
+        "no_text_with_calls",
+        "max_text_length",
+        "must_call_before",
+    )
 )
 _LINK: Final = r"https?://\S"
 

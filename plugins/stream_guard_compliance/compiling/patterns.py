@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import re2
+
+GREETING: Final = r"^\W*\pL+(?:\W+\pL+)?\W*$"  # a word or two, which no rule about answers means
 
 
 def literal(text: str) -> str:

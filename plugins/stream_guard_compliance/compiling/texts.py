@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
-from stream_guard_compliance.compiling.patterns import any_of, literal, placed
+from stream_guard_compliance.compiling.patterns import GREETING, any_of, literal, placed
 from stream_guard_compliance.reading.text_forms import PATTERNS
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
 
@@ -16,7 +16,6 @@ _LEAKED: Final = (
     r"(?i)\b(?:password|passwd|passphrase|secret|api[_ -]?key|access[_ -]?token|credentials?)\b\W{0,4}(?:is"
     r"|are|:|=)\W{0,4}\S|\bsk-[a-z0-9_-]{16,}|\bakia[a-z0-9]{16}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY"
 )
-_GREETING: Final = r"^\W*\pL+(?:\W+\pL+)?\W*$"  # a word or two
 _MAX_PROMPT: Final = 20_000  # characters of the prompt that a leak is looked for in
 _ALL_PII: Final = ("email", "phone", "card", "ssn", "iban")
 
@@ -66,7 +65,7 @@ def require_output(reading: Reading, context: CompileContext) -> CompiledReading
         return CompiledReading((rule,), certain=False)
     if reading.items == ("json",):
         talks = {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]}
-        greets = {"path": "response.content.0.text", "op": "matches", "value": _GREETING}
+        greets = {"path": "response.content.0.text", "op": "matches", "value": GREETING}
         json_rule: Form = {"kind": "must_match_json_schema", "params": {"schema": {}}, "when": talks, "unless": greets}
         return CompiledReading((json_rule,))
     if reading.shape == "form":

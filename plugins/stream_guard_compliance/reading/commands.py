@@ -22,7 +22,8 @@ _DEEDS: Final[dict[str, tuple[str, str]]] = {
         (
             "push | pushing | push changes | push your changes | push the changes | push code | "
             "git push | push commits | "
-            "push to remote | push to the remote | push to a remote | push changes to a remote repository | "
+            "push to remote | push to the remote | push to the remote branch | push to a remote "
+            "branch | push to a remote | push changes to a remote repository | "
             "push to the remote repository | push to remote repositories | push any changes | push it | "
             "push to a remote repository | push changes to remote | push changes to the remote repository"
         ),
@@ -45,6 +46,13 @@ _DEEDS: Final[dict[str, tuple[str, str]]] = {
             "update the git configuration"
         ),
         r"\bgit\s+config\s+(?:--(?:global|local|system|add|unset|replace-all)\s+)*[A-Za-z][\w.-]*\s+[^\s|;&]",
+    ),
+    "gh pr create": (
+        (
+            "open a pull request | open pull requests | create a pull request | create pull requests | "
+            "start a pull request | submit a pull request | create prs | open prs | create a pr | open a pr"
+        ),
+        r"\bgh\s+pr\s+create\b|\bglab\s+mr\s+create\b",
     ),
     "git rebase": ("rebase | rebasing | git rebase", rf"{_GIT}rebase\b"),
     "git checkout -b": (

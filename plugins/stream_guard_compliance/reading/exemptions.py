@@ -5,6 +5,7 @@ The trace can tell whether the user named the deed, so such a sentence is no ope
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,11 @@ _AROUND: Final = word_set(
     "have been are was were by "
     "being in such one first ever"
 )
+# Words of a deed that stand in other requests too.
+_OBJECTS: Final = word_set(
+    "branch branches remote changes code repository repositories any new start make create your file files"
+)
+_SHORT: Final = 3  # letters of a word that says too little by itself
 _OPENS: Final = frozenset(("unless", "without"))
 
 
@@ -61,9 +67,9 @@ def words_of_deed(head: Sequence[Token]) -> tuple[str, ...]:
     found: list[str] = []
     for token in head:
         if token.symbol in {"LITERAL", "CODE", "QUOTE", "FILE"}:
-            found.append(token.text)
+            found += [token.text, *(word for word in re.split(r"[^A-Za-z]+", token.text) if len(word) > _SHORT)]
         elif token.symbol in {"W", "COMMAND", "FORM", "NAME", "DEED", "SAY"}:
-            found += [word for word in token.low.split() if word.isalpha() and word not in _AROUND]
+            found += [word for word in token.low.split() if word.isalpha() and word not in _AROUND | _OBJECTS]
         elif token.symbol == "TOOL":
             found += [word for word in token.text.replace("_", " ").split() if word.isalpha()]
     return tuple(dict.fromkeys(word for word in found if len(word) > 2))

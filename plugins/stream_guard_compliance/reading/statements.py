@@ -24,7 +24,8 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
     for number, token in enumerate(tokens):
         depth = max(0, depth + (token.symbol == "OPENED") - (token.symbol == "CLOSED"))
         joins = token.symbol == "SEP" or token.low == "but"
-        begins = joins and not only_leads and _is_new_order(tokens[number + 1 : number + 4])
+        allows = token.low == "but" and any(one.symbol == "FREE" for one in tokens[number:])  # "but more is fine"
+        begins = allows or (joins and not only_leads and _is_new_order(tokens[number + 1 : number + 4]))
         if depth == 0 and (token.symbol == "CUT" or begins):
             statements.append([])
             following = [one for one in tokens[number + 1 : number + 4] if one.symbol != "SEP"]

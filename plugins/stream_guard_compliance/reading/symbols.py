@@ -231,7 +231,9 @@ _PHRASES: Final[dict[str, str]] = {
     "THISTOOL": "this tool | that tool | these tools | those tools | this function",
 }
 # Symbols for tokens that no list has.
-TOKENS: Final = (*("TOOL", "CODE", "QUOTE", "NUM", "RANGE", "NAME", "LITERAL", "FILE", "W", "OPENED", "CLOSED", "CUT"),)
+TOKENS: Final = (
+    *("TOOL", "CODE", "QUOTE", "NUM", "RANGE", "NAME", "LITERAL", "FILE", "ARGNAME", "W", "OPENED", "CLOSED", "CUT"),
+)
 
 SYMBOLS: Final[tuple[str, ...]] = (*_PHRASES, *TOKENS)
 LETTER: Final = {symbol: chr(0x100 + number) for number, symbol in enumerate(SYMBOLS)}  # one character a symbol

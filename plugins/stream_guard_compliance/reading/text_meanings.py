@@ -87,6 +87,12 @@ def speak_with_calls(fit: Fit) -> Reading | None:
 _EXPLAINS: Final = word_set("explain explanation tell state describe announce inform say summary statement sentence")
 
 
+def always_calls(fit: Fit) -> Reading | None:
+    """Every response has to call a tool."""
+    makes = any(token.low in {"provide", "make", "include", "issue", "output", "emit", "use"} for token in fit.tokens)
+    return Reading("require_tool", ("*",), shape="each_turn") if makes else None
+
+
 def never_empty(_fit: Fit) -> Reading | None:
     """A response must not be empty."""
     return Reading("require_output", ("text",), shape="not_empty")
@@ -166,9 +172,11 @@ def paths(fit: Fit) -> Reading | None:
 
 def argument(fit: Fit) -> Reading | None:
     """An argument must not be larger than a number, or must have a value."""
-    name = next(token.text for token in fit.of("arg") if token.symbol == "CODE")
+    name = next(token.text for token in fit.of("arg") if token.symbol in {"CODE", "ARGNAME"})
     if not name.replace("_", "").isalnum() or not name[:1].isalpha():
         return None
+    if fit.of("least"):
+        return Reading("forbid_arg", (name,), over=fit.amount(), each=False, shape="argument")
     if fit.of("n"):
         most = fit.amount() - any(token.symbol == "FEWER" for token in fit.tokens)
         return Reading("forbid_arg", (name,), over=most, shape="argument")

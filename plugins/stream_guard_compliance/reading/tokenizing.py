@@ -89,6 +89,8 @@ def _word(inner: str, start: int, end: int, catalogue: Catalogue) -> list[Token]
     name = inner.removesuffix("'s")
     if catalogue.is_tool(name) and (looks_like_name(name) or "." in name or "-" in name):
         return [Token("TOOL", catalogue.means(name), start, end)]
+    if catalogue.closed and looks_like_name(inner) and "_" in inner and inner.islower():
+        return [Token("ARGNAME", inner, start, end)]
     if _FILE.fullmatch(inner):
         return [Token("FILE", inner, start, end)]
     if inner.lower() in SHELL and inner.islower():

@@ -30,7 +30,7 @@ TEXT_WITH_CALLS: Final = "text_with_calls"
 Shape: TypeAlias = Literal[
     "", "per_turn", "alone", "repeat", "not_after", "first_action", "finish", "acts", "form", "say_after", "say_before",
     "not_empty", "edits", "deletes", "path",
-    "argument", "command", "folder",
+    "argument", "command", "folder", "each_turn",
 ]  # fmt: skip
 """Which rule of its kind a reading is, where it is not the plain one."""
 

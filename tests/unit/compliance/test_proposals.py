@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from stream_guard_compliance import ComplianceResult, check_compliance, extract
 from stream_guard_compliance.proposals import Proposal
+from stream_guard_compliance.proposing import estimate
 
 from stream_guard.registry import build_registry
 from stream_guard.settings import ComplianceSettings, JudgeSettings, Settings
@@ -57,7 +58,7 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
         ("Never lightly call wipe_disk.", {"quote": "Never call wipe_disk."}, "does not stand in the sentence"),
         ("Never lightly call wipe_disk.", {"tools": ("format_disk",)}, "no tool of the agent"),
         ("Never lightly call wipe_disk.", {"tools": ("pay_bill",)}, "does not name pay_bill"),
-        ("Never lightly call wipe_disk.", {"kind": "require_tool"}, "does not ask for a call"),
+        ("Never lightly call wipe_disk.", {"kind": "require_tool"}, "does not ask for a call or a text"),
         ("Kindly call wipe_disk.", {}, "forbids nothing"),
         ("Never call wipe_disk if the user is angry.", {}, "depends on a condition"),
         ("Prefer wipe_disk over pay_bill.", {"tools": ("wipe_disk",)}, "allows, advises"),
@@ -150,3 +151,83 @@ def test_answer_of_no_use_changes_nothing(content: str) -> None:
 def test_endpoint_that_cannot_be_reached_is_said() -> None:
     result = check("http://127.0.0.1:1/v1")
     assert any(one.what == "readings of a model" and "cannot be asked" in one.reason for one in result.not_evaluated)
+
+
+CALL = {"type": "tool_call", "args": {}}
+PAYS = {**CALL, "name": "pay_bill"}
+WIPES = {**CALL, "name": "wipe_disk"}
+TWICE = {
+    "type": "agent_message",
+    "content": "",
+    "tool_calls": [{"function": {"name": "pay_bill", "arguments": {"n": number}}} for number in range(2)],
+}
+GIT = {"type": "tool_call", "name": "wipe_disk", "args": {"command": "git push --force"}}
+ASKED = {"type": "user_message", "content": "Please force it."}
+FRAMES: list[tuple[str, dict[str, Any]]] = [
+    ("Pay no more than one bill, I beg you, with pay_bill per turn.", {
+        "kind": "limit", "shape": "per_turn", "tools": ("pay_bill",), "most": 1, "breaks": (TWICE,), "keeps": (PAYS,)}),
+    ("Under no circumstances, dear friend, run `git push --force`.", {
+        "kind": "forbid_arg", "shape": "command", "texts": ("git push --force",), "breaks": (GIT,), "keeps": (PAYS,)}),
+    ("Never, dear friend, run `git push --force` unless the user asks for it.", {
+        "kind": "forbid_arg", "shape": "command", "texts": ("git push --force",), "unless_asked": True,
+        "breaks": (GIT,), "keeps": (ASKED, GIT)}),
+    ("Never in your life call wipe_disk right after pay_bill.", {
+        "kind": "order", "shape": "not_after", "first": ("pay_bill",), "tools": ("wipe_disk",),
+        "breaks": (PAYS, WIPES), "keeps": (PAYS, {"type": "user_message", "content": "Wipe it."}, WIPES)}),
+    ('When the user says "stop", never so much as think of calling wipe_disk.', {
+        "kind": "forbid_tool", "tools": ("wipe_disk",), "in_case": True,
+        "breaks": ({"type": "user_message", "content": "stop"}, WIPES), "keeps": (WIPES,)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sentence", "proposal"), FRAMES, ids=[frame[0][:50] for frame in FRAMES])
+def test_proposed_frame_becomes_a_rule_where_the_sentence_shows_it_and_its_test_holds(
+    sentence: str, proposal: dict[str, Any]
+) -> None:
+    assert not any(rule.compiled.rules for rule in extract(sentence, TOOLS).rules)
+    assert read(sentence, **proposal)[1]
+
+
+@pytest.mark.parametrize(("sentence", "proposal"), FRAMES, ids=[frame[0][:50] for frame in FRAMES])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"breaks": (), "keeps": ()}, ""),
+        ({"keeps": ()}, "needs a trace"),
+        ({"breaks": ({"type": "user_message", "content": "hi"},)}, "does not fire"),
+        ({"tools": ("check_user",), "first": ("check_user",)}, "does not name"),
+        ({"most": 7, "texts": ("rm -rf",), "tools": ("done",), "first": ("done",)}, ""),
+        ({"kind": "require_tool", "shape": "", "tools": ("wipe_disk",)}, ""),
+        ({"quote": "Never call anything."}, ""),
+        ({"unless_asked": True, "in_case": True}, ""),
+    ],
+)
+def test_adversarial_change_of_a_proposed_frame_is_refused(
+    sentence: str, proposal: dict[str, Any], change: dict[str, Any], why: str
+) -> None:
+    if "tools" not in proposal and why == "does not name":
+        return  # about texts alone
+    changed = {**proposal, **change}
+    if change == {"breaks": (), "keeps": ()} and not proposal.get("shape") and not proposal.get("in_case"):
+        return
+    _, concrete, reason = read(sentence, **changed)
+    assert not concrete
+    assert why in reason
+
+
+def test_trace_that_keeps_the_sentence_must_not_set_its_rule_off() -> None:
+    sentence, proposal = FRAMES[0]
+    assert "fires in a trace that keeps it" in read(sentence, **{**proposal, "keeps": (TWICE,)})[2]
+
+
+def test_of_several_proposals_the_first_that_holds_is_taken() -> None:
+    sentence, proposal = FRAMES[1]
+    wrong = Proposal(quote=sentence, **{**proposal, "texts": ("rm -rf",)})
+    right = Proposal(quote=sentence, **proposal)
+    assert extract(sentence, TOOLS, proposals=[wrong, right]).rules[0].compiled.rules
+
+
+def test_cost_is_known_before_the_question_is_asked() -> None:
+    tokens, cost = estimate(["Never call wipe_disk."], TOOLS, JudgeSettings(url="http://x", input_price=10.0))
+    assert tokens > 400
+    assert round(cost, 6) == round(tokens * 10.0 / 1_000_000, 6)

@@ -93,6 +93,10 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         ),
     ),
     (
+        text_meanings.always_calls,
+        ("MUST (?:SAY|KEEP|CALL|W) <called:TOOLCALL>> (?:EACH|TURN|ANSWER)* TAIL",),
+    ),
+    (
         text_meanings.never_empty,
         ("NOT (?:W|SAY|KEEP|REPLY) EMPTY ANSWER (?:NO|PHRASE|SEP|TOOLCALL|W)* TAIL",),
     ),
@@ -145,11 +149,11 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
     (
         text_meanings.argument,
         (
-            "LITWORD? <arg:CODE>> LITWORD? (?:DUTY|MAY)? BAN EXCEED <n:NUM>> TAIL",
-            "LITWORD? <arg:CODE>> LITWORD? DUTY BE (?:ATMOST|FEWER) <n:NUM>> TAIL",
-            "DOES (?:KEEP|SET) LITWORD? <arg:CODE>> LITWORD? (?:ATMOST|FEWER) <n:NUM>> TAIL",
-            "NOT (?:SET|CALL|KEEP) LITWORD? <arg:CODE>> LITWORD? (?:MORETHAN|AMOUNT) <n:NUM>> TAIL",
-            "MUST SET LITWORD? <arg:CODE>> LITWORD? <value:CODE|QUOTE|W>> TAIL",
+            "<arg:ARG>> (?:DUTY|MAY)? BAN EXCEED <n:NUM>> TAIL",
+            "<arg:ARG>> DUTY BE (?:ATMOST|FEWER|<least:ATLEAST>>) <n:NUM>> TAIL",
+            "DOES (?:KEEP|SET) <arg:ARG>> (?:ATMOST|FEWER|<least:ATLEAST>>) <n:NUM>> TAIL",
+            "NOT (?:SET|CALL|KEEP) <arg:ARG>> (?:MORETHAN|AMOUNT) <n:NUM>> TAIL",
+            "MUST SET <arg:ARG>> <value:CODE|QUOTE|W>> TAIL",
         ),
     ),
     (
