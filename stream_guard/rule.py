@@ -146,6 +146,10 @@ class Rule(Generic[P, S]):
         """What an event must have to be judged; without it the result is ``unevaluable``, never a pass."""
         return frozenset()
 
+    def goes_by_time(self) -> bool:
+        """Whether a call may be judged otherwise a while later, with nothing in between."""
+        return "clock" in self.needs()
+
     def decided(self) -> Literal["never", "always"] | None:
         """Whether the params alone decide that the rule fires never, or in every session; None: events decide."""
         return None

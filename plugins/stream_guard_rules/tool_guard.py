@@ -107,7 +107,8 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         self._has_single_run_counter = self._has_runs and self._single_counter is not None
         self._counted_tool = self._single_counter.tool if self._single_counter is not None else None
         self._window_counter = self._single_counter if "window" in scopes else None
-        self._deferred = params.enforce_window == "followup" and "window" in scopes
+        self._counts_in_windows = "window" in scopes
+        self._deferred = params.enforce_window == "followup" and self._counts_in_windows
         written = list(predicates_of(params.when))
         alone = written[0][1] if len(written) == 1 else None
         # The count alone decides where it is the only predicate.
@@ -141,6 +142,10 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     def needs(self) -> frozenset[sg.Need]:
         """Content, if it only looks for a text; otherwise it may be decided without the arguments."""
         return frozenset(("content",) if self._text_predicate else ())
+
+    def goes_by_time(self) -> bool:
+        """Whether it counts in a window that an inline gate goes by."""
+        return self._counts_in_windows and not self._deferred
 
     def on_tool_call(self, call: sg.ToolCall, state: ToolGuardState) -> sg.Verdict:
         """Count the attempt, then test it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard.engine.bound import BoundRule, key_path, key_text
@@ -52,3 +52,9 @@ class CrossSessionRules:
     def owns(self, key_id: str) -> bool:
         """Whether the id is a value of this key."""
         return key_id.startswith(self._prefix)
+
+
+def by_key(bounds: Sequence[BoundRule], *, by_tenant: bool) -> Iterator[CrossSessionRules]:
+    """Yield the rules that span sessions, for each key those that have it."""
+    for key in {bound.spec.key: None for bound in bounds if "session" not in bound.spec.key}:
+        yield CrossSessionRules(key, [bound for bound in bounds if bound.spec.key == key], by_tenant=by_tenant)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 
 import msgspec
 
 from stream_guard.engine.bound import BoundRule, Handler, lacks_key, remembered_leaves
-from stream_guard.engine.cross_session import CrossSessionRules
+from stream_guard.engine.cross_session import CrossSessionRules, by_key
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.ends import RuleEnds
 from stream_guard.engine.evaluation import Evaluation, Findings, Objections
@@ -27,6 +27,7 @@ from stream_guard.engine.gaps import (
 )
 from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
+from stream_guard.engine.late_questions import LateQuestions
 from stream_guard.engine.names import ToolNames
 from stream_guard.engine.reporting import Reporter
 from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
@@ -91,7 +92,8 @@ class Engine:
         scoped = [bound for bound in self.local.bounds if bound.part_scoped]
         twins = [bound.twin.bound.number for bound in scoped if bound.twin is not None]
         self._part_scoped = frozenset([*[bound.number for bound in scoped], *twins])
-        self.cross_session = tuple(self._cross_session())
+        self.cross_session = tuple(by_key(self._active, by_tenant=self.policy.by_tenant))
+        self.late = LateQuestions(self._active, by_tenant=self.policy.by_tenant)
 
     def _watch_others(self) -> PathWatch | None:
         """Return the watch over paths in turns and messages that the plans for those do not look out for."""
@@ -104,12 +106,6 @@ class Engine:
     def _leaves(self, when: str) -> dict[int, Leaf]:
         leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
         return {leaf.tag: leaf for leaf in leaves if leaf.path.when == when}
-
-    def _cross_session(self) -> Iterator[CrossSessionRules]:
-        keys = {bound.spec.key: None for bound in self._active if "session" not in bound.spec.key}
-        for key in keys:
-            bounds = [bound for bound in self._active if bound.spec.key == key]
-            yield CrossSessionRules(key, bounds, by_tenant=self.policy.by_tenant)
 
     def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
         """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""

@@ -184,7 +184,7 @@ class Guard:
         attempt, call = counted.call, counted.opened
         self._tidy()
         if counted.asked_again:
-            attempt = replace(attempt, time=call.asked_at)  # recorded again, it is what was recorded then
+            attempt = replace(attempt, time=call.since)  # recorded again, it is what was recorded then
         if counted.is_repeat:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:

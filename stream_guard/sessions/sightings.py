@@ -8,6 +8,7 @@ contradicts that it is the attempt of the same id and tool (``Leniency``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from stream_guard.language.paths import json_equal
@@ -56,12 +57,15 @@ def match_block(
     return None
 
 
-def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCall | None:
+def match_event(
+    session: Session, event: ToolCall, leniency: Leniency, whose: tuple[str, ...] = (), after: float = -inf
+) -> OpenCall | None:
     """Return the open attempt that an event reports again, or None.
 
     That is an attempt that a block announced and no event reported yet, or one that another event of the same id
     reported. Without ids, two events are two attempts. A question is about an attempt that nobody asked about yet; the
     table knows a question again by its event id. One without such an id is asked again only where the answer was no.
+    ``whose`` it is, and that it was told ``after`` some time, must fit, or limits have counted it for somebody else.
     """
     call_id, contested = event.call_id, event.contested != ""
     asked, unnamed = event.asked, event.event_id[:1] == "~"
@@ -71,7 +75,7 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
         same_id = call_id != "" and call.call_id == call_id
         if not (same_id if call.in_event else call.in_block):
             continue
-        if asked and call.asked and not (unnamed and call.refused and call.event_id[:1] == "~"):
+        if asked and not _may_be_asked(call, unnamed, whose, after):
             continue
         if _same_call(call, event.tool, event.args, contested=contested) or (
             same_id and not contested and leniency.covers(call, event.tool, event.args)
@@ -83,6 +87,13 @@ def match_event(session: Session, event: ToolCall, leniency: Leniency) -> OpenCa
                 _name(session, call, call_id)
             return call
     return None
+
+
+def _may_be_asked(call: OpenCall, unnamed: bool, whose: tuple[str, ...], after: float) -> bool:
+    """Whether a question may be about an attempt: of the same caller and asked about first, or refused before."""
+    if not call.asked:
+        return call.whose == whose and (call.since is None or call.since > after)
+    return unnamed and call.refused and call.event_id[:1] == "~"
 
 
 def _same_call(call: OpenCall, tool: str, args: Json, *, contested: bool) -> bool:

@@ -40,27 +40,28 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
     objections: tuple[Objection, ...] | None = None
     asked: bool = False  # a gate was asked about it
-    asked_at: float | None = None  # when that was, or when it was allowed after a refusal
+    since: float | None = None  # when it was told or asked about, or allowed after a refusal
+    whose: tuple[str, ...] = ()  # the values of whoever told of it first, by which keys of rules that stop count it
 
     def may_be_repeated(self, now: float | None) -> bool:
         """Whether its answer may be asked for once more: it was no yes, or a yes that may have got lost just now."""
-        if self.refused or self.asked_at is None or now is None:
+        if self.refused or self.since is None or now is None:
             return True
-        return now - self.asked_at < FRESH
+        return now - self.since < FRESH
 
     def note_question(self, event_id: str, now: float | None) -> None:
         """Take note that a gate was asked about it, under this id."""
-        self.asked, self.asked_at, self.event_id = True, now, event_id
+        self.asked, self.since, self.event_id = True, now, event_id
 
     def note_answer(self, refused: bool, now: float | None) -> None:
         """Take note of what a gate answered."""
         if self.refused and not refused:
-            self.asked_at = now
+            self.since = now
         self.refused = refused
 
     def end_repeats(self) -> None:
         """Take note that something ran under its id: whoever asks about it now asks about another run."""
-        self.refused, self.asked_at = False, -inf
+        self.refused, self.since = False, -inf
 
     def same_call(self, tool: str, args: Json, *, contested: bool = False) -> bool:
         """Whether a call with this tool and these arguments is this attempt.

@@ -14,6 +14,7 @@ from math import inf, nextafter
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import (
     Event,
@@ -256,9 +257,16 @@ class SessionTable:
             self._kept.drop(session)
         return True
 
-    def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
-        """Run the rules whose key spans sessions over the event, each with the state of its key value."""
-        for group in self.engine.cross_session:
+    def _show_across(
+        self,
+        event: Event,
+        session: Session,
+        out: Findings,
+        objections: Objections | None,
+        groups: tuple[CrossSessionRules, ...],
+    ) -> None:
+        """Run rules whose key spans sessions over the event, each with the state of its key value."""
+        for group in groups:
             key_id = group.key_id(event)
             if key_id is not None:
                 self.keyed.feed(group, key_id, event, session.turns, session.memory, out, objections)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.engine.findings import contested_finding, lookalike_finding
 from stream_guard.engine.index import Plan
@@ -26,14 +28,14 @@ from stream_guard.sessions.catalogue import learn, with_handed
 from stream_guard.sessions.session import Session, condense, is_large
 from stream_guard.sessions.sightings import Leniency, match_block, match_event
 from stream_guard.sessions.stamps import call_in, stamped_call, stamped_decision, stamped_result, stamped_turn
-from stream_guard.sessions.stored import OpenCall
+from stream_guard.sessions.stored import FRESH, OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
 
 
-ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None], None]
-"""Runs the rules whose key spans sessions over an event."""
+ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None, tuple[CrossSessionRules, ...]], None]
+"""Runs rules whose key spans sessions over an event."""
 
 
 class Counted:
@@ -72,6 +74,9 @@ class Tracker:
         self._derived = engine.derived or None
         self._tools = counts.tools
         self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
+        self._late = engine.late
+        self._idle = engine.policy.idle
+        self._tells_callers = engine.late.tells_callers
         # A guard knows what it answered. An agent that tells of a refusal may have run the call.
         self._takes_answers = not engine.is_inline
         # Made once: every call that may be known is asked with one of them.
@@ -172,7 +177,8 @@ class Tracker:
         if known is not None:
             self._merge(known, args)
             return
-        opened = self._open_attempt(session, call_id, tool, args)
+        whose = self._late.whose(turn) if self._tells_callers else ()
+        opened = self._open_attempt(session, call_id, tool, args, turn.time, whose)
         if plan is not None or self._show_across is not None or name is not None or contested:
             unreadable = reading is not None and reading.unreadable
             call = call_in(turn, number, tool, call_id, args, opened)
@@ -204,20 +210,41 @@ class Tracker:
         # Most calls are new: neither their id is open nor a call without one.
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
         plan = self._engine.local.calls[tool]
-        known = match_event(session, call, self._leniency(plan)) if may_be_known else None
+        whose = self._late.whose(call) if self._tells_callers else ()
+        after = call.time - self._idle if call.asked and call.time is not None else -inf
+        known = match_event(session, call, self._leniency(plan), whose, after) if may_be_known else None
         if known is not None:
             self._merge(known, call.args)
             asked_again = call.asked and known.asked
             if call.asked and not asked_again:
-                known.note_question(call.event_id, call.time)
+                self._ask_late(call, known, session, out)
             return Counted(call, known, is_repeat=True, asked_again=asked_again)
         session.part_active = True
-        opened = self._open_attempt(session, call_id, tool, call.args, call.event_id)
-        if call.asked:
-            opened.note_question(call.event_id, call.time)
+        opened = self._open_attempt(session, call_id, tool, call.args, call.time, whose, call.event_id)
+        opened.asked = call.asked
         call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
         return Counted(call, opened, is_repeat=False)
+
+    def _ask_late(self, call: ToolCall, known: OpenCall, session: Session, out: Findings) -> None:
+        """Take note of the first question about an attempt that was told of before.
+
+        A while later, rules that stop and go by time judge it once more, as it is asked about now.
+        """
+        told = known.since
+        known.note_question(call.event_id, call.time)
+        if told is None or call.time is None or call.time - told < FRESH:
+            return
+        objections: Objections = []
+        call = stamped_call(call, known)
+        shown = call if self._derived is None else self._derived.onto(call, session.memory)
+        plan = self._late.local.calls[call.tool]
+        if plan is not None:
+            self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
+        if self._show_across is not None and self._late.across:
+            self._show_across(shown, session, out, objections, self._late.across)
+        if objections and known.objections is not None:
+            known.objections = (*known.objections, *objections)
 
     def _merge(self, known: OpenCall, args: Json) -> None:
         """Count a sighting of an attempt that is known."""
@@ -231,7 +258,14 @@ class Tracker:
         return self._strict if reads_args else self._lenient
 
     def _open_attempt(
-        self, session: Session, call_id: str, tool: str, args: Json, event_id: str | None = None
+        self,
+        session: Session,
+        call_id: str,
+        tool: str,
+        args: Json,
+        time: float | None,
+        whose: tuple[str, ...],
+        event_id: str | None = None,
     ) -> OpenCall:
         """Open an attempt that the event of this id reported, or else a block."""
         if session.open_count >= self._max_open_calls:
@@ -251,6 +285,9 @@ class Tracker:
             event_id or "",
             False,  # by position: names take longer
             (),
+            False,
+            time,
+            whose,
         )
         if is_large(args):
             self._bound(opened)
@@ -278,7 +315,7 @@ class Tracker:
             if session.cut:
                 self._engine.doubt_cut(plan, shown, session, session.memory, objections)
         if self._show_across is not None:
-            self._show_across(shown, session, out, objections)
+            self._show_across(shown, session, out, objections, self._engine.cross_session)
         if call.contested:
             self._counts.contested_calls += 1
             then = Action.BLOCK if self._engine.policy.stops else None
@@ -321,7 +358,7 @@ class Tracker:
             else:
                 self._engine.run_twinned(plan, event, session, session.memory, out)
         if self._show_across is not None:
-            self._show_across(event, session, out, None)
+            self._show_across(event, session, out, None, self._engine.cross_session)
 
 
 def opens_part(turn: Turn, *, after_answer: bool) -> bool:

@@ -23,7 +23,6 @@ from threading import Event as Flag
 from time import time
 from typing import Any, Final, TypeAlias
 
-from stream_guard.guard.inline import Guard
 from stream_guard.model import Event, ToolCall
 from stream_guard.pipeline import open_table
 from stream_guard.ports import Record
@@ -160,7 +159,7 @@ def _feeding(registry: Registry, rules: int) -> Callable[[Sequence[Event]], Iter
 
 
 def _checking(registry: Registry) -> Callable[[Sequence[ToolCall]], Iterable[object]]:
-    return partial(map, Guard(guard.policy(registry)).check)
+    return partial(map, guard.ticking(guard.policy(registry)).check)
 
 
 def _folding(registry: Registry) -> Callable[[Sequence[Record]], Iterable[object]]:

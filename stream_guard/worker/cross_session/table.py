@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from stream_guard.engine import Engine
+from stream_guard.engine.cross_session import CrossSessionRules
 from stream_guard.engine.evaluation import Findings, Objections
 from stream_guard.model import Event, SessionEnd
 from stream_guard.observability.counts import Counts
@@ -43,9 +44,18 @@ class SendingTable(SessionTable):
         self._message_number = 0
         return super().feed(event, out, at_once=at_once)
 
-    def _show_across(self, event: Event, session: Session, out: Findings, objections: Objections | None) -> None:
+    def _show_across(
+        self,
+        event: Event,
+        session: Session,
+        out: Findings,
+        objections: Objections | None,
+        groups: tuple[CrossSessionRules, ...],
+    ) -> None:
         del out
-        for group in self.engine.cross_session:
+        if groups is not self.engine.cross_session:
+            return  # whoever gets the event runs all rules of its key over it
+        for group in groups:
             key_id = group.key_id(event)
             if key_id is not None:
                 content = event if group.index.plan(event) is not None else _without_content(event)

@@ -11,7 +11,7 @@ import pytest
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
@@ -175,3 +175,68 @@ def test_a_yes_of_a_person_is_given_again_only_to_the_same_event_at_once(
     asked.now += FRESH
     assert asked.ask(event_id) is PAUSE, "one approval, one attempt"
     asked.database.close()
+
+
+def announce(asked: Asked, *call_ids: str, tool: str = "mail", **header: Any) -> None:
+    blocks = [{"type": "tool_use", "id": name, "name": tool, "input": {"to": "x"}} for name in call_ids]
+    asked.guard.observe(Turn(session_id="s", response={"content": blocks, "stop_reason": "tool_use"}, **header))
+
+
+RATE = {"id": "rate", "kind": "max_aggregate", "params": {"tool": "mail", "window_seconds": 60, "over": 2}}
+BURST = {"when": {"call_count_in_window_gt": {"tool": "mail", "value": 2, "windowSeconds": 60}}}
+FRESH_YES = {"id": "fresh", "kind": "must_call_before", "then": "block"} | {
+    "params": {"first": "confirm", "second": "mail", "within_seconds": 60}
+}
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {**RATE, "then": "block"},
+        {**RATE, "then": "block", "key": ["agent"]},
+        {"id": "burst", "kind": "tool_guard", "params": {**BURST, "enforce_window": "inline"}, "then": "block"},
+    ],
+)
+def test_calls_that_were_announced_a_window_ago_count_in_the_window_in_which_they_run(limit: dict[str, Any]) -> None:
+    asked = Asked(limit)
+    announce(asked, "c1", "c2", agent="bot")
+    asked.now += 61
+    fresh = [mail(f"n{number}", f"n{number}", agent="bot") for number in range(2)]
+    held = [mail(f"e{number}", f"c{number}", agent="bot") for number in (1, 2)]
+    assert asked.answer(*fresh, *held) == [ALLOW, ALLOW, BLOCK, BLOCK]
+
+
+def test_a_confirmation_is_as_old_as_it_is_when_the_announced_call_is_asked_about() -> None:
+    asked = Asked(FRESH_YES)
+    assert asked.answer(mail("e0", "c0", tool="confirm")) == [ALLOW]
+    announce(asked, "c1", "c2")
+    assert asked.answer(mail("e1", "c1")) == [ALLOW]
+    asked.now += 600
+    assert asked.answer(mail("e2", "c2")) == [BLOCK]
+
+
+def test_a_slow_run_of_announced_calls_counts_each_once() -> None:
+    asked = Asked({**CAP, "params": {"tool": "mail", "n": 4}})
+    announce(asked, *(f"c{number}" for number in range(4)))
+    for number in range(4):
+        assert asked.answer(mail(f"e{number}", f"c{number}")) == [ALLOW]
+        asked.now += 45
+    assert asked.answer(mail("e9", "c9")) == [BLOCK]
+
+
+def test_a_call_that_was_announced_under_another_name_counts_under_the_one_that_asks() -> None:
+    asked = Asked({**CAP, "key": ["agent"]})
+    for number in range(4):
+        announce(asked, f"c{number}", agent=f"a{number}")
+    calls = [mail(f"e{number}", f"c{number}", agent="bot") for number in range(4)]
+    assert asked.answer(*calls) == [ALLOW, ALLOW, BLOCK, BLOCK]
+
+
+def test_a_call_that_was_announced_before_a_limit_began_anew_counts_anew() -> None:
+    asked = Asked({**CAP, "key": ["agent"]})
+    announce(asked, "c1", "c2", agent="bot")
+    for _ in range(3):  # the session goes on, and nobody hears of the agent
+        asked.now += 700
+        asked.guard.observe(UserMessage(session_id="s", text="go on"))
+    calls = [mail(f"e{number}", name, agent="bot") for number, name in enumerate(("n1", "n2", "c1", "c2"))]
+    assert asked.answer(*calls) == [ALLOW, ALLOW, BLOCK, BLOCK]
