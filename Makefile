@@ -144,6 +144,7 @@ lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgr
 		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
+	echo hatchling | $(COMPILE) --extra analysis --constraints requirements.lock --output-file deploy/action.lock pyproject.toml -
 	printf 'hatchling\nmypy\nsetuptools\n' | $(COMPILE) --constraints requirements.lock --output-file deploy/build.lock pyproject.toml -
 	$(COMPILE) --constraints requirements.lock --output-file deploy/dist.lock deploy/dist.in
 	printf 'pip\nuv\n' | $(COMPILE) --output-file deploy/installer.lock -

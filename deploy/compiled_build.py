@@ -32,6 +32,13 @@ SHAPES = frozenset(("sg.Params", "sg.State", "BaseModel", "pydantic.BaseModel", 
 _OWN_CALLS = ["-fvisibility=hidden", *(["-fno-semantic-interposition", "-fno-plt"] if sys.platform == "linux" else [])]
 
 
+# A mistake in C is to be a crash and no foothold: what is written over is noticed, what is loaded cannot change.
+_HARDENED = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fstack-clash-protection"]
+_LINKED = ["-Wl,-z,relro,-z,now", "-Wl,-z,noexecstack"]
+if sys.platform != "linux":
+    _HARDENED, _LINKED = ["-fstack-protector-strong"] if sys.platform == "darwin" else [], []
+
+
 class CompiledBuild(BuildHookInterface[Any]):
     """Puts the compiled form of the listed modules beside their sources."""
 
@@ -187,6 +194,7 @@ def _compile(modules: list[str], built: Path, scratch: Path) -> None:
     )
     for extension in extensions:
         extension.extra_compile_args += _OWN_CALLS
+        extension.extra_link_args += _LINKED
     _build(extensions, built, scratch)
 
 
@@ -196,8 +204,9 @@ def compile_native(file: str, built: Path, scratch: Path, options: tuple[str, ..
 
     name = file.removesuffix(".c").replace("/", ".")
     # Without debugging data, which would name the temporary folder.
-    compiling = ["-O3", "-g0", *_OWN_CALLS, *options]
-    linking = [option for option in options if option.startswith("-fsanitize")]
+    # Sanitizers bring checks of their own, which do not go together with these.
+    compiling = ["-O3", "-g0", "-Werror=format-security", *_OWN_CALLS, *(options or _HARDENED)]
+    linking = [*_LINKED, *(option for option in options if option.startswith("-fsanitize"))]
     module = Extension(name, [file], extra_compile_args=compiling, extra_link_args=linking, py_limited_api=True)
     _build([module], built, scratch)
 

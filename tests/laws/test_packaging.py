@@ -26,7 +26,7 @@ PACKAGES = (
     "stream_guard_compliance",
     "stream_guard_shell",
 )
-LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/build.lock")
+LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/action.lock", "deploy/build.lock")
 WITH_PIP = (*LOCKS, "deploy/installer.lock")
 
 
@@ -149,6 +149,21 @@ def test_a_run_is_set_up_with_what_it_and_its_page_need_and_no_other_extra(root:
     locked = set(pins(root / "deploy/run.lock"))
     assert needed <= locked
     assert locked & (extras - needed) == {"hatchling"}  # installs the checkout itself
+
+
+def test_the_action_installs_what_its_lock_names_by_hashes_and_nothing_else(root: Path) -> None:
+    said = (root / "action.yml").read_text()
+    installs = [line for line in said.splitlines() if "pip install" in line]
+    assert len(installs) == 2
+    assert "--require-hashes" in installs[0]
+    assert "--only-binary :all:" in installs[0]
+    assert "deploy/action.lock" in installs[0]
+    assert "--no-deps" in installs[1]
+    assert "--no-index" in installs[1]
+    assert "--no-build-isolation" in installs[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    needed = names_of([*project["dependencies"], *project["optional-dependencies"]["analysis"], "hatchling"])
+    assert needed <= set(pins(root / "deploy/action.lock"))
 
 
 def test_every_pin_has_a_hash(root: Path) -> None:

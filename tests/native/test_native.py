@@ -68,3 +68,14 @@ def test_sanitizers_end_a_process_that_reads_too_far(tmp_path: Path) -> None:
     built = tmp_path / "far"
     subprocess.run(["cc", *SANITIZERS, "-o", str(built), str(program)], check=True)
     assert subprocess.run([str(built)], check=False, capture_output=True).returncode != 0
+
+
+def test_a_mistake_in_it_is_a_crash_and_no_foothold(tmp_path: Path) -> None:
+    if sys.platform != "linux" or shutil.which("cc") is None or shutil.which("readelf") is None:
+        pytest.skip("needs Linux, a C compiler and readelf")
+    library = build_native(tmp_path)
+    said = subprocess.run(["readelf", "-dlW", library], capture_output=True, text=True, check=True).stdout
+    assert "GNU_RELRO" in said
+    assert re.search(r"FLAGS.*(BIND_NOW|NOW)", said), "all it calls is bound before it runs"
+    (stack,) = [line for line in said.splitlines() if "GNU_STACK" in line]
+    assert " RWE " not in stack
