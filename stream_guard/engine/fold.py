@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import msgspec
 
-from stream_guard.engine.bound import BoundRule, Handler, lacks_key, remembered_leaves
+from stream_guard.engine.bound import BoundRule, Handler, lacks_key, overrides, remembered_leaves
 from stream_guard.engine.cross_session import CrossSessionRules, by_key
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.ends import RuleEnds
@@ -69,6 +69,8 @@ class Engine:
         remembering = [bound for bound in self._active if bound.must_remember]
         twins = [bound.twin.bound for bound in remembering if bound.twin is not None]
         self.lasting = frozenset(bound.number for bound in (*remembering, *twins))
+        of_results = [bound for bound in (*remembering, *twins) if overrides(bound.rule, "on_tool_result")]
+        self.lasting_results = frozenset(bound.number for bound in of_results)
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())

@@ -44,6 +44,7 @@ class Session(KeyState):
         "ids",
         "jump",
         "lag",
+        "lost_calls",
         "open",
         "open_count",
         "resting",
@@ -58,6 +59,7 @@ class Session(KeyState):
         self.attempts = crc32(_id_bytes(session_id)) << 24
         self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
         self.open_count = 0
+        self.lost_calls = False  # open calls were forgotten, so a result may be of any tool
         self.ids = SeenIds()  # of the last events
         self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about; not stored
         self.explicit_part = ""  # the source's own name of the current part
@@ -116,6 +118,7 @@ class Session(KeyState):
         dropped = calls[: (len(calls) + 1) // 2]
         for call in dropped:
             self.drop_open(call)
+        self.lost_calls = True
         return len(dropped)
 
     def take_open(self, call_id: str, tool: str) -> OpenCall | None:
@@ -190,6 +193,7 @@ def pack(session: Session, engine: Engine) -> bytes:
             condense(call, engine.arg_paths)
     recent, older, contents = session.ids.stored()
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
+    flags |= session.lost_calls << 4
     return _encode(
         (
             ROW_VERSION,
@@ -340,8 +344,8 @@ def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Sess
         if row.policy_version != engine.policy.version:
             call.objections = None
         session.add_open(call)
-    session.part_active, session.fresh_part, session.answered, session.ended = (
-        bool(row.flags >> bit & 1) for bit in range(4)
+    session.part_active, session.fresh_part, session.answered, session.ended, session.lost_calls = (
+        bool(row.flags >> bit & 1) for bit in range(5)
     )
     session.ids.restore(row.recent, row.older, row.contents)
     session.memory = set(row.memory)

@@ -271,6 +271,7 @@ class Tracker:
         if session.open_count >= self._max_open_calls:
             session.drop_open(next(iter(session.open.values()))[0])
             self._counts.evictions["open_calls"] += 1
+            session.lost_calls = True
         in_block = event_id is None
         opened = OpenCall(
             call_id,
@@ -341,6 +342,8 @@ class Tracker:
         call = session.take_open(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
+            if session.lost_calls and not result.tool:
+                session.cut |= self._engine.lasting_results
         else:
             for other in session.open.get(call.call_id, ()):
                 if other.asked and other.tool == call.tool:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, Decision, Finding, ToolCall, UserMessage
+from stream_guard.model import Action, Decision, Finding, ToolCall, ToolResult, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
@@ -279,3 +279,24 @@ def test_on_a_stream_a_session_that_was_evicted_is_counted_as_not_judged(mode: M
     for number in range(41, 44):
         call("victim", number)
     assert [finding.rule_id for finding in found] == ["cap"]  # what was counted since still counts
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("others", "tool", "expected"), [(0, "", "hit"), (2, "fetch", "hit"), (2, "", "unsure"), (2, "look", "allowed")]
+)
+def test_a_result_of_a_call_that_was_forgotten_is_not_overlooked(
+    others: int, tool: str, expected: str, restart: bool
+) -> None:
+    origin = "{id: cap, kind: arg_provenance, params: {tool: pay, path: to, deny: {tools: fetch}}, then: block}"
+    desk = Desk(policy_of(origin), SessionLimits(max_open_calls=2))
+    for number, name in enumerate(["fetch", *["look"] * others]):
+        call = ToolCall(session_id="s", event_id=f"c{number}", call_id=f"c{number}", tool=name, args={})
+        assert desk.guard.check(call).action is Action.ALLOW
+    if restart:
+        desk.restart()
+    told = ToolResult(session_id="s", event_id="r", call_id="c0", tool=tool, status="ok", output="pay ZZ9999")
+    desk.guard.observe(told)
+    decision = desk.guard.check(ToolCall(session_id="s", event_id="p", tool="pay", args={"to": "ZZ9999"}))
+    assert (decision.action is Action.ALLOW) is (expected == "allowed")
+    assert (decision.rules.unevaluable == ("cap",)) is (expected == "unsure")
