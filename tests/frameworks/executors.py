@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum, IntEnum
 from types import GenericAlias, UnionType
-from typing import Any, Literal, Union
+from typing import Any, Literal, TypeAlias, Union
 
 from hypothesis import strategies as st
 from pydantic import BaseModel, Json, create_model
@@ -112,11 +112,32 @@ VALUES: st.SearchStrategy[Any] = st.recursive(LEAVES, _nested, max_leaves=6)
 """Values that a model may write, JSON in texts included."""
 
 
+_NUMBERS: list[Any] = [0, 1, 2, 7, -7, "0", "1", "2", " 7 ", "+7", "-7", "1_000", "7.0", "0012", "9007199254740993"]
+_WORDS: list[Any] = ["true", "True", "yes", "on", "t", "Y", "1", "false", "no", "OFF", "n", "0", 0, 1, 1.0, True, False]
+_OF_TYPE: list[tuple[Any, list[Any]]] = [
+    (int, [*_NUMBERS, 10**17 + 1, 2.0, True]),
+    (float, [*_NUMBERS, "1e3", "7.5", ".5", 2.5, 10**17 + 1, True]),
+    (Decimal, [*_NUMBERS, "1e3", "7.5", "\u0667", 2.5, 10**17 + 1]),
+    (bool, _WORDS),
+    (Level, [1, 2, "1", "2", 2.0]),
+    (Colour, ["red", "1"]),
+    (Literal["x", "1"], ["x", "1"]),
+    (Literal[1, 2], [1, 2]),
+    (Json, ['{"a": "1"}', '["yes", 7]', "7", "true", '"x"']),
+]
+
+
+def _leaf(kind: Any) -> st.SearchStrategy[Any]:
+    """Return values that an executor takes for a type without others in it, and a few that it may refuse."""
+    own = next((values for one, values in _OF_TYPE if one is kind or one == kind), None)
+    return LEAVES if own is None else st.one_of(*[st.sampled_from(own)] * 6, LEAVES)
+
+
 def fitting(kind: Any) -> st.SearchStrategy[Any]:
     """Return values that a model may write for a type: mostly of its shape, with leaves of any spelling."""
     origin: Any = getattr(kind, "__origin__", None)
     inner: tuple[Any, ...] = getattr(kind, "__args__", ())
-    shaped: st.SearchStrategy[Any] = LEAVES
+    shaped: st.SearchStrategy[Any] = _leaf(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         shaped = st.fixed_dictionaries({name: fitting(field.annotation) for name, field in kind.model_fields.items()})
     elif origin is list:
@@ -127,7 +148,8 @@ def fitting(kind: Any) -> st.SearchStrategy[Any]:
         shaped = st.tuples(*map(fitting, inner)).map(list)
     elif origin is Union or isinstance(kind, UnionType):
         shaped = st.one_of([fitting(one) for one in inner if one is not type(None)])
-    return st.one_of(shaped, shaped, shaped.map(lambda one: one if isinstance(one, str) else json.dumps(one)), VALUES)
+    as_text = shaped.map(lambda one: json.dumps(one) if isinstance(one, dict | list) else one)
+    return st.one_of(*[shaped] * 6, *[as_text] * 3, VALUES)
 
 
 def function(kinds: dict[str, Any], defaults: dict[str, Any], got: list[dict[str, Any]]) -> Callable[..., str]:
@@ -159,21 +181,30 @@ class Refused(Exception):  # noqa: N818  # what became of a call, not what went 
     """The executor did not take the arguments."""
 
 
-def by_mcp(kinds: dict[str, Any], defaults: dict[str, Any], args: dict[str, Any]) -> tuple[Any, Executor, Any]:
-    """Return the schema of a tool, who hands over, and what an MCP server hands to it."""
+Hand: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""Returns what a tool gets of arguments; raises Refused where the executor does not take them."""
+
+Made: TypeAlias = tuple[Any, Executor, Hand]
+"""The schema of a tool, who hands over, and how."""
+
+
+def by_mcp(kinds: dict[str, Any], defaults: dict[str, Any]) -> Made:
+    """Make a tool of an MCP server."""
     from mcp.server.mcpserver.tools.base import Tool
 
     tool = Tool.from_function(function(kinds, defaults, []), name="tool")
-    try:
-        return tool.parameters, "mcp", tool.fn_metadata.validate_arguments(args)
-    except ValueError as error:
-        raise Refused from error
+
+    def hand(args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return tool.fn_metadata.validate_arguments(args)
+        except ValueError as error:
+            raise Refused from error
+
+    return tool.parameters, "mcp", hand
 
 
-def by_openai(
-    kinds: dict[str, Any], defaults: dict[str, Any], args: dict[str, Any], *, strict: bool = False
-) -> tuple[Any, Executor, Any]:
-    """Return the same of a function tool of the OpenAI Agents SDK."""
+def by_openai(kinds: dict[str, Any], defaults: dict[str, Any], *, strict: bool = False) -> Made:
+    """Make a function tool of the OpenAI Agents SDK."""
     from agents.exceptions import UserError
     from agents.function_schema import function_schema
 
@@ -181,31 +212,40 @@ def by_openai(
     made = function(kinds, defaults, got)
     try:
         schema = function_schema(made, strict_json_schema=strict)
-        positional, named = schema.to_call_args(schema.params_pydantic_model(**json.loads(json.dumps(args))))
-    except (ValueError, UserError) as error:  # it has no strict schema for some types
+    except UserError as error:  # some types have no strict schema
         raise Refused from error
-    made(*positional, **named)
-    return schema.params_json_schema, "pydantic", got[0]
+
+    def hand(args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            positional, named = schema.to_call_args(schema.params_pydantic_model(**json.loads(json.dumps(args))))
+        except ValueError as error:
+            raise Refused from error
+        made(*positional, **named)
+        return got.pop()
+
+    return schema.params_json_schema, "pydantic", hand
 
 
-def by_strict_openai(
-    kinds: dict[str, Any], defaults: dict[str, Any], args: dict[str, Any]
-) -> tuple[Any, Executor, Any]:
-    """Return the same of a function tool with a strict schema."""
-    return by_openai(kinds, defaults, args, strict=True)
+def by_strict_openai(kinds: dict[str, Any], defaults: dict[str, Any]) -> Made:
+    """Make a function tool with a strict schema."""
+    return by_openai(kinds, defaults, strict=True)
 
 
-def by_langchain(kinds: dict[str, Any], defaults: dict[str, Any], args: dict[str, Any]) -> tuple[Any, Executor, Any]:
-    """Return the same of a tool of LangChain."""
+def by_langchain(kinds: dict[str, Any], defaults: dict[str, Any]) -> Made:
+    """Make a tool of LangChain."""
     from langchain_core.tools import StructuredTool
 
     got: list[dict[str, Any]] = []
     tool = StructuredTool.from_function(function(kinds, defaults, got), name="tool")
-    try:
-        tool.invoke(args)
-    except (ValueError, TypeError) as error:
-        raise Refused from error
-    return _schema(tool), "pydantic", got[0]
+
+    def hand(args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            tool.invoke(args)
+        except (ValueError, TypeError) as error:
+            raise Refused from error
+        return got.pop()
+
+    return _schema(tool), "pydantic", hand
 
 
 FRAMEWORKS = {

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
@@ -22,7 +22,8 @@ from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 
 PACKAGES = {"mcp": "mcp", "openai-agents": "agents", "openai-agents-strict": "agents", "langchain": "langchain"}
-FEW, MANY = 25, 10_000  # examples: in every run, and in the slow one
+CALLS = 8  # of one tool
+FEW, MANY = 15, 5000  # tools: in every run, and in the slow one
 TYPES: tuple[Type, ...] = ("number", "flag", "null")
 DEFAULTS: dict[Any, Any] = {int: 5, bool: True, str: "x", float: 0.5}
 _SLACK = [HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -62,63 +63,76 @@ def is_stopped(policy: Policy, args: Any, schema: Any, executor: Executor) -> bo
 
 
 @st.composite
-def called(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Draw the types of a tool's arguments, defaults of some, and the arguments of a call."""
+def called(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """Draw the types of a tool's arguments, defaults of some, and the arguments of calls."""
     strategies = executors()
     kinds = draw(st.dictionaries(st.sampled_from(strategies.NAMES), strategies.TYPES, min_size=1, max_size=3))
-    args = {name: draw(strategies.fitting(kind)) for name, kind in kinds.items()}
     with_default = draw(st.sets(st.sampled_from(sorted(kinds)), max_size=len(kinds) - 1))
     defaults = {name: DEFAULTS[kinds[name]] for name in with_default if kinds[name] in DEFAULTS}
-    left_out = draw(st.sets(st.sampled_from(sorted(defaults)))) if defaults else ()
-    return kinds, defaults, {name: value for name, value in args.items() if name not in left_out}
+    needed = {name: strategies.fitting(kind) for name, kind in kinds.items() if name not in defaults}
+    optional = {name: strategies.fitting(kinds[name]) for name in defaults}
+    calls = draw(st.lists(st.fixed_dictionaries(needed, optional=optional), min_size=CALLS, max_size=CALLS))
+    return kinds, defaults, calls
 
 
-def hold_what_a_tool_gets(framework: str, call: Any) -> None:
-    """Assert that a rule which forbids any value that the tool gets stops the call."""
+def handed(framework: str, drawn: Any) -> Iterator[tuple[Any, Executor, dict[str, Any], Any]]:
+    """Yield the schema of a tool, who hands over, the arguments of a call, and what the tool got of them, as JSON."""
     pytest.importorskip(PACKAGES[framework])
-    kinds, defaults, args = call
+    kinds, defaults, calls = drawn
+    refused = executors().Refused
     try:
-        schema, executor, got = executors().FRAMEWORKS[framework](kinds, defaults, args)
-    except executors().Refused:
-        assume(False)
-    for path, value in leaves(executors().plain(got)):
-        if type(value) is float and not isfinite(value):  # no rule can name them
+        schema, executor, hand = executors().FRAMEWORKS[framework](kinds, defaults)
+    except refused:
+        return
+    for args in calls:
+        try:
+            got = hand(json.loads(json.dumps(args)))
+        except refused:
             continue
-        shown = json.dumps(args), schema, path, value
-        assert is_stopped(forbids(path, value), args, schema, executor), shown
+        yield schema, executor, args, executors().plain(got)
 
 
-def hold_what_stays_text(framework: str, call: Any) -> None:
+def hold_what_a_tool_gets(framework: str, drawn: Any) -> int:
+    """Assert that a rule which forbids any value that a tool gets stops the call; return how many calls it got."""
+    taken = 0
+    for schema, executor, args, got in handed(framework, drawn):
+        taken += 1
+        for path, value in leaves(got):
+            if type(value) is float and not isfinite(value):  # no rule can name them
+                continue
+            shown = json.dumps(args), schema, path, value
+            assert is_stopped(forbids(path, value), args, schema, executor), shown
+    return taken
+
+
+def hold_what_stays_text(framework: str, drawn: Any) -> int:
     """Assert that a rule which forbids what a text could be taken as lets it pass where the tool gets the text."""
-    pytest.importorskip(PACKAGES[framework])
-    kinds, _, args = call
-    try:
-        schema, executor, got = executors().FRAMEWORKS[framework](kinds, {}, args)
-    except executors().Refused:
-        assume(False)
-    kept = dict(leaves(executors().plain(got)))
-    for name, text in args.items():
-        if kinds[name] is not str or type(text) is not str:
-            continue
-        assert kept[name] == text
-        for wanted in TYPES:
-            other = taken_as(text, wanted)
-            if not json_equal(other, text) and other == other:  # noqa: PLR0124  # NaN is no value to ask for
-                assert not is_stopped(forbids(name, other), args, schema, executor), (args, schema, name, other)
+    taken = 0
+    for schema, executor, args, got in handed(framework, drawn):
+        for name, text in args.items():
+            if drawn[0][name] is not str or type(text) is not str:
+                continue
+            taken += 1
+            assert got[name] == text
+            for wanted in TYPES:
+                other = taken_as(text, wanted)
+                if not json_equal(other, text) and other == other:  # noqa: PLR0124  # NaN is no value to ask for
+                    assert not is_stopped(forbids(name, other), args, schema, executor), (args, schema, name, other)
+    return taken
 
 
 @pytest.mark.parametrize("framework", PACKAGES)
 @SEARCH
-@given(call=called())
-def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str, call: Any) -> None:
-    hold_what_a_tool_gets(framework, call)
+@given(drawn=called())
+def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str, drawn: Any) -> None:
+    hold_what_a_tool_gets(framework, drawn)
 
 
 @pytest.mark.parametrize("framework", PACKAGES)
 @SEARCH
-@given(call=called())
-def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, call: Any) -> None:
-    hold_what_stays_text(framework, call)
+@given(drawn=called())
+def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, drawn: Any) -> None:
+    hold_what_stays_text(framework, drawn)
 
 
 @pytest.mark.slow
@@ -126,6 +140,6 @@ def test_arguments_of_the_right_types_are_judged_as_they_are(framework: str, cal
 @pytest.mark.parametrize("hold", [hold_what_a_tool_gets, hold_what_stays_text])
 @pytest.mark.parametrize("framework", PACKAGES)
 @LONG_SEARCH
-@given(call=called())
-def test_no_types_and_no_spelling_lead_past_a_rule(hold: Any, framework: str, call: Any) -> None:
-    hold(framework, call)
+@given(drawn=called())
+def test_no_types_and_no_spelling_lead_past_a_rule(hold: Any, framework: str, drawn: Any) -> None:
+    hold(framework, drawn)
