@@ -13,7 +13,7 @@ from stream_guard_shell.shell.state import Shell
 MOST_BYTES: Final = 1 << 20
 """Characters of a command that are read."""
 
-_WORK: Final = 400_000  # steps that any command may take, and how many more for each character
+_WORK: Final = 40_000  # steps that any command may take, and how many more for each character
 _WORK_BY_CHARACTER: Final = 8
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Final
 
 from stream_guard_shell.code.values import BUILTINS, DATA, DATA_METHODS, OTHER, Value
@@ -30,7 +29,6 @@ class CallReader:
         self.call = call
         self.names: dict[str, Value] = {}
         self.local: set[str] = set()
-        self._environment: ast.AST | None = None
 
     def unclear(self) -> None:
         """Record that something cannot be told."""
@@ -44,14 +42,6 @@ class CallReader:
             return unknown("text")
         self.unclear()
         return unknown("text")
-
-    def environment_used(self, node: ast.AST) -> None:
-        """Note that the environment is used as a whole, unless what follows asks for one variable."""
-        self._environment = node
-        self.call.emit("secret", env="*")
-
-    def quiet(self, function: ast.expr) -> None:
-        """Look at the function of a call; its name alone says nothing."""
 
     def variable(self, name: Value) -> None:
         """Record that a variable is read."""
@@ -96,7 +86,10 @@ class CallReader:
             return self.join(Value("path", first.text if first.kind in ("text", "path") else None), args[1:])
         if name in ("os.path.join", "posixpath.join") and args:
             return self.join(first, args[1:]) if first.kind == "text" else DATA
-        if name in ("os.path.expanduser", "os.path.expandvars") and args:
+        if name in ("os.environ.items", "os.environ.keys", "os.environ.values", "os.environ.copy"):
+            self.call.emit("secret", env="*")
+            return Value("data", carried=True)
+        if name == "os.path.expanduser" and args:
             return self._home(first)
         if name == "pathlib.Path.home":
             return Value("path", self.call.shell.home.literal)
@@ -127,9 +120,6 @@ class CallReader:
         if not known:
             self.unclear()
             return OTHER
-        for arg in args:
-            if arg.kind == "name" and arg.text == "os.environ":
-                return Value("data", carried=True)
         source = next((arg for arg in args if arg.source or arg.carried), DATA)
         if name == "str" and args and args[0].kind in ("text", "path"):
             return Value("text", args[0].text)

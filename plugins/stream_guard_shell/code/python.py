@@ -90,6 +90,8 @@ class PythonReader(CallReader):
         elif isinstance(target, ast.Tuple | ast.List):
             for number, one in enumerate(target.elts):
                 self._bind(one, value.items[number] if number < len(value.items) else DATA)
+        elif isinstance(target, ast.Subscript) and self._base(target.value).text == "os.environ":
+            self.value(target.slice)
         else:
             self._children(target)
 
@@ -108,10 +110,12 @@ class PythonReader(CallReader):
         self.call.recorder.spend(2)
         if isinstance(node, ast.Constant):
             return _constant(node)
-        if isinstance(node, ast.Name):
-            return self._name(node.id)
-        if isinstance(node, ast.Attribute):
-            return self._attribute(node)
+        if isinstance(node, ast.Name | ast.Attribute):
+            found = self._base(node)
+            if found.kind == "name" and found.text == "os.environ":
+                self.call.emit("secret", env="*")
+                return Value("data", carried=True)
+            return found
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.JoinedStr):
@@ -128,6 +132,12 @@ class PythonReader(CallReader):
             self.value(node.body)
             return Value("name", "lambda")
         return self._inert(node)
+
+    def _base(self, node: ast.expr) -> Value:
+        """Return what a name or an attribute stands for; the environment is not read by naming it."""
+        if isinstance(node, ast.Name):
+            return self._name(node.id)
+        return self._attribute(node) if isinstance(node, ast.Attribute) else self.value(node)
 
     def _inert(self, node: ast.expr) -> Value:
         """Follow what is inside an expression that only computes."""
@@ -164,19 +174,16 @@ class PythonReader(CallReader):
         return joined([left._replace(kind="data"), right])._replace(text=None)
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.value(node.value)
+        base = self._base(node.value)
         if base.kind == "name" and base.text is not None:
-            full = f"{base.text}.{node.attr}"
-            if full == "os.environ":
-                self.environment_used(node)
-            return Value("name", full)
+            return Value("name", f"{base.text}.{node.attr}")
         if base.kind in ("data", "text", "items", "file"):
             return Value("data", None, base.source, base.host, base.carried, hole=base.hole)
         return OTHER
 
     def _subscript(self, node: ast.Subscript) -> Value:
         index = self.value(node.slice)
-        base = self.value(node.value)
+        base = self._base(node.value)
         if base.kind == "name" and base.text == "os.environ":
             self.variable(index)
             return Value("data", carried=True)
@@ -186,15 +193,14 @@ class PythonReader(CallReader):
         return Value("data", None, base.source, base.host, base.carried)
 
     def _call(self, node: ast.Call) -> Value:
-        function = self.value(node.func) if not isinstance(node.func, ast.Attribute) else None
+        function = self._base(node.func) if not isinstance(node.func, ast.Attribute) else None
         base: Value | None = None
         name = ""
         if function is None and isinstance(node.func, ast.Attribute):
-            base = self.value(node.func.value)
+            base = self._base(node.func.value)
             name = node.func.attr
             if base.kind == "name" and base.text is not None:
                 function, base = Value("name", f"{base.text}.{name}"), None
-        self.quiet(node.func)
         args = [self.value(arg.value if isinstance(arg, ast.Starred) else arg) for arg in node.args]
         options = {one.arg or "**": self.value(one.value) for one in node.keywords}
         if base is not None:

@@ -6,7 +6,19 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-GLOB_SIGNS: Final = re.compile(r"[*?]|\[[^\]]+\]|[@!+]\([^)]*\)")
+_GROUP: Final = re.compile(r"[@!+]\(")
+
+
+def glob_at(text: str) -> int:
+    """Return where the first pattern of a glob begins; -1 where there is none. It takes one look at each character."""
+    found = [at for at in (text.find("*"), text.find("?")) if at >= 0]
+    bracket = text.find("[")
+    if bracket >= 0 and text.rfind("]") > bracket + 1:
+        found.append(bracket)
+    group = _GROUP.search(text)
+    if group and ")" in text[group.end() :]:
+        found.append(group.start())
+    return min(found, default=-1)
 
 
 class Origin(NamedTuple):
@@ -124,6 +136,16 @@ def literal(text: str) -> Field:
 def unknown(kind: str = "other", *, host: str = "", fields: tuple[Field, ...] = (), carried: bool = False) -> Field:
     """Return a field of which nothing is known but where it came from."""
     return Field((Piece(known=False, origin=Origin(kind, host, fields), carried=carried),))
+
+
+def joined_words(fields: Iterable[Field]) -> Field:
+    """Return fields as one, with blanks between."""
+    pieces: list[Piece] = []
+    for number, field in enumerate(fields):
+        if number:
+            pieces.append(Piece(" "))
+        pieces.extend(field.pieces)
+    return Field(pieces)
 
 
 NOTHING: Final = Field()

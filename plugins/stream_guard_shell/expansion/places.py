@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stream_guard_shell.expansion.fields import GLOB_SIGNS, Field
+from stream_guard_shell.expansion.fields import Field, glob_at
 
 
 class Folder(NamedTuple):
@@ -68,9 +68,9 @@ def _before_glob(field: Field) -> str:
     for piece in field.pieces:
         if not piece.known:
             break
-        sign = GLOB_SIGNS.search(piece.text) if piece.active else None
-        if sign:
-            texts.append(piece.text[: sign.start()])
+        sign = glob_at(piece.text) if piece.active else -1
+        if sign >= 0:
+            texts.append(piece.text[:sign])
             break
         texts.append(piece.text)
     return "".join(texts)
@@ -86,8 +86,8 @@ def _prefix(text: str) -> FilePlace:
 
 def glob_folder(text: str) -> str:
     """Return the folder of a glob: what stands before its first pattern."""
-    sign = GLOB_SIGNS.search(text)
-    return text[: sign.start()].rpartition("/")[0] or "/" if sign else text
+    sign = glob_at(text)
+    return text[:sign].rpartition("/")[0] or "/" if sign >= 0 else text
 
 
 def is_below(text: str, folders: frozenset[str] | set[str] | dict[str, str], *, longest: int = 4096) -> bool:

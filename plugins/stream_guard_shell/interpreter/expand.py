@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.braces import TooManyWordsError, expand_braces
-from stream_guard_shell.expansion.fields import GLOB_SIGNS, NOTHING, Field, Origin, Piece, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, Origin, Piece, glob_at, joined_words, literal, unknown
 from stream_guard_shell.secrets import is_secret_variable
 from stream_guard_shell.shell.recorder import OverLimitError, Recorder
 from stream_guard_shell.shell.state import Shell, Variable
@@ -65,7 +65,7 @@ class _Gathered:
 
 
 def _globbed(piece: Piece) -> Piece:
-    return piece._replace(active=GLOB_SIGNS.search(piece.text) is not None)
+    return piece._replace(active=glob_at(piece.text) >= 0)
 
 
 class Expander(Recorder):
@@ -232,7 +232,7 @@ class Expander(Recorder):
         if values is None:
             return [self._unknown_variable(part.name)]
         if many and part.quoted:
-            return values if part.name == "@" or part.subscript is not None else [_joined(values)]
+            return values if part.name == "@" or part.subscript is not None else [joined_words(values)]
         return values if many else values[:1] or [literal("")]
 
     def _or_default(self, shell: Shell, part: Parameter, values: list[Field] | None) -> list[Field]:
@@ -318,14 +318,6 @@ def _has_text(values: list[Field]) -> bool:
 def _maybe(word: Field) -> Field:
     """Return a word that is there or not."""
     return Field([*(piece._replace(known=False) for piece in word.pieces)] or [Piece(known=False)])
-
-
-def _joined(values: list[Field]) -> Field:
-    pieces: list[Piece] = []
-    for number, value in enumerate(values):
-        pieces.extend([Piece(" ")] if number else [])
-        pieces.extend(value.pieces)
-    return Field(pieces)
 
 
 def _positional(shell: Shell, number: int) -> list[Field] | None:

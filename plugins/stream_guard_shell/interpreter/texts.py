@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stream_guard_shell.expansion.fields import Field, unknown
+from stream_guard_shell.expansion.places import resolve
 from stream_guard_shell.interpreter.walk import Walker, flat, net_origins
 from stream_guard_shell.shell.call import Call
 from stream_guard_shell.shell.recorder import OverLimitError
@@ -10,7 +11,7 @@ from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.syntax.nodes import AndOr, Command, PipedCommands, Sequence, SimpleCommand
 from stream_guard_shell.syntax.reading import Script
 from stream_guard_shell.syntax.scanner import MOST_LEVELS, RefusedTextError
-from stream_guard_shell.tools.table import find_tool
+from stream_guard_shell.tools.table import find_tool, is_in_bin, is_runner
 
 
 class Interpreter(Walker):
@@ -99,19 +100,15 @@ class Interpreter(Walker):
         handler, tool, exact = find_tool(name)
         if not exact:
             self.opaque("lookalike")
-        if "/" in name:
-            self._named_by_path(shell, words[0], name, known=handler is not None)
+        program = resolve(words[0], shell.folder, tilde=shell.away).text if "/" in name else ""
+        if program and (handler is None or (not is_in_bin(name) and not is_runner(tool))):
+            self.run_file(shell, words[0])
         elif handler is None and not _only_asks(words):
             self.run(shell, tool)
         if handler is None or _only_asks(words):
             return self._through(unknown(), stdin)
-        output = handler(Call(tool, words[1:], shell, self, stdin))
+        output = handler(Call(tool, words[1:], shell, self, program, stdin))
         return self._through(output, stdin)
-
-    def _named_by_path(self, shell: Shell, field: Field, name: str, *, known: bool) -> None:
-        folder = name.rpartition("/")[0].rpartition("/")[2]
-        if not known or folder not in ("bin", "sbin", ".bin"):
-            self.run_file(shell, field)
 
     def _through(self, output: Field, stdin: Field | None) -> Field:
         """Return an output; what came from the network, or was decoded, stays so behind a filter."""

@@ -136,10 +136,8 @@ class Walker(Redirector):
         return Field(pieces)
 
     def _case(self, shell: Shell, node: Case, stdin: Field | None) -> Field:
-        self.in_test += 1
         for word in (node.subject, *node.patterns):
             self.value(shell, word)
-        self.in_test -= 1
         return Field(self._alternatives(shell, node.bodies, stdin, complete=False))
 
     def _test(self, shell: Shell, node: Test) -> None:

@@ -17,6 +17,7 @@ class Call(NamedTuple):
     args: list[Field]
     shell: Shell
     recorder: Recorder
+    program: str = ""  # the path that it was called by, where there is one
     stdin: Field | None = None  # what is on its input, where that is a pipe or a file
 
     @property
@@ -30,7 +31,7 @@ class Call(NamedTuple):
 
     def run(self, task: str | None = None) -> None:
         """Record that the program runs and nothing is known of what it does."""
-        self.recorder.run(self.shell, self.name, task)
+        self.recorder.run(self.shell, self.program or self.name, task)
 
 
 Handler: TypeAlias = Callable[[Call], Field]

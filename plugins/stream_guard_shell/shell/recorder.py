@@ -77,6 +77,7 @@ class Recorder:
     def place(self, shell: Shell, field: Field) -> FilePlace:
         """Return the place that a field names."""
         place = resolve(field, shell.folder, tilde=shell.away)
+        self.spend(len(place.text) // 64)
         if not field.known:
             self.unknown(field)
         elif not place.kind:

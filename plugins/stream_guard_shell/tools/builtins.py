@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.secrets import is_secret, is_secret_variable
 from stream_guard_shell.shell.call import Call, Handler, parse_options
@@ -34,6 +34,7 @@ def change_folder(call: Call) -> Field:
     else:
         target = operands[0]
     place = resolve(target, shell.folder, tilde=shell.away)
+    call.recorder.spend(len(place.text) // 16)
     known = place.kind in ("path", "glob")
     _go(shell, Folder(place.text if known else None, place.kind == "glob"))
     return NOTHING
@@ -139,9 +140,7 @@ def shopt(call: Call) -> Field:
 def evaluate(call: Call) -> Field:
     """Run the words, joined, as text of this shell."""
     args = call.args[1:] if call.args and call.args[0].literal == "--" else call.args
-    text = NOTHING
-    for number, arg in enumerate(args):
-        text = (text + literal(" ") if number else text) + arg
+    text = joined_words(args)
     return call.recorder.run_text(call.shell, text, "eval", call.stdin) if text.pieces else NOTHING
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
 from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
 from stream_guard_shell.shell.hosts import host_of, url_host
 from stream_guard_shell.shell.word_lists import word_list
@@ -75,9 +75,7 @@ def ssh(call: Call) -> Field:
     words = _after_options(options)
     if not words:
         return unknown("net", host=host or "")
-    text = words[0]
-    for word in words[1:]:
-        text = text + literal(" ") + word
+    text = joined_words(words)
     inner = call.shell.elsewhere(f"ssh:{host or ''}")
     call.recorder.run_text(inner, text, "sh", call.stdin)
     return unknown("net", host=host or "")

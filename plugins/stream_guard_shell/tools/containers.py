@@ -22,9 +22,7 @@ _RUN_VALUED: Final = word_list(
 _COMPOSE_VALUED: Final = word_list(
     "f p file project-name profile env-file project-directory parallel ansi progress t timeout rmi"
 )
-_REMOVING: Final = frozenset(
-    (("volume", "rm"), ("container", "rm"), ("image", "rm"), ("network", "rm"), ("volume", "remove"))
-)
+_REMOVING: Final = frozenset((("volume", "rm"), ("container", "rm"), ("image", "rm"), ("volume", "remove")))
 _GROUPS: Final = frozenset(
     ("container", "image", "volume", "network", "system", "builder", "buildx", "compose", "context")
 )
@@ -75,12 +73,8 @@ def _compose(call: Call, words: list[Field]) -> Field:
         operands = [literal("compose"), literal("down"), *inner.operands]
         destroy(call, "container", operands, inner, volumes=inner.has("v", "volumes"))
         return NOTHING
-    if verb in ("rm", "kill", "stop") or (verb is not None and not looks(_operands(outer), 1)):
-        if verb == "rm":
-            operands = [literal("compose"), literal("rm"), *inner.operands]
-            destroy(call, "container", operands, inner, volumes=inner.has("v", "volumes"))
-        elif verb != "config":
-            call.run("compose")
+    if verb not in (None, "config") and not looks(_operands(outer), 1):
+        call.run("compose")
     return unknown()
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
 from stream_guard_shell.shell.call import Call, Handler, parse_options
 from stream_guard_shell.shell.word_lists import word_list
-from stream_guard_shell.tools.programs import looks
+from stream_guard_shell.tools.programs import LOOKING_VERBS, looks
 from stream_guard_shell.tools.sql import destroying
 
 _VALUED: Final = {
@@ -21,6 +21,7 @@ _VALUED: Final = {
 _MONGO: Final = re.compile(r"db(?:\.\w+|\.getCollection\([^)]*\)|\.getSiblingDB\([^)]*\))*\.(?:dropDatabase|drop)\(\)")
 _MONGO_READS: Final = re.compile(r"[\s\w.$(){}\[\]'\",:;-]*")
 _MONGO_CHANGES: Final = re.compile(r"\.(?:insert|update|delete|remove|replace|rename|create|bulk|eval|load|run)\w*\(")
+_REDIS_LOOKING: Final = LOOKING_VERBS | frozenset(("keys", "ping", "scan", "ttl", "exists", "dbsize", "type", "mget"))
 _RESETS: Final = {
     "prisma": (("migrate", "reset"),),
     "supabase": (("db", "reset"),),
@@ -107,6 +108,8 @@ def redis(call: Call) -> Field:
         _destroy(call, words[0])
     elif call.stdin is not None and not options.rest and not call.stdin.known:
         _unknown_sql(call)
+    elif verb and verb not in _REDIS_LOOKING:
+        call.run(verb)
     return unknown()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
 from stream_guard_shell.shell.word_lists import word_list
@@ -48,6 +48,7 @@ def git(call: Call) -> Field:
     for folder in options.values("C"):
         shell = shell.subshell()
         place = resolve(folder, shell.folder, tilde=shell.away)
+        call.recorder.spend(len(place.text) // 16)
         shell.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
     if not options.rest:
         return unknown()
@@ -75,12 +76,10 @@ def _alias(options: Options, name: str) -> Field | None:
 
 
 def _run_alias(call: Call, text: Field) -> Field:
-    words = Field()
-    for arg in call.args:
-        words = words + literal(" ") + arg
+    shell = call.shell.subshell(process=True)
     if text.head.startswith("!"):
-        return call.recorder.run_text(call.shell.subshell(process=True), text.behind(1) + words, "sh")
-    return call.recorder.run_text(call.shell.subshell(process=True), literal("git ") + text + words, "git")
+        return call.recorder.run_text(shell, joined_words([text.behind(1), *call.args]), "sh")
+    return call.recorder.run_text(shell, joined_words([literal("git"), text, *call.args]), "git")
 
 
 def _commit(call: Call) -> Field:
@@ -134,7 +133,7 @@ def _checkout(call: Call) -> Field:
     paths = call.args[at + 1 :] if at is not None else []
     if at is None and not options.has("b", "B", "orphan"):
         operands = options.operands
-        paths = [one for one in operands[-1:] if one.literal in (".", "./") or (len(operands) > 1)]
+        paths = operands[1:] or [one for one in operands if one.literal in (".", "./")]
     if options.has("b", "B", "orphan"):
         return NOTHING
     _discard(call, paths)

@@ -120,8 +120,7 @@ def _other(call: Call, options: Options, verb: str | None) -> None:
         host = url_host(call.recorder, address) if address is not None else None
         call.emit("net", host=host, direction="up", tool="npm")
     elif verb is None or verb not in _LOOKING:
-        task = task_of(options.operands)
-        call.recorder.run(call.shell, call.name, task if task is not None else None)
+        call.run(task_of(call.name, options.operands))
 
 
 def _record(call: Call, manager: str, spec: _Manager, options: Options, operands: list[Field]) -> None:

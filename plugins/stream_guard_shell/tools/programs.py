@@ -29,9 +29,14 @@ _RUNNERS: Final = {
 }
 
 
-def task_of(operands: list[Field]) -> str | None:
-    """Return the task among operands: the first, or what stands behind ``run``."""
-    if operands and operands[0].literal in ("run", "run-script") and len(operands) > 1:
+def task_of(program: str, operands: list[Field]) -> str | None:
+    """Return the task among operands: the first, or what stands behind ``run`` of npm and its like."""
+    if (
+        program in ("npm", "pnpm", "yarn", "bun")
+        and operands
+        and operands[0].literal in ("run", "run-script")
+        and len(operands) > 1
+    ):
         operands = operands[1:]
     return operands[0].literal if operands else None
 
@@ -42,7 +47,7 @@ def run_task(call: Call) -> Field:
     if call.name in ("make", "gmake", "just") and options.has("n", "dry-run", "just-print", "recon", "l", "list"):
         return unknown()
     operands = [one for one in options.operands if "=" not in one.head]
-    call.run(task_of(operands))
+    call.run(task_of(call.name, operands))
     return unknown()
 
 

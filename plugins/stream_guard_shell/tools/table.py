@@ -52,6 +52,16 @@ def find_tool(name: str) -> tuple[Handler | None, str, bool]:
     return (handler, plain, False) if handler is not None else (None, name, True)
 
 
+def is_in_bin(path: str) -> bool:
+    """Whether a path is in a folder of programs, so that it names the tool of its last part and nothing else."""
+    return path.rpartition("/")[0].rpartition("/")[2] in ("bin", "sbin", ".bin")
+
+
+def is_runner(tool: str) -> bool:
+    """Whether a tool only runs tasks of a project."""
+    return tool in programs.TOOLS
+
+
 def _by_name(name: str) -> Handler | None:
     if name.startswith("mkfs."):
         return system.disk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.shell.call import Call, Handler, parse_options
 from stream_guard_shell.shell.state import Shell, Variable
@@ -92,9 +92,7 @@ def env(call: Call) -> Field:
     shell = inside(shell, folder) if folder is not None else shell
     text = options.value("S", "split-string")
     if text is not None:
-        for word in words:
-            text = text + literal(" ") + word
-        return call.recorder.run_text(shell.subshell(), text, "env")
+        return call.recorder.run_text(shell.subshell(), joined_words([text, *words]), "env")
     if words:
         return call.recorder.run_words(shell, words, call.stdin)
     if not options.has("i", "ignore-environment"):
@@ -140,10 +138,7 @@ def watch(call: Call) -> Field:
 
 
 def _joined_text(call: Call, words: list[Field]) -> Field:
-    text = words[0]
-    for word in words[1:]:
-        text = text + literal(" ") + word
-    return call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
+    return call.recorder.run_text(call.shell.subshell(process=True), joined_words(words), "sh")
 
 
 def script(call: Call) -> Field:
