@@ -19,6 +19,8 @@ class CommandReading(NamedTuple):
 
     effects: tuple[ShellEffect, ...]
     opaque: frozenset[str] = frozenset()
+    made: tuple[str, ...] = ()  # paths and globs that it makes anew
+    fetched: tuple[str, ...] = ()  # paths whose content comes from the network
 
 
 class ShellEffect(NamedTuple):

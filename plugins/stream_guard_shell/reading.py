@@ -23,4 +23,4 @@ def read_command(text: str, cwd: str, home: str) -> CommandReading:
         return CommandReading((), frozenset(("limit",)))
     interpreter = Interpreter(_WORK + _WORK_BY_CHARACTER * len(text))
     interpreter.read_all(text.replace("\0", ""), Shell(Folder(cwd), literal(home)))
-    return CommandReading(tuple(interpreter.effects), frozenset(interpreter.reasons))
+    return interpreter.reading()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from stream_guard_shell.expansion.fields import Field, glob_at
@@ -90,12 +91,12 @@ def glob_folder(text: str) -> str:
     return text[:sign].rpartition("/")[0] or "/" if sign >= 0 else text
 
 
-def is_below(text: str, folders: frozenset[str] | set[str] | dict[str, str], *, longest: int = 4096) -> bool:
+def is_below(text: str, folders: Collection[str], *, longest: int = 4096) -> bool:
     """Whether a path is one of these or below one."""
     return nearest(text, folders, longest=longest) is not None
 
 
-def nearest(text: str, folders: frozenset[str] | set[str] | dict[str, str], *, longest: int = 4096) -> str | None:
+def nearest(text: str, folders: Collection[str], *, longest: int = 4096) -> str | None:
     """Return which of these a path is, or is below; no system takes a path over 4096 bytes."""
     if len(text) > longest or not folders:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_guard_shell.effects import ShellEffect, make_effect
+from stream_guard_shell.effects import CommandReading, ShellEffect, make_effect
 from stream_guard_shell.expansion.fields import Field
 from stream_guard_shell.expansion.places import (
     FilePlace,
@@ -38,7 +38,7 @@ class Recorder:
         self.in_test = 0
         self.fetched: dict[str, str] = {}  # paths that came from the network, with their host
         self.traps: list[tuple[Shell, Field]] = []  # texts that run at the end
-        self._made: set[str] = set()
+        self.made_here: dict[str, None] = {}
         self._budget = budget
 
     def spend(self, amount: int = 1) -> None:
@@ -50,6 +50,10 @@ class Recorder:
     def opaque(self, reason: str) -> None:
         """Record why something could not be told; in code there is one reason only."""
         self.reasons.add("code" if self.in_code else reason)
+
+    def reading(self) -> CommandReading:
+        """Return what was recorded."""
+        return CommandReading(tuple(self.effects), frozenset(self.reasons), tuple(self.made_here), tuple(self.fetched))
 
     def emit(self, shell: Shell, kind: str, **fields: Any) -> None:
         """Record an effect of this shell."""
@@ -141,13 +145,15 @@ class Recorder:
     def made(self, shell: Shell, place: FilePlace) -> None:
         """Remember what this command made."""
         if place.kind in ("path", "glob") and not shell.on:
-            self._made.add(place.text)
+            self.made_here[place.text] = None
 
     def is_own(self, place: FilePlace) -> bool:
         """Whether this command made a place, or the folder of a glob."""
         if place.kind == "path":
-            return is_below(place.text, self._made)
-        return place.kind == "glob" and (place.text in self._made or is_below(glob_folder(place.text), self._made))
+            return is_below(place.text, self.made_here)
+        return place.kind == "glob" and (
+            place.text in self.made_here or is_below(glob_folder(place.text), self.made_here)
+        )
 
     def delete(self, shell: Shell, field: Field, *, recursive: bool = False) -> None:
         """Record that something is deleted."""

@@ -12,15 +12,35 @@ case $x in a) |;; esac|f() { |f |<<E
 |E
 |<<<|> out|>> log|2>&1|< in|<(|>(|$x|$((1+1))|$'\x41'|[[ |]]|((|))|x=1 |export Y=|bash -c '|eval |sh -c "|
 python3 -c "import os; os.remove('|')"|node -e "|curl https://a.b/| -d @.env|git -C x push -f |find . -name '*.c' |
--exec |{} \;|xargs -I{} |sudo |env A=1 |ssh h '|docker run -v /:/x i |psql -c 'DROP TABLE t'|pip install |npx |tar cf - |
+-exec |{} \;|xargs -I{} |sudo |env A=1 |ssh h '|docker run -v /:/x i |psql -c 'DROP TABLE t'|pip install |npx |
 --checkpoint-action=exec=|alias ll=|trap '|cd ..|cd "$D"|\|#|!|*|~|é|[a-z]|-|--|=|:|$|$1|"$@"|${#x}|${!x}|${x[@]}|
 x=(a b)|declare -p|set -- |local z=|"""
 PIECES: Final = (*_TEXT.split("|"), "|", " ", "\u200b", "\ufeff", "\u2028", "\x01", "\0")
 NESTS: Final = (
-    ("( ", " )"), ("$(", ")"), ("{ ", "; }"), ("\"$(", ")\""), ("`", "`"), ("${x:-", "}"), ("if ", "; then a; fi"), ("<(", ")"),
-    ("((", "))"), ("$((", "))"), ("bash -c '", "'"), ("eval ", ""), ("sudo ", ""), ("env ", ""), ("{a,", "}"), ("[[ ", " ]]"),
-    ("f() { ", "; }"), ("!", ""), ("a | ", ""), ("case x in x) ", ";; esac"), ("x=(", ")"), ("-", ""), ("python3 -c \"", "\""),
-)  # fmt: skip
+    ("( ", " )"),
+    ("$(", ")"),
+    ("{ ", "; }"),
+    ('"$(', ')"'),
+    ("`", "`"),
+    ("${x:-", "}"),
+    ("if ", "; then a; fi"),
+    ("<(", ")"),
+    ("((", "))"),
+    ("$((", "))"),
+    ("bash -c '", "'"),
+    ("eval ", ""),
+    ("sudo ", ""),
+    ("env ", ""),
+    ("{a,", "}"),
+    ("[[ ", " ]]"),
+    ("f() { ", "; }"),
+    ("!", ""),
+    ("a | ", ""),
+    ("case x in x) ", ";; esac"),
+    ("x=(", ")"),
+    ("-", ""),
+    ('python3 -c "', '"'),
+)
 
 
 def made_commands(seed: int, count: int) -> Iterator[str]:

@@ -75,8 +75,8 @@ def test_a_quarter_of_a_mebibyte_is_read() -> None:
 
 
 def test_over_a_mebibyte_nothing_is_read() -> None:
-    assert read_command("rm x;" + " " * MOST_BYTES, PROJECT, HOME) == ((), {"limit"})
-    assert read_command("rm x;" + "é" * (MOST_BYTES // 2), PROJECT, HOME) == ((), {"limit"})
+    assert read_command("rm x;" + " " * MOST_BYTES, PROJECT, HOME)[:2] == ((), {"limit"})
+    assert read_command("rm x;" + "é" * (MOST_BYTES // 2), PROJECT, HOME)[:2] == ((), {"limit"})
 
 
 @pytest.mark.parametrize(

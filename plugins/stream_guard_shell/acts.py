@@ -1,0 +1,155 @@
+"""Tool calls as effects: shells are read, and file tools do what a command that did the same would do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import stream_guard as sg
+from stream_guard_shell.effects import CommandReading
+from stream_guard_shell.expansion.fields import literal
+from stream_guard_shell.expansion.places import Folder
+from stream_guard_shell.reading import read_command
+from stream_guard_shell.shell.recorder import Recorder
+from stream_guard_shell.shell.state import Shell
+
+UNKNOWN_FOLDER: Final = "/(project)"
+"""The folder of a session that names none: what is relative is inside it."""
+
+_COMMANDS: Final = ("command", "cmd", "script", "input", "code")
+_FOLDERS: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory", "dir_path")
+_FILES: Final = ("file_path", "path", "filePath", "notebook_path", "target_file", "absolute_path", "filename", "file")
+_EDITOR_COMMANDS: Final = frozenset(("view", "create", "str_replace", "insert", "undo_edit"))
+_CREATING: Final = frozenset(("write", "write_file", "write_to_file", "create_file", "createfile", "create"))
+_EDITING: Final = frozenset(
+    (
+        "edit", "multiedit", "notebookedit", "replace", "edit_file", "replace_in_file", "str_replace", "insert",
+        "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "search_replace",
+    )
+)  # fmt: skip
+_READING: Final = frozenset(("read", "read_file", "view_file", "open_file", "cat_file", "view", "notebookread"))
+_DELETING: Final = frozenset(("delete_file", "remove_file", "delete"))
+_PATCH: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
+_HOME: Final = re.compile(r"/(?:home|Users)/[^/]+|/root")
+_WORK: Final = 100_000
+
+
+class SessionPlace(NamedTuple):
+    """Where a call happens: the folder it runs in, and the home of who runs it."""
+
+    folder: str
+    home: str
+
+
+def folder_of(call: sg.ToolCall) -> str:
+    """Return the folder that a call names; empty where it names none."""
+    args = call.args if isinstance(call.args, dict) else {}
+    named = [args.get(name) for name in _FOLDERS] if _command_of(args) is not None else []
+    found = next(
+        (text for text in [*named, call.labels.get("cwd")] if isinstance(text, str) and text.startswith("/")), ""
+    )
+    return found.rstrip("/") or found[:1]
+
+
+def home_of(folder: str) -> str:
+    """Return the home that a folder is in; a name of its own where it is in none."""
+    found = _HOME.match(folder)
+    return found.group() if found else "/(home)"
+
+
+def read_call(call: sg.ToolCall, at: SessionPlace) -> CommandReading | None:
+    """Return what a call does; None where it is neither a shell nor a file tool, or cannot be read."""
+    args = call.args
+    if not isinstance(args, dict):
+        return _patched(args, at) if isinstance(args, str) and "*** Begin Patch" in args else None
+    patch = next((text for text in args.values() if isinstance(text, str) and text.startswith("*** Begin Patch")), None)
+    if patch is not None:
+        return _patched(patch, at)
+    verb = _file_verb(call.tool, args)
+    if verb is not None:
+        return _file_act(*verb, at)
+    command = _command_of(args)
+    if isinstance(command, list):
+        if command[0] == "apply_patch":
+            return _patched("\n".join(command[1:]), at)
+        command = shlex.join(command)
+    return None if command is None else _read(command, at.folder, at.home)
+
+
+def _command_of(args: Mapping[str, Any]) -> str | list[str] | None:
+    for name in _COMMANDS:
+        value = args.get(name)
+        if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+            return value
+    return None
+
+
+_LONGEST_KEPT: Final = 16_384
+
+
+def _read(command: str, folder: str, home: str) -> CommandReading:
+    if len(command) > _LONGEST_KEPT:
+        return read_command(command, folder, home)
+    return _read_short(command, folder, home)
+
+
+@lru_cache(maxsize=64)
+def _read_short(command: str, folder: str, home: str) -> CommandReading:
+    """Read a command once for all rules that ask about it."""
+    return read_command(command, folder, home)
+
+
+def _file_verb(tool: str, args: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what a file tool does and to which file; None where the tool is none."""
+    path = next((args[name] for name in _FILES if isinstance(args.get(name), str)), None)
+    if path is None:
+        return None
+    name = tool.rpartition("__")[2].rpartition(".")[2].lower()
+    command = args.get("command")
+    if isinstance(command, str) and command in _EDITOR_COMMANDS:
+        name = command
+    for verb, names in (("create", _CREATING), ("edit", _EDITING), ("read", _READING), ("delete", _DELETING)):
+        if name in names:
+            return verb, path
+    return None
+
+
+def _recorder_at(at: SessionPlace) -> tuple[Recorder, Shell]:
+    return Recorder(_WORK), Shell(Folder(at.folder), literal(at.home))
+
+
+def _file_act(verb: str, path: str, at: SessionPlace) -> CommandReading:
+    recorder, shell = _recorder_at(at)
+    _act(recorder, shell, verb, path, at)
+    return recorder.reading()
+
+
+def _act(recorder: Recorder, shell: Shell, verb: str, path: str, at: SessionPlace) -> None:
+    text = at.home + path[1:] if path == "~" or path.startswith("~/") else path
+    field = literal(text[:4096])
+    if verb == "read":
+        recorder.read(shell, field)
+    elif verb == "delete":
+        recorder.delete(shell, field)
+    else:
+        recorder.write(shell, field, made=verb == "create")
+
+
+def _patched(patch: str, at: SessionPlace) -> CommandReading:
+    """Return what a patch does: files that it adds, changes, moves and deletes."""
+    recorder, shell = _recorder_at(at)
+    last = ""
+    for number, found in enumerate(_PATCH.finditer(patch)):
+        if number > 1000:
+            recorder.opaque("limit")
+            break
+        verb, path, target = found.group(1), (found.group(2) or "").strip(), (found.group(3) or "").strip()
+        if target:
+            recorder.move(shell, literal(last), literal(target))
+        else:
+            _act(recorder, shell, {"Add": "create", "Update": "edit", "Delete": "delete"}[verb], path, at)
+            last = path
+    return recorder.reading()

@@ -1,0 +1,139 @@
+"""Tests run after the last change, before the agent says that it is done."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+from pydantic import Field
+
+import stream_guard as sg
+from stream_guard_shell.acts import read_call
+from stream_guard_shell.effects import ShellEffect
+from stream_guard_shell.ownership import with_ownership
+from stream_guard_shell.patterns import PROJECT, Answer, EffectPattern, is_unclear
+from stream_guard_shell.session_memory import SessionMemory, created_in, place_of, project_of, remember
+
+_PROGRAMS: Final = ["pytest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "unittest"]
+_TASKS: Final = ["test", "check", "test:*"]
+
+
+def _changes() -> list[EffectPattern]:
+    inside = [PROJECT]
+    return [
+        EffectPattern(effect="write", inside=inside),
+        EffectPattern(effect="delete", inside=inside),
+        EffectPattern(effect="move", inside=inside),
+        EffectPattern.model_validate({"effect": "git", "with": {"op": "checkout_discard"}}),
+    ]
+
+
+class MustTestBeforeClaimParams(sg.Params):
+    """Parameters of ``must_test_before_claim``."""
+
+    claim: sg.Regex | None = Field(
+        default=None,
+        description="a regular expression (RE2) for words that say it is done; without it, any response without a call",
+    )
+    changes: list[EffectPattern] = Field(
+        default_factory=_changes,
+        description="effects after which tests have to run; without it, those inside the project",
+    )
+    programs: list[str] = Field(default=_PROGRAMS, description="programs that are tests, as globs")
+    tasks: list[str] = Field(default=_TASKS, description="tasks that are tests, as globs")
+    tool: sg.ToolPattern = Field(
+        default=sg.ToolPattern("*"), description="shells and file tools: a name, a glob, a class, or a list"
+    )
+    project: str | None = Field(
+        default=None, pattern="^/", description="the folder of the session; without it, the first that a call names"
+    )
+    home: str | None = Field(default=None, pattern="^/", description="the home; without it, the one the folder is in")
+
+
+class MustTestBeforeClaimState(sg.State):
+    """Where the session is, and whether something changed since tests ran."""
+
+    memory: SessionMemory = msgspec.field(default_factory=SessionMemory)
+    untested: str = ""  # what changed last
+
+
+class MustTestBeforeClaim(sg.Rule[MustTestBeforeClaimParams, MustTestBeforeClaimState]):
+    """When the agent says that it is done, tests must have run after the last change.
+
+    A change is an edit, write, move or delete inside the project, by a file tool or in a command. A test is a run of
+    a known test program, or a task of that name. Whether the tests passed is for another rule.
+    """
+
+    kind = "must_test_before_claim"
+    state_limit = 65536
+    examples = (
+        sg.Example(
+            claim="a change after the tests is a hit when the agent says that it is done",
+            params={"project": "/work/app"},
+            trace=[
+                {"call": "Edit", "args": {"file_path": "/work/app/a.py", "old_string": "a", "new_string": "b"}},
+                {"call": "Bash", "args": {"command": "pytest -q"}},
+                {"call": "Bash", "args": {"command": "sed -i s/a/b/ a.py"}},
+                {"turn": "All done."},
+            ],
+            hits=[3],
+        ),
+        sg.Example(
+            claim="tests after the last change are fine, and so is a file elsewhere",
+            params={"project": "/work/app"},
+            trace=[
+                {"call": "Edit", "args": {"file_path": "/work/app/a.py", "old_string": "a", "new_string": "b"}},
+                {"call": "Bash", "args": {"command": "npm test && echo ok > /tmp/r"}},
+                {"turn": "All done."},
+            ],
+            hits=[],
+        ),
+    )
+
+    def tools(self) -> sg.ToolPattern:
+        """The tools that are read."""
+        return self.params.tool
+
+    def needs(self) -> frozenset[sg.Need]:
+        """Arguments and texts."""
+        return frozenset(("content",))
+
+    def on_tool_call(self, call: sg.ToolCall, state: MustTestBeforeClaimState) -> sg.Verdict:
+        """Note changes and tests, in the order of the command."""
+        reading = read_call(call, place_of(call, state.memory, self.params.project, self.params.home))
+        if reading is None:
+            return None
+        unclear = is_unclear(reading, self.params.changes, strict=False)
+        for effect in with_ownership(reading.effects, created_in(state.memory)):
+            answer = max(pattern.answer(effect, project_of(state.memory)) for pattern in self.params.changes)
+            if self._is_test(effect):
+                state.untested = ""
+            elif answer is Answer.YES:
+                state.untested = f"{effect.kind} {effect.get('path') or effect.get('glob') or ''}".strip()[:256]
+            unclear = unclear or answer is Answer.UNSAID
+        remember(state.memory, call, reading)
+        return sg.Unsure("unevaluable", "what the command does") if unclear else None
+
+    def on_turn(self, turn: sg.Turn, state: MustTestBeforeClaimState) -> sg.Verdict:
+        """Judge the claim."""
+        if not state.untested or turn.tools or not turn.text.strip():
+            return None
+        if self.params.claim is not None and self.params.claim.search(turn.text) is None:
+            return None
+        detail = f"the response says that it is done, and no tests ran after: {state.untested}"
+        return sg.Hit(detail, {"change": state.untested}, advice="run the tests")
+
+    def on_ungated(self, event: sg.Event, state: MustTestBeforeClaimState) -> None:
+        """Note changes and tests outside the gate too."""
+        if isinstance(event, sg.ToolCall):
+            self.on_tool_call(event, state)
+
+    def _is_test(self, effect: ShellEffect) -> bool:
+        if effect.kind not in ("run", "exec"):
+            return False
+        program = str(effect.get("program") or "").rpartition("/")[2].partition("@")[0]
+        task = str(effect.get("task") or "")
+        return any(fnmatchcase(program, one) for one in self.params.programs) or any(
+            fnmatchcase(task, one) for one in self.params.tasks
+        )
