@@ -8,7 +8,6 @@ from typing import Final
 import stream_guard as sg
 
 _SUMMARIES: Final = {
-    "coding_agent": "Agents that change a code base and run commands: destruction, secrets, git, publishing.",
     "customer_support": "Agents that change customers' records: who it is, what they agreed to, what is told to them.",
     "money_movement": "Agents that pay, refund or buy: amounts, payees, repetition, and payments nobody asked for.",
     "personal_assistant": "Agents that read what strangers write: injected instructions and acts nobody asked for.",

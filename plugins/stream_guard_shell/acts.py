@@ -16,10 +16,8 @@ from stream_guard_shell.reading import read_command
 from stream_guard_shell.shell.recorder import Recorder
 from stream_guard_shell.shell.state import Shell
 
-UNKNOWN_FOLDER: Final = "/(project)"
-"""The folder of a session that names none: what is relative is inside it."""
-
-_COMMANDS: Final = ("command", "cmd", "script", "input", "code")
+_COMMANDS: Final = ("command", "cmd", "script")
+_PYTHON_TOOL: Final = re.compile(r"(?i:python|jupyter|notebook_cell)")
 _FOLDERS: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory", "dir_path")
 _FILES: Final = ("file_path", "path", "filePath", "notebook_path", "target_file", "absolute_path", "filename", "file")
 _EDITOR_COMMANDS: Final = frozenset(("view", "create", "str_replace", "insert", "undo_edit"))
@@ -72,6 +70,9 @@ def read_call(call: sg.ToolCall, at: SessionPlace) -> CommandReading | None:
     if verb is not None:
         return _file_act(*verb, at)
     command = _command_of(args)
+    code = args.get("code")
+    if command is None and isinstance(code, str) and _PYTHON_TOOL.search(call.tool):
+        command = ["python3", "-c", code]
     if isinstance(command, list):
         if command[0] == "apply_patch":
             return _patched("\n".join(command[1:]), at)

@@ -12,8 +12,8 @@ import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import ShellEffect
 from stream_guard_shell.ownership import with_ownership
-from stream_guard_shell.patterns import PROJECT, Answer, EffectPattern, is_unclear
-from stream_guard_shell.session_memory import SessionMemory, created_in, place_of, project_of, remember
+from stream_guard_shell.patterns import PROJECT, UNKNOWN_FOLDER, EffectPattern, PatternFit, is_unclear
+from stream_guard_shell.session_paths import SessionPaths, created_in, folders_of, place_of, remember
 
 _PROGRAMS: Final = ["pytest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "unittest"]
 _TASKS: Final = ["test", "check", "test:*"]
@@ -54,7 +54,7 @@ class MustTestBeforeClaimParams(sg.Params):
 class MustTestBeforeClaimState(sg.State):
     """Where the session is, and whether something changed since tests ran."""
 
-    memory: SessionMemory = msgspec.field(default_factory=SessionMemory)
+    paths: SessionPaths = msgspec.field(default_factory=SessionPaths)
     untested: str = ""  # what changed last
 
 
@@ -101,18 +101,21 @@ class MustTestBeforeClaim(sg.Rule[MustTestBeforeClaimParams, MustTestBeforeClaim
 
     def on_tool_call(self, call: sg.ToolCall, state: MustTestBeforeClaimState) -> sg.Verdict:
         """Note changes and tests, in the order of the command."""
-        reading = read_call(call, place_of(call, state.memory, self.params.project, self.params.home))
+        reading = read_call(call, place_of(call, state.paths, self.params.project, self.params.home))
         if reading is None:
             return None
         unclear = is_unclear(reading, self.params.changes, strict=False)
-        for effect in with_ownership(reading.effects, created_in(state.memory)):
-            answer = max(pattern.answer(effect, project_of(state.memory)) for pattern in self.params.changes)
+        folders = folders_of(state.paths, self.params.home)
+        for effect in with_ownership(reading.effects, created_in(state.paths)):
+            answer = max(pattern.answer(effect, folders) for pattern in self.params.changes)
+            if answer is PatternFit.UNSAID and folders.project == UNKNOWN_FOLDER and effect.get("path"):
+                answer = PatternFit.YES  # most likely it is in the project
             if self._is_test(effect):
                 state.untested = ""
-            elif answer is Answer.YES:
+            elif answer is PatternFit.YES:
                 state.untested = f"{effect.kind} {effect.get('path') or effect.get('glob') or ''}".strip()[:256]
-            unclear = unclear or answer is Answer.UNSAID
-        remember(state.memory, call, reading)
+            unclear = unclear or answer is PatternFit.UNSAID
+        remember(state.paths, call, reading)
         return sg.Unsure("unevaluable", "what the command does") if unclear else None
 
     def on_turn(self, turn: sg.Turn, state: MustTestBeforeClaimState) -> sg.Verdict:

@@ -11,13 +11,13 @@ import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.ownership import with_ownership
-from stream_guard_shell.patterns import SOFT_REASONS, Answer, EffectPattern, is_unclear
-from stream_guard_shell.session_memory import (
-    SessionMemory,
+from stream_guard_shell.patterns import SOFT_REASONS, EffectPattern, PatternFit, is_unclear
+from stream_guard_shell.session_paths import (
+    SessionPaths,
     created_in,
+    folders_of,
     forget_attempt,
     place_of,
-    project_of,
     remember,
 )
 
@@ -47,7 +47,7 @@ class NoEffectParams(sg.Params):
 class NoEffectState(sg.State):
     """What the session made and fetched, and the attempt that ``after`` waits for."""
 
-    memory: SessionMemory = msgspec.field(default_factory=SessionMemory)
+    paths: SessionPaths = msgspec.field(default_factory=SessionPaths)
     since: int = -1
     began: bool = False
 
@@ -113,11 +113,11 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
         reading = self._read(call, state)
         if reading is None:
             return sg.Unsure("unevaluable", "a command that can be read") if _is_unreadable(call) else None
-        effects = with_ownership(reading.effects, created_in(state.memory))
+        effects = with_ownership(reading.effects, created_in(state.paths))
         self._begin(call, effects, state)
         found = self._worst(effects, reading, state)
-        remember(state.memory, call, reading)
-        if found is not None and found[0] is Answer.YES:
+        remember(state.paths, call, reading)
+        if found is not None and found[0] is PatternFit.YES:
             return _hit(found[1])
         if not state.began and not (reading.opaque and self.params.after):
             return None
@@ -134,7 +134,7 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
         if result.status == "blocked":
             self._take_back(result.attempt, state)
         elif result.status == "error":
-            forget_attempt(state.memory, result.attempt)
+            forget_attempt(state.paths, result.attempt)
 
     def on_ungated(self, event: sg.Event, state: NoEffectState) -> None:
         """Remember what happens outside the gate too."""
@@ -142,49 +142,49 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
             reading = self._read(event, state)
             if reading is not None:
                 self._begin(event, reading.effects, state)
-                remember(state.memory, event, reading)
+                remember(state.paths, event, reading)
         elif isinstance(event, sg.GateDecision):
             self.on_decision(event, state)
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
 
     def _read(self, call: sg.ToolCall, state: NoEffectState) -> CommandReading | None:
-        return read_call(call, place_of(call, state.memory, self.params.project, self.params.home))
+        return read_call(call, place_of(call, state.paths, self.params.project, self.params.home))
 
     def _begin(self, call: sg.ToolCall, effects: Sequence[ShellEffect], state: NoEffectState) -> None:
         """Note the first command that did what ``after`` waits for."""
         if state.began:
             return
-        project = project_of(state.memory)
+        folders = folders_of(state.paths, self.params.home)
         waited = self.params.after
-        did = any(pattern.answer(effect, project) is Answer.YES for pattern in waited for effect in effects)
+        did = any(pattern.answer(effect, folders) is PatternFit.YES for pattern in waited for effect in effects)
         if did or not waited:
             state.began, state.since = True, call.attempt if waited else -1
 
     def _take_back(self, attempt: int, state: NoEffectState) -> None:
-        forget_attempt(state.memory, attempt)
+        forget_attempt(state.paths, attempt)
         if state.since == attempt and attempt >= 0:
             state.began, state.since = False, -1
 
     def _worst(
         self, effects: Sequence[ShellEffect], reading: CommandReading, state: NoEffectState
-    ) -> tuple[Answer, ShellEffect] | None:
+    ) -> tuple[PatternFit, ShellEffect] | None:
         """Return the effect that fits best, if one does or may."""
         if not state.began:
             return None
         guesses = bool(reading.opaque & SOFT_REASONS)
         answers = [
-            (self._answer(pattern, effect, state.memory, guesses=guesses), effect)
+            (self._answer(pattern, effect, state.paths, guesses=guesses), effect)
             for effect in effects
             for pattern in self.params.effects
         ]
         best = max(answers, key=lambda one: one[0], default=None)
-        return best if best is not None and best[0] is not Answer.NO else None
+        return best if best is not None and best[0] is not PatternFit.NO else None
 
-    def _answer(self, pattern: EffectPattern, effect: ShellEffect, memory: SessionMemory, *, guesses: bool) -> Answer:
-        answer = pattern.answer(effect, project_of(memory), memory.fetched, guesses=guesses)
-        forgotten = pattern.fetched and memory.forgot and effect.kind == pattern.effect and answer is Answer.NO
-        return Answer.UNSAID if forgotten else answer
+    def _answer(self, pattern: EffectPattern, effect: ShellEffect, paths: SessionPaths, *, guesses: bool) -> PatternFit:
+        answer = pattern.answer(effect, folders_of(paths, self.params.home), paths.fetched, guesses=guesses)
+        forgotten = pattern.fetched and paths.forgot and effect.kind == pattern.effect and answer is PatternFit.NO
+        return PatternFit.UNSAID if forgotten else answer
 
 
 def _is_unreadable(call: sg.ToolCall) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -13,8 +14,21 @@ import stream_guard as sg
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.expansion.places import glob_folder, is_below
 
+UNKNOWN_FOLDER: Final = "/(somewhere)/(project)"
+"""The folder of a session that names none: what is relative is inside it, and of other places that is not known."""
+
+_OF_THE_SYSTEM: Final = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib", "/proc/", "/sbin/", "/sys/", "/usr/", "/var/")
+_HIDDEN: Final = re.compile(r"(?:/\(home\)|/root|/home/[^/]+|/Users/[^/]+)/\.")  # settings of a person, no project
 PROJECT: Final = "project"
-"""A root that stands for the folder of the session."""
+HOME: Final = "home"
+
+
+class SessionFolders(NamedTuple):
+    """What ``project`` and ``home`` stand for."""
+
+    project: str
+    home: str
+
 
 HARD_REASONS: Final = frozenset(("command", "text", "code", "syntax", "limit"))
 """Reasons for which nothing can be said of a command as a whole."""
@@ -22,13 +36,14 @@ HARD_REASONS: Final = frozenset(("command", "text", "code", "syntax", "limit"))
 SOFT_REASONS: Final = frozenset(("value", "input"))
 """Reasons for which a field of an effect is left out although it has a value."""
 
+_EVERYTHING: Final = frozenset(("*", "**", ".*", "{*,.*}", "?*"))
 _CLIENTS: Final = frozenset(("psql", "mysql", "mariadb", "sqlite3", "redis-cli", "mongosh", "mongo"))
 
 
 Globs: TypeAlias = str | list[str]
 
 
-class Answer(IntEnum):
+class PatternFit(IntEnum):
     """Whether an effect fits a pattern. The order is the precedence of several answers."""
 
     NO = 0
@@ -53,9 +68,14 @@ class EffectPattern(sg.Params):
     )
     outside: list[str] | None = Field(
         default=None,
-        description="folders: what is below one of them does not count; `project` is the folder of the session",
+        description="folders: what is below one of them does not count; `project` and `home` are those of the session",
     )
     inside: list[str] | None = Field(default=None, description="folders: only what is below one of them counts")
+    whole: list[str] | None = Field(
+        default=None,
+        description="folders: only what hits one of them as a whole counts, itself or all that is in it; `project` and "
+        "`home` are those of the session",
+    )
     unless: Literal["created_in_session"] | None = Field(
         default=None, description="what does not count: `created_in_session` is what this session made"
     )
@@ -64,57 +84,82 @@ class EffectPattern(sg.Params):
     )
 
     def answer(
-        self, effect: ShellEffect, project: str, fetched: Sequence[str] = (), *, guesses: bool = False
-    ) -> Answer:
+        self, effect: ShellEffect, folders: SessionFolders, fetched: Sequence[str] = (), *, guesses: bool = False
+    ) -> PatternFit:
         """Whether an effect fits; ``guesses`` says that fields of it may be left out because they are not known."""
         if effect.kind != self.effect or (self.unless is not None and effect.get("own")):
-            return Answer.NO
+            return PatternFit.NO
         answers = [_fits(effect.get(name), globs) for name, globs in self.fields.items()]
         answers += [_is_not(effect.get(name), globs, guesses=guesses) for name, globs in self.without.items()]
         if self.outside is not None:
-            answers.append(Answer(2 - _is_inside(effect, _roots(self.outside, project))))
+            answers.append(PatternFit(2 - _is_inside(effect, _roots(self.outside, folders))))
         if self.inside is not None:
-            answers.append(_is_inside(effect, _roots(self.inside, project)))
+            answers.append(_is_inside(effect, _roots(self.inside, folders)))
+        if self.whole is not None:
+            answers.append(_is_whole(effect, _roots(self.whole, folders)))
         if self.fetched:
-            answers.append(Answer.YES if is_below(_file_of(effect), frozenset(fetched)) else Answer.NO)
-        return min(answers, default=Answer.YES)
+            answers.append(PatternFit.YES if is_below(_file_of(effect), frozenset(fetched)) else PatternFit.NO)
+        return min(answers, default=PatternFit.YES)
 
 
-def _roots(folders: list[str], project: str) -> list[str]:
-    return [project if folder == PROJECT else folder.rstrip("/") for folder in folders]
+def _roots(written: list[str], folders: SessionFolders) -> list[str]:
+    known = {PROJECT: folders.project, HOME: folders.home}
+    return [known.get(folder, folder).rstrip("/") for folder in written]
 
 
-def _fits(value: sg.Json, globs: Globs) -> Answer:
+def _is_whole(effect: ShellEffect, roots: list[str]) -> PatternFit:
+    """Whether an effect hits one of the roots: the folder itself, or all that is in it."""
+    if effect.get("on"):
+        return PatternFit.NO
+    path, glob, prefix = effect.get("path"), effect.get("glob"), effect.get("prefix")
+    if path is not None:
+        return PatternFit.YES if path.rstrip("/") in roots else PatternFit.NO
+    if glob is not None:
+        folder, _, pattern = glob.rpartition("/")
+        return PatternFit.YES if folder in roots and pattern in _EVERYTHING else PatternFit.NO
+    if prefix is not None:
+        return PatternFit.UNSAID if any(root.startswith(prefix.rstrip("/")) for root in roots) else PatternFit.NO
+    return PatternFit.UNSAID
+
+
+def _fits(value: sg.Json, globs: Globs) -> PatternFit:
     globs = [globs] if isinstance(globs, str) else globs
     if value is None:
-        return Answer.NO if globs == ["true"] else Answer.UNSAID
+        return PatternFit.NO if globs == ["true"] else PatternFit.UNSAID
     text = "true" if value is True else str(value)
-    return Answer.YES if any(fnmatchcase(text, glob) for glob in globs) else Answer.NO
+    return PatternFit.YES if any(fnmatchcase(text, glob) for glob in globs) else PatternFit.NO
 
 
-def _is_not(value: sg.Json, globs: Globs, *, guesses: bool) -> Answer:
-    if value is None:
-        return Answer.UNSAID if guesses else Answer.YES
-    return Answer(2 - _fits(value, globs))
+def _is_not(value: sg.Json, globs: Globs, *, guesses: bool) -> PatternFit:
+    if value is None:  # a flag that is not there is not set
+        return PatternFit.UNSAID if guesses and globs != "true" else PatternFit.YES
+    return PatternFit(2 - _fits(value, globs))
 
 
 def _file_of(effect: ShellEffect) -> str:
     return str(effect.get("path") or effect.get("program") or "")
 
 
-def _is_inside(effect: ShellEffect, roots: list[str]) -> Answer:
+def _is_inside(effect: ShellEffect, roots: list[str]) -> PatternFit:
     """Whether the place of an effect is below one of the roots; a root itself is not."""
     if effect.get("on"):
-        return Answer.NO
+        return PatternFit.NO
     path, glob, prefix = effect.get("path"), effect.get("glob"), effect.get("prefix")
-    if path is not None:
-        return Answer.YES if any(path.startswith(root + "/") for root in roots) else Answer.NO
-    if glob is not None:
-        return Answer.YES if any((glob_folder(glob) + "/").startswith(root + "/") for root in roots) else Answer.NO
+    if path is not None or glob is not None:
+        text = path if path is not None else glob_folder(glob) + "/"
+        if any(text.startswith(root + "/") for root in roots):
+            return PatternFit.YES
+        return PatternFit.UNSAID if UNKNOWN_FOLDER in roots and _may_be_ours(text) else PatternFit.NO
     if prefix is not None:
         near = any(prefix.startswith(root + "/") or (root + "/").startswith(prefix) for root in roots)
-        return Answer.UNSAID if near else Answer.NO
-    return Answer.UNSAID
+        return PatternFit.UNSAID if near else PatternFit.NO
+    return PatternFit.UNSAID
+
+
+def _may_be_ours(path: str) -> bool:
+    """Whether a place may be in a project of which nobody said where it is."""
+    somewhere = UNKNOWN_FOLDER.rpartition("/")[0]
+    return path != "/" and not path.startswith((somewhere + "/", *_OF_THE_SYSTEM)) and not _HIDDEN.match(path)
 
 
 def is_unclear(reading: CommandReading, patterns: Sequence[EffectPattern], *, strict: bool) -> bool:
@@ -122,7 +167,7 @@ def is_unclear(reading: CommandReading, patterns: Sequence[EffectPattern], *, st
     if reading.opaque & HARD_REASONS or (strict and "program" in reading.opaque):
         return True
     asks_for_sql = any(
-        pattern.effect == "destroy" and _fits("database", pattern.fields.get("area", ["database"])) is Answer.YES
+        pattern.effect == "destroy" and _fits("database", pattern.fields.get("area", ["database"])) is PatternFit.YES
         for pattern in patterns
     )
     runs_client = any(effect.kind == "run" and effect.get("program") in _CLIENTS for effect in reading.effects)

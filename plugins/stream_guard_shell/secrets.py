@@ -67,10 +67,10 @@ def _is_secret_glob(text: str) -> bool:
         return False
     if _in_secret_folder([name for name in folder.split("/") if "*" not in name][-8:] or [""]):
         return not any(fnmatchcase(pattern, one) for one in _OPEN_IN_SSH)
+    if not pattern.strip("*?"):  # all of a folder is no secret, even if one lies there
+        return False
     if fnmatchcase("/etc/shadow", text) or (text.startswith("/proc/") and text.endswith("environ")):
         return True
-    if not pattern.strip("*?"):
-        return False
     return any(_fits(name, pattern) for name in _SAMPLES) and not _names_examples(pattern)
 
 

@@ -30,6 +30,7 @@ PAGES = (
     "docs/claude-code.md",
     "docs/opentelemetry.md",
     "docs/ci.md",
+    "docs/shell.md",
 )
 
 

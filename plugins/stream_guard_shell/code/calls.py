@@ -8,7 +8,7 @@ from stream_guard_shell.code.values import BUILTINS, DATA, DATA_METHODS, OTHER, 
 from stream_guard_shell.expansion.fields import Field, literal, unknown
 from stream_guard_shell.expansion.places import Folder, normal
 from stream_guard_shell.secrets import is_secret_variable
-from stream_guard_shell.shell.call import Call
+from stream_guard_shell.shell.call import ProgramCall
 from stream_guard_shell.shell.hosts import host_of
 
 _DELETING: Final = {"os.remove": False, "os.unlink": False, "os.rmdir": False, "shutil.rmtree": True}
@@ -25,7 +25,7 @@ _HARMLESS: Final = ("json.", "sys.", "string.")
 class CallReader:
     """Records what calls do."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ProgramCall) -> None:
         self.call = call
         self.names: dict[str, Value] = {}
         self.local: set[str] = set()

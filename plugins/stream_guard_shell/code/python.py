@@ -9,13 +9,13 @@ from typing import Final
 from stream_guard_shell.code.calls import CallReader
 from stream_guard_shell.code.values import DATA, OTHER, Value, joined
 from stream_guard_shell.expansion.fields import Field, literal
-from stream_guard_shell.shell.call import Call
+from stream_guard_shell.shell.call import ProgramCall
 
 _HOLE: Final = "__hole__"
 _MOST_ITEMS: Final = 64
 
 
-def read_python(call: Call, code: Field) -> None:
+def read_python(call: ProgramCall, code: Field) -> None:
     """Record what code does; what it cannot tell is ``code``, or ``text`` where the code itself is not known."""
     recorder = call.recorder
     if not code.known:

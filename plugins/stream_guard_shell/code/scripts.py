@@ -8,7 +8,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import Field, literal
 from stream_guard_shell.secrets import is_secret_variable
-from stream_guard_shell.shell.call import Call
+from stream_guard_shell.shell.call import ProgramCall
 from stream_guard_shell.shell.hosts import host_of
 
 _TEXT: Final = r"""(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`)"""
@@ -23,7 +23,7 @@ _EVALUATES: Final = re.compile(r"(?<![\w.])eval\s*\(\s*(?!['\"`])")
 _FURTHER: Final = re.compile(r"^\s*,\s*" + _TEXT)
 
 
-def read_script(call: Call, code: Field) -> None:
+def read_script(call: ProgramCall, code: Field) -> None:
     """Record the calls with literals in a piece of code; it stays opaque as a whole."""
     recorder = call.recorder
     recorder.in_code += 1
@@ -47,28 +47,28 @@ def read_script(call: Call, code: Field) -> None:
     recorder.in_code -= 1
 
 
-def _delete(call: Call, path: str, rest: str) -> None:
+def _delete(call: ProgramCall, path: str, rest: str) -> None:
     recursive = re.search(r"recursive\s*:\s*true", rest) is not None
     call.recorder.delete(call.shell, literal(path), recursive=recursive)
 
 
-def _delete_tree(call: Call, path: str, _rest: str) -> None:
+def _delete_tree(call: ProgramCall, path: str, _rest: str) -> None:
     call.recorder.delete(call.shell, literal(path), recursive=True)
 
 
-def _read(call: Call, path: str, _rest: str) -> None:
+def _read(call: ProgramCall, path: str, _rest: str) -> None:
     call.recorder.read(call.shell, literal(path))
 
 
-def _write(call: Call, path: str, _rest: str) -> None:
+def _write(call: ProgramCall, path: str, _rest: str) -> None:
     call.recorder.write(call.shell, literal(path))
 
 
-def _append(call: Call, path: str, _rest: str) -> None:
+def _append(call: ProgramCall, path: str, _rest: str) -> None:
     call.recorder.write(call.shell, literal(path), append=True)
 
 
-def _run(call: Call, text: str, rest: str) -> None:
+def _run(call: ProgramCall, text: str, rest: str) -> None:
     words = [text]
     while True:
         found = _FURTHER.match(rest)
@@ -82,14 +82,14 @@ def _run(call: Call, text: str, rest: str) -> None:
         call.recorder.run_text(call.shell.subshell(process=True), literal(text), "sh")
 
 
-def _fetch(call: Call, url: str, rest: str) -> None:
+def _fetch(call: ProgramCall, url: str, rest: str) -> None:
     if "://" not in url:
         return
     sends = re.search(r"body\s*:|method\s*:\s*['\"](?!GET|HEAD)", rest) is not None
     call.emit("net", host=host_of(url.partition("://")[2]), direction="up" if sends else "down", tool="node")
 
 
-_ACTIONS: Final[dict[str, Callable[[Call, str, str], None]]] = {
+_ACTIONS: Final[dict[str, Callable[[ProgramCall, str, str], None]]] = {
     **dict.fromkeys(("rmSync", "unlinkSync", "rmdirSync", "unlink", "delete", "rm_f", "rmdir"), _delete),
     **dict.fromkeys(("rm_rf", "rm_r", "remove_tree", "rmtree", "remove_dir"), _delete_tree),
     **dict.fromkeys(("readFileSync", "file_get_contents"), _read),

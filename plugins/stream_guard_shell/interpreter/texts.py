@@ -5,7 +5,7 @@ from __future__ import annotations
 from stream_guard_shell.expansion.fields import Field, unknown
 from stream_guard_shell.expansion.places import resolve
 from stream_guard_shell.interpreter.walk import Walker, flat, net_origins
-from stream_guard_shell.shell.call import Call
+from stream_guard_shell.shell.call import ProgramCall
 from stream_guard_shell.shell.recorder import OverLimitError
 from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.syntax.nodes import AndOr, Command, PipedCommands, Sequence, SimpleCommand
@@ -107,7 +107,7 @@ class Interpreter(Walker):
             self.run(shell, tool)
         if handler is None or _only_asks(words):
             return self._through(unknown(), stdin)
-        output = handler(Call(tool, words[1:], shell, self, program, stdin))
+        output = handler(ProgramCall(tool, words[1:], shell, self, program, stdin))
         return self._through(output, stdin)
 
     def _through(self, output: Field, stdin: Field | None) -> Field:

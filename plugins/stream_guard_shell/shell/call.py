@@ -10,7 +10,7 @@ from stream_guard_shell.shell.recorder import Recorder
 from stream_guard_shell.shell.state import Shell
 
 
-class Call(NamedTuple):
+class ProgramCall(NamedTuple):
     """A program that runs in a shell."""
 
     name: str
@@ -34,7 +34,7 @@ class Call(NamedTuple):
         self.recorder.run(self.shell, self.program or self.name, task)
 
 
-Handler: TypeAlias = Callable[[Call], Field]
+Handler: TypeAlias = Callable[[ProgramCall], Field]
 """Says what a call does, and returns what it writes to its output."""
 
 
@@ -117,6 +117,6 @@ def _short(field: Field, valued: Collection[str], options: Options, waiting: Ite
         options.given.append((letter, None))
 
 
-def silent(_call: Call) -> Field:
+def silent(_call: ProgramCall) -> Field:
     """Say nothing of a call that only looks; what it writes is not known."""
     return NOTHING

@@ -6,7 +6,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.shell.word_lists import word_list
 
@@ -17,7 +17,7 @@ _TAR_VALUED: Final = word_list(
 _BUNDLE: Final = frozenset("AcdrtuxjJzZavpkmhOSPWlowf")
 
 
-def tar(call: Call) -> Field:
+def tar(call: ProgramCall) -> Field:
     """Pack, unpack or list; options may give it texts to run."""
     args = list(call.args)
     bundle: list[Field] = []
@@ -36,14 +36,14 @@ def tar(call: Call) -> Field:
     return unknown()
 
 
-def _tar_texts(call: Call, options: Options) -> None:
+def _tar_texts(call: ProgramCall, options: Options) -> None:
     texts = [value.behind(5) for value in options.values("checkpoint-action") if value.head.startswith("exec=")]
     texts += options.values("to-command", "I", "use-compress-program")
     for text in texts:
         call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
 
 
-def _unpack(call: Call, options: Options, archive: Field | None) -> Field:
+def _unpack(call: ProgramCall, options: Options, archive: Field | None) -> Field:
     nets = (call.stdin or NOTHING).origins("net")
     host = nets[0].host if nets else None
     if archive is not None and archive.literal != "-":
@@ -56,7 +56,7 @@ def _unpack(call: Call, options: Options, archive: Field | None) -> Field:
     return NOTHING
 
 
-def _pack(call: Call, args: list[Field], options: Options, archive: Field | None) -> Field:
+def _pack(call: ProgramCall, args: list[Field], options: Options, archive: Field | None) -> Field:
     shell = call.shell.subshell()
     operands = iter(parse_options(args, [one for one in _TAR_VALUED if one not in ("C", "directory")]).operands)
     folders = list(options.values("C", "directory"))
@@ -79,7 +79,7 @@ def _inside(shell: Shell, folder: Field) -> Shell:
     return shell
 
 
-def unzip(call: Call) -> Field:
+def unzip(call: ProgramCall) -> Field:
     """Unpack into a folder, unless it only lists."""
     options = parse_options(call.args, ("d", "x", "P"))
     if options.has("l", "t", "v", "Z", "z") or not options.operands:
@@ -93,7 +93,7 @@ def unzip(call: Call) -> Field:
     return NOTHING
 
 
-def zip_files(call: Call) -> Field:
+def zip_files(call: ProgramCall) -> Field:
     """Pack files into an archive."""
     options = parse_options(call.args, ("x", "i", "b", "n", "t", "tt", "P", "exclude", "include"))
     recursive = options.has("r", "R", "recurse-paths")

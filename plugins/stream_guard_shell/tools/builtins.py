@@ -8,7 +8,7 @@ from typing import Final
 from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.secrets import is_secret, is_secret_variable
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Alias, Shell, Variable
 
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)?")
@@ -18,7 +18,7 @@ def _go(shell: Shell, folder: Folder) -> None:
     shell.previous, shell.folder = shell.folder, folder
 
 
-def change_folder(call: Call) -> Field:
+def change_folder(call: ProgramCall) -> Field:
     """Go to a folder: cd, pushd; it is taken to succeed."""
     shell = call.shell
     operands = parse_options(call.args, stop=False).operands
@@ -40,7 +40,7 @@ def change_folder(call: Call) -> Field:
     return NOTHING
 
 
-def popd(call: Call) -> Field:
+def popd(call: ProgramCall) -> Field:
     """Go back to the folder before."""
     shell = call.shell
     if shell.stack:
@@ -51,7 +51,7 @@ def popd(call: Call) -> Field:
     return NOTHING
 
 
-def declare(call: Call) -> Field:
+def declare(call: ProgramCall) -> Field:
     """Assign, export or show variables: export, declare, typeset, local, readonly."""
     options = parse_options([arg for arg in call.args if not arg.head.startswith("+")])
     if not options.operands:
@@ -77,7 +77,7 @@ def declare(call: Call) -> Field:
     return NOTHING
 
 
-def unset(call: Call) -> Field:
+def unset(call: ProgramCall) -> Field:
     """Remove variables or functions: afterwards they are empty."""
     options = parse_options(call.args)
     for operand in options.operands:
@@ -89,7 +89,7 @@ def unset(call: Call) -> Field:
     return NOTHING
 
 
-def read(call: Call) -> Field:
+def read(call: ProgramCall) -> Field:
     """Take values from the input, which are not known: read, mapfile, getopts."""
     options = parse_options(
         call.args, ("a", "d", "i", "n", "N", "p", "t", "u", "O", "s", "C", "c") if call.name == "read" else ()
@@ -100,7 +100,7 @@ def read(call: Call) -> Field:
     return NOTHING
 
 
-def set_options(call: Call) -> Field:
+def set_options(call: ProgramCall) -> Field:
     """Set options and parameters; alone it shows all variables."""
     if not call.args:
         call.emit("secret", env="*")
@@ -120,7 +120,7 @@ def set_options(call: Call) -> Field:
     return NOTHING
 
 
-def shift(call: Call) -> Field:
+def shift(call: ProgramCall) -> Field:
     """Forget the first parameters."""
     count = (call.args[0].literal or "") if call.args else "1"
     if call.shell.positional is not None:
@@ -129,7 +129,7 @@ def shift(call: Call) -> Field:
     return NOTHING
 
 
-def shopt(call: Call) -> Field:
+def shopt(call: ProgramCall) -> Field:
     """Note that patterns such as ``!(a)`` are on."""
     texts = [arg.literal for arg in call.args]
     if "-s" in texts and "extglob" in texts:
@@ -137,14 +137,14 @@ def shopt(call: Call) -> Field:
     return NOTHING
 
 
-def evaluate(call: Call) -> Field:
+def evaluate(call: ProgramCall) -> Field:
     """Run the words, joined, as text of this shell."""
     args = call.args[1:] if call.args and call.args[0].literal == "--" else call.args
     text = joined_words(args)
     return call.recorder.run_text(call.shell, text, "eval", call.stdin) if text.pieces else NOTHING
 
 
-def source(call: Call) -> Field:
+def source(call: ProgramCall) -> Field:
     """Run a file as text of this shell; a secret one is read."""
     if not call.args:
         return NOTHING
@@ -164,7 +164,7 @@ def source(call: Call) -> Field:
     return unknown()
 
 
-def alias(call: Call) -> Field:
+def alias(call: ProgramCall) -> Field:
     """Make aliases; they are in force on later lines."""
     for arg in call.args:
         name, equals, _ = arg.head.partition("=")
@@ -173,7 +173,7 @@ def alias(call: Call) -> Field:
     return NOTHING
 
 
-def trap(call: Call) -> Field:
+def trap(call: ProgramCall) -> Field:
     """Note a text that runs at the end."""
     options = parse_options(call.args, stop=True)
     if options.has("l", "p") or len(options.rest) < 2:
@@ -184,7 +184,7 @@ def trap(call: Call) -> Field:
     return NOTHING
 
 
-def printenv(call: Call) -> Field:
+def printenv(call: ProgramCall) -> Field:
     """Show variables: all of them, or those that are named."""
     operands = parse_options(call.args).operands
     if not operands:
@@ -196,7 +196,7 @@ def printenv(call: Call) -> Field:
     return unknown()
 
 
-def nothing(_call: Call) -> Field:
+def nothing(_call: ProgramCall) -> Field:
     """Change nothing that matters."""
     return NOTHING
 

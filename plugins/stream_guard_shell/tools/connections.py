@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import host_of, url_host
 from stream_guard_shell.shell.word_lists import word_list
 
@@ -17,7 +17,7 @@ _DIG_VALUED: Final = tuple("bcfkpqtxy")
 _RECORD: Final = re.compile(r"(?i:a|aaaa|any|axfr|caa|cname|dnskey|ds|mx|ns|ptr|soa|srv|txt|in)")
 
 
-def netcat(call: Call) -> Field:
+def netcat(call: ProgramCall) -> Field:
     """Connect or listen; -e gives a shell what comes from the network."""
     options = parse_options(call.args, _NC_VALUED)
     listens = options.has("l", "listen")
@@ -27,12 +27,12 @@ def netcat(call: Call) -> Field:
     call.emit("net", host=host, direction="listen" if listens else "up", tool=call.name)
     program = options.value("e", "exec", "c", "sh-exec")
     if program is not None:
-        name = (program.literal or "sh").split()[0:1] or ["sh"]
-        call.recorder.execute(call.shell, "net", name[0].rpartition("/")[2], host=host or "")
+        inner = call.shell.subshell(process=True)
+        call.recorder.run_text(inner, program, "sh", unknown("net", host=host or ""))
     return unknown("net", host=host or "")
 
 
-def dial(call: Call) -> Field:
+def dial(call: ProgramCall) -> Field:
     """Connect to the host that is the first operand: telnet, ftp, sftp."""
     options = parse_options(call.args, ("l", "n", "P", "b", "i", "o", "F", "B", "c", "D", "R", "s", "S", "J"))
     if not options.operands:
@@ -43,7 +43,7 @@ def dial(call: Call) -> Field:
     return unknown("net", host=host or "")
 
 
-def lookup(call: Call) -> Field:
+def lookup(call: ProgramCall) -> Field:
     """Ask for a name: dig, nslookup, host, ping."""
     valued = (
         _PING_VALUED if call.name.startswith("ping") else _DIG_VALUED if call.name == "dig" else ("t", "W", "R", "c")
@@ -60,7 +60,7 @@ def _is_record(field: Field) -> bool:
     return _RECORD.fullmatch(field.literal or "") is not None
 
 
-def ssh(call: Call) -> Field:
+def ssh(call: ProgramCall) -> Field:
     """Connect, and run a text there; options may give texts to run here."""
     options = parse_options(call.args, _SSH_VALUED, stop=True)
     for option in options.values("o"):
@@ -90,7 +90,7 @@ def _after_options(options: Options) -> list[Field]:
     return words
 
 
-def mail(call: Call) -> Field:
+def mail(call: ProgramCall) -> Field:
     """Send the input to addresses."""
     options = parse_options(call.args, tuple("sabcrqSATEu"))
     addresses = [*options.operands, *options.values("b", "c")]
@@ -106,7 +106,7 @@ def mail(call: Call) -> Field:
     return NOTHING
 
 
-def openssl(call: Call) -> Field:
+def openssl(call: ProgramCall) -> Field:
     """s_client connects, enc -d decodes."""
     verb = call.args[0].literal if call.args else None
     if verb is None or verb in ("version", "help", "list"):
@@ -119,7 +119,7 @@ def openssl(call: Call) -> Field:
     return _connected(call, options) if verb == "s_client" else _encoded(call, options)
 
 
-def _connected(call: Call, options: Options) -> Field:
+def _connected(call: ProgramCall, options: Options) -> Field:
     target = options.value("connect", "host") or (options.operands[0] if options.operands else None)
     host = url_host(call.recorder, target) if target is not None else None
     up = call.carried or (call.stdin is not None and bool(call.stdin.pieces))
@@ -127,7 +127,7 @@ def _connected(call: Call, options: Options) -> Field:
     return unknown("net", host=host or "")
 
 
-def _encoded(call: Call, options: Options) -> Field:
+def _encoded(call: ProgramCall, options: Options) -> Field:
     source, target = options.value("in"), options.value("out")
     if source is not None:
         call.recorder.read(call.shell, source)

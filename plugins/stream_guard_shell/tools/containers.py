@@ -6,7 +6,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
 from stream_guard_shell.expansion.places import normal, resolve
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.infra import destroy
 from stream_guard_shell.tools.programs import looks
@@ -28,7 +28,7 @@ _GROUPS: Final = frozenset(
 )
 
 
-def docker(call: Call) -> Field:
+def docker(call: ProgramCall) -> Field:
     """Tell what is removed, stopped or run."""
     options = parse_options(call.args, _GLOBAL_VALUED, stop=True)
     words = options.rest
@@ -55,12 +55,12 @@ def docker(call: Call) -> Field:
     return unknown()
 
 
-def docker_compose(call: Call) -> Field:
+def docker_compose(call: ProgramCall) -> Field:
     """Read docker-compose as docker compose."""
     return _compose(call._replace(name="docker"), call.args)
 
 
-def _compose(call: Call, words: list[Field]) -> Field:
+def _compose(call: ProgramCall, words: list[Field]) -> Field:
     outer = parse_options(words, _COMPOSE_VALUED, stop=True)
     verb = outer.rest[0].literal if outer.rest else None
     rest = outer.rest[1:]
@@ -84,7 +84,7 @@ def _operands(outer: Options) -> Options:
     return options
 
 
-def _exec(call: Call, words: list[Field]) -> Field:
+def _exec(call: ProgramCall, words: list[Field]) -> Field:
     options = parse_options(words, _RUN_VALUED, stop=True)
     if len(options.rest) < 2:
         return unknown()
@@ -94,7 +94,7 @@ def _exec(call: Call, words: list[Field]) -> Field:
     return call.recorder.run_words(shell, options.rest[1:], call.stdin)
 
 
-def _run(call: Call, words: list[Field], task: str) -> Field:
+def _run(call: ProgramCall, words: list[Field], task: str) -> Field:
     """Read what a new container runs; what is mounted into it is here."""
     options = parse_options(words, _RUN_VALUED, stop=True)
     mounts = _mounts(call, options)
@@ -119,7 +119,7 @@ def _run(call: Call, words: list[Field], task: str) -> Field:
     return call.recorder.run_words(shell, command, call.stdin)
 
 
-def _mounts(call: Call, options: Options) -> list[tuple[str, str]]:
+def _mounts(call: ProgramCall, options: Options) -> list[tuple[str, str]]:
     """Return folders of this machine that are mounted, and where."""
     pairs: list[tuple[Field, str]] = []
     for value in options.values("v", "volume"):

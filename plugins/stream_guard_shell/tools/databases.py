@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, looks
 from stream_guard_shell.tools.sql import destroying
@@ -29,7 +29,7 @@ _RESETS: Final = {
 }
 
 
-def client(call: Call) -> Field:
+def client(call: ProgramCall) -> Field:
     """Read the SQL that a client is given: by option, by operand, or on its input."""
     kind = "mysql" if call.name in ("mysql", "mariadb") else call.name
     options = parse_options(
@@ -50,19 +50,19 @@ def client(call: Call) -> Field:
     return unknown()
 
 
-def _from_input(call: Call, text: Field) -> None:
+def _from_input(call: ProgramCall, text: Field) -> None:
     if text.wholly_unknown or text.origins("file", "net", "output"):
         _unknown_sql(call)
     else:
         _sql(call, text)
 
 
-def _unknown_sql(call: Call) -> None:
+def _unknown_sql(call: ProgramCall) -> None:
     call.emit("run", program=call.name)
     call.recorder.opaque("input")
 
 
-def _sql(call: Call, text: Field) -> None:
+def _sql(call: ProgramCall, text: Field) -> None:
     if text.wholly_unknown:
         call.emit("run", program=call.name)
         call.recorder.opaque("text")
@@ -76,11 +76,11 @@ def _sql(call: Call, text: Field) -> None:
         call.recorder.unknown(text)
 
 
-def _destroy(call: Call, what: str) -> None:
+def _destroy(call: ProgramCall, what: str) -> None:
     call.emit("destroy", area="database", tool=call.name, what=None if "\0" in what else what)
 
 
-def drop_database(call: Call) -> Field:
+def drop_database(call: ProgramCall) -> Field:
     """Drop a database: dropdb, mysqladmin drop."""
     valued = word_list("h p u P S U W host port user username maintenance-db socket")
     if call.name == "mysqladmin":
@@ -99,7 +99,7 @@ def drop_database(call: Call) -> Field:
     return NOTHING
 
 
-def redis(call: Call) -> Field:
+def redis(call: ProgramCall) -> Field:
     """Tell a flush from other commands."""
     options = parse_options(call.args, word_list("h p a n u s t r i x user pass"), stop=True)
     verb = (options.rest[0].literal or "").lower() if options.rest else ""
@@ -113,7 +113,7 @@ def redis(call: Call) -> Field:
     return unknown()
 
 
-def mongo(call: Call) -> Field:
+def mongo(call: ProgramCall) -> Field:
     """Read what a client of MongoDB is given to evaluate."""
     options = parse_options(
         call.args, word_list("eval u p h host port username password authenticationDatabase f file")
@@ -129,7 +129,7 @@ def mongo(call: Call) -> Field:
     return unknown()
 
 
-def migrations(call: Call) -> Field:
+def migrations(call: ProgramCall) -> Field:
     """Tell a reset of a database from other work: prisma, supabase, alembic."""
     options = parse_options(call.args, word_list("c x n schema raiseerr project-ref db-url"))
     words = tuple(one.literal or "" for one in options.operands)
@@ -144,7 +144,7 @@ def migrations(call: Call) -> Field:
     return unknown()
 
 
-def tasks(call: Call) -> Field:
+def tasks(call: ProgramCall) -> Field:
     """Tell tasks that drop a database from others: rails, rake."""
     options = parse_options(call.args, word_list("e f I r C j environment rakefile"))
     words = [one.literal or "" for one in options.operands]
@@ -158,7 +158,7 @@ def tasks(call: Call) -> Field:
     return unknown()
 
 
-def destroyed_by_script(call: Call, script: Field, args: list[Field]) -> None:
+def destroyed_by_script(call: ProgramCall, script: Field, args: list[Field]) -> None:
     """Record what a framework's own script destroys: artisan, manage.py."""
     name = script.tail.rpartition("/")[2]
     words = [arg.literal for arg in args if not arg.head.startswith("-")]

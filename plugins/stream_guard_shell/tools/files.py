@@ -7,7 +7,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, literal
 from stream_guard_shell.expansion.places import FilePlace, resolve
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
 _COPY_VALUED: Final = word_list(
@@ -16,7 +16,7 @@ _COPY_VALUED: Final = word_list(
 _TEMPLATE: Final = re.compile(r"X{3,}")
 
 
-def delete(call: Call) -> Field:
+def delete(call: ProgramCall) -> Field:
     """Delete the operands: rm, rmdir, unlink."""
     options = parse_options(call.args, ("interactive-when",))
     recursive = call.name == "rm" and options.has("r", "R", "recursive")
@@ -25,7 +25,7 @@ def delete(call: Call) -> Field:
     return NOTHING
 
 
-def shred(call: Call) -> Field:
+def shred(call: ProgramCall) -> Field:
     """Overwrite files, or a disk."""
     for operand in parse_options(call.args, ("n", "s", "iterations", "size", "random-source")).operands:
         if not call.recorder.device(call.shell, operand, call.name):
@@ -33,7 +33,7 @@ def shred(call: Call) -> Field:
     return NOTHING
 
 
-def tee(call: Call) -> Field:
+def tee(call: ProgramCall) -> Field:
     """Write the input to files, and pass it on."""
     options = parse_options(call.args, ("output-error",))
     append = options.has("a", "append")
@@ -45,7 +45,7 @@ def tee(call: Call) -> Field:
     return call.stdin or NOTHING
 
 
-def touch(call: Call) -> Field:
+def touch(call: ProgramCall) -> Field:
     """Write every operand: touch, mkfifo, truncate."""
     for operand in parse_options(
         call.args, ("r", "d", "t", "m", "s", "o", "date", "reference", "size", "mode")
@@ -54,7 +54,7 @@ def touch(call: Call) -> Field:
     return NOTHING
 
 
-def mkdir(call: Call) -> Field:
+def mkdir(call: ProgramCall) -> Field:
     """Make folders; only without -p does that prove that they are new."""
     options = parse_options(call.args, ("m", "mode"))
     for operand in options.operands:
@@ -62,7 +62,7 @@ def mkdir(call: Call) -> Field:
     return NOTHING
 
 
-def mktemp(call: Call) -> Field:
+def mktemp(call: ProgramCall) -> Field:
     """Make a file or a folder with a name of its own; the name is what it writes."""
     options = parse_options(call.args, ("p", "suffix"))
     folder = options.value("p", "tmpdir")
@@ -87,7 +87,7 @@ def _temporary(template: Field | None, folder: Field | None, *, in_tmp: bool) ->
     return (folder or literal("/tmp")) + literal("/") + name  # noqa: S108
 
 
-def copy(call: Call) -> Field:
+def copy(call: ProgramCall) -> Field:
     """Copy files: cp, install, ln; the sources are read, the target is written."""
     options = parse_options(call.args, _COPY_VALUED)
     if call.name == "install" and options.has("d", "directory"):
@@ -108,16 +108,16 @@ def copy(call: Call) -> Field:
     return NOTHING
 
 
-def _host(call: Call, sources: list[Field]) -> str | None:
+def _host(call: ProgramCall, sources: list[Field]) -> str | None:
     hosts = [call.recorder.host_of(_place(call, source)) for source in sources]
     return next((host for host in hosts if host is not None), None) if call.name != "ln" else None
 
 
-def _place(call: Call, field: Field) -> FilePlace:
+def _place(call: ProgramCall, field: Field) -> FilePlace:
     return resolve(field, call.shell.folder, tilde=call.shell.away)
 
 
-def _sources_and_target(options: Options, call: Call) -> tuple[list[Field], Field | None]:
+def _sources_and_target(options: Options, call: ProgramCall) -> tuple[list[Field], Field | None]:
     target = options.value("t", "target-directory")
     if target is not None:
         return options.operands, target
@@ -129,7 +129,7 @@ def _sources_and_target(options: Options, call: Call) -> tuple[list[Field], Fiel
     return options.operands, None
 
 
-def move(call: Call) -> Field:
+def move(call: ProgramCall) -> Field:
     """Give every source another name."""
     sources, target = _sources_and_target(parse_options(call.args, ("S", "t", "target-directory", "suffix")), call)
     for source in sources if target is not None else []:
@@ -137,7 +137,7 @@ def move(call: Call) -> Field:
     return NOTHING
 
 
-def dd(call: Call) -> Field:
+def dd(call: ProgramCall) -> Field:
     """Copy from ``if=`` to ``of=``, which may be a disk."""
     output = NOTHING
     for arg in call.args:
@@ -152,7 +152,7 @@ def dd(call: Call) -> Field:
     return output
 
 
-def permission(call: Call) -> Field:
+def permission(call: ProgramCall) -> Field:
     """Change mode or owner of the operands: chmod, chown, chgrp."""
     args = [arg for arg in call.args if not _is_mode(arg)]
     modes = [arg for arg in call.args if _is_mode(arg)] if call.name == "chmod" else []

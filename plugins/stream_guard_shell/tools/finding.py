@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, literal, unknown
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
 _ACTIONS: Final = frozenset(("-delete", "-exec", "-execdir", "-ok", "-okdir", "-print", "-print0", "-ls", "-prune"))
@@ -39,7 +39,7 @@ class _Search(NamedTuple):
     files: list[Field]
 
 
-def find(call: Call) -> Field:
+def find(call: ProgramCall) -> Field:
     """Look for files, and delete them or run a program on them."""
     search = _read(call.args)
     for file in search.files:
@@ -127,7 +127,7 @@ def _put(word: Field, mark: Field, value: Field) -> Field:
     return Field(pieces)
 
 
-def xargs(call: Call) -> Field:
+def xargs(call: ProgramCall) -> Field:
     """Run a program with the words of the input as operands."""
     options = parse_options(call.args, _XARGS_VALUED, stop=True)
     words = list(options.rest) or [literal("echo")]

@@ -7,7 +7,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools import git_push
 from stream_guard_shell.tools.git_effects import git_effect
@@ -41,7 +41,7 @@ _CONFIG_LOOKING: Final = frozenset(
 )
 
 
-def git(call: Call) -> Field:
+def git(call: ProgramCall) -> Field:
     """Look through the options before the subcommand, then at it."""
     options = parse_options(call.args, _GLOBAL_VALUED, stop=True)
     shell = call.shell
@@ -75,14 +75,14 @@ def _alias(options: Options, name: str) -> Field | None:
     return next((one.behind(len(start)) for one in options.values("c") if one.head.startswith(start)), None)
 
 
-def _run_alias(call: Call, text: Field) -> Field:
+def _run_alias(call: ProgramCall, text: Field) -> Field:
     shell = call.shell.subshell(process=True)
     if text.head.startswith("!"):
         return call.recorder.run_text(shell, joined_words([text.behind(1), *call.args]), "sh")
     return call.recorder.run_text(shell, joined_words([literal("git"), text, *call.args]), "git")
 
 
-def _commit(call: Call) -> Field:
+def _commit(call: ProgramCall) -> Field:
     valued = word_list("m F C c t author date message file template fixup squash reuse-message cleanup S u")
     options = parse_options(call.args, valued)
     if options.has("dry-run"):
@@ -94,7 +94,7 @@ def _commit(call: Call) -> Field:
     return NOTHING
 
 
-def _reset(call: Call) -> Field:
+def _reset(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("pathspec-from-file",))
     ref = options.operands[0] if options.operands else None
     if options.has("hard"):
@@ -120,14 +120,14 @@ def _is_commit(ref: Field, options: Options) -> bool:
     )
 
 
-def _clean(call: Call) -> Field:
+def _clean(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("e", "exclude"))
     if options.has("f", "force") and not options.has("n", "dry-run"):
         git_effect(call, "clean")
     return NOTHING
 
 
-def _checkout(call: Call) -> Field:
+def _checkout(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("b", "B", "orphan", "conflict", "pathspec-from-file"))
     at = next((number for number, arg in enumerate(call.args) if arg.literal == "--"), None)
     paths = call.args[at + 1 :] if at is not None else []
@@ -142,26 +142,26 @@ def _checkout(call: Call) -> Field:
     return NOTHING
 
 
-def _discard(call: Call, paths: list[Field]) -> None:
+def _discard(call: ProgramCall, paths: list[Field]) -> None:
     for path in paths:
         place = call.recorder.place(call.shell, path)
         git_effect(call, "checkout_discard", **place.fields)
 
 
-def _restore(call: Call) -> Field:
+def _restore(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("s", "source", "conflict", "pathspec-from-file"))
     if not options.has("S", "staged") or options.has("W", "worktree"):
         _discard(call, options.operands)
     return NOTHING
 
 
-def _switch(call: Call) -> Field:
+def _switch(call: ProgramCall) -> Field:
     if parse_options(call.args, ("c", "C", "orphan")).has("f", "discard-changes", "force"):
         git_effect(call, "checkout_discard")
     return NOTHING
 
 
-def _rebase(call: Call) -> Field:
+def _rebase(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("onto", "x", "exec", "s", "X", "strategy"))
     for text in options.values("x", "exec"):
         call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
@@ -170,18 +170,18 @@ def _rebase(call: Call) -> Field:
     return NOTHING
 
 
-def _rewrite(call: Call) -> Field:
+def _rewrite(call: ProgramCall) -> Field:
     git_effect(call, "rewrite_history")
     return NOTHING
 
 
-def _stash(call: Call) -> Field:
+def _stash(call: ProgramCall) -> Field:
     if call.args and call.args[0].literal in ("drop", "clear"):
         git_effect(call, "stash_drop")
     return NOTHING
 
 
-def _branch(call: Call) -> Field:
+def _branch(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("u", "set-upstream-to", "sort", "format", "contains", "merged", "points-at"))
     if options.has("d", "D", "delete"):
         for ref in options.operands:
@@ -189,7 +189,7 @@ def _branch(call: Call) -> Field:
     return unknown()
 
 
-def _tag(call: Call) -> Field:
+def _tag(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("m", "F", "u", "sort", "format", "message", "file"))
     if options.has("d", "delete"):
         for ref in options.operands:
@@ -197,7 +197,7 @@ def _tag(call: Call) -> Field:
     return unknown()
 
 
-def _prune(call: Call) -> Field:
+def _prune(call: ProgramCall) -> Field:
     first = call.args[0].literal if call.args else None
     expires = call.name == "reflog" and first in ("expire", "delete")
     now = any(arg.literal in ("--prune=now", "--prune=all", "--prune") for arg in call.args)
@@ -206,7 +206,7 @@ def _prune(call: Call) -> Field:
     return NOTHING
 
 
-def _config(call: Call) -> Field:
+def _config(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("f", "file", "blob", "type", "default", "comment"))
     operands = options.operands
     changing = options.has("unset", "unset-all", "replace-all", "add", "remove-section", "rename-section")
@@ -220,7 +220,7 @@ def _config(call: Call) -> Field:
     return unknown()
 
 
-def _remote(call: Call) -> Field:
+def _remote(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("t", "m"))
     verb = options.operands[0].literal if options.operands else None
     if verb in ("add", "set-url", "remove", "rm"):
@@ -231,7 +231,7 @@ def _remote(call: Call) -> Field:
     return unknown()
 
 
-def _rm(call: Call) -> Field:
+def _rm(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("pathspec-from-file",))
     if not options.has("cached", "n", "dry-run"):
         for operand in options.operands:
@@ -239,7 +239,7 @@ def _rm(call: Call) -> Field:
     return NOTHING
 
 
-def _mv(call: Call) -> Field:
+def _mv(call: ProgramCall) -> Field:
     options = parse_options(call.args)
     if len(options.operands) > 1 and not options.has("n", "dry-run"):
         for source in options.operands[:-1]:
@@ -247,7 +247,7 @@ def _mv(call: Call) -> Field:
     return NOTHING
 
 
-def _worktree(call: Call) -> Field:
+def _worktree(call: ProgramCall) -> Field:
     options = parse_options(call.args, ("b", "B", "reason"))
     verb = options.operands[0].literal if options.operands else None
     if verb == "add" and len(options.operands) > 1:
@@ -257,7 +257,7 @@ def _worktree(call: Call) -> Field:
     return unknown()
 
 
-def _filter(call: Call) -> Field:
+def _filter(call: ProgramCall) -> Field:
     valued = word_list("tree-filter index-filter msg-filter env-filter commit-filter tag-name-filter parent-filter d")
     options = parse_options(call.args, valued)
     for name, value in options.given:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal
-from stream_guard_shell.shell.call import Call, Options, parse_options
+from stream_guard_shell.shell.call import Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import has_scheme, remote_path, url_host
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.git_effects import git_effect
@@ -19,7 +19,7 @@ _CLONE_VALUED: Final = word_list(
 )
 
 
-def push(call: Call) -> Field:
+def push(call: ProgramCall) -> Field:
     """Push: what is deleted, forced or only sent, ref by ref."""
     options = parse_options(call.args, _PUSH_VALUED)
     if options.has("n", "dry-run"):
@@ -35,7 +35,7 @@ def push(call: Call) -> Field:
     return NOTHING
 
 
-def _push_ref(call: Call, options: Options, ref: Field | None, shared: Mapping[str, object]) -> None:
+def _push_ref(call: ProgramCall, options: Options, ref: Field | None, shared: Mapping[str, object]) -> None:
     everything = options.has("all", "mirror", "branches")
     text = "*" if ref is None and everything else None if ref is None else call.recorder.word(ref)
     forced = bool(ref is not None and ref.head.startswith("+"))
@@ -67,7 +67,7 @@ def _without_folder(ref: str) -> str | None:
     return ref or None
 
 
-def _connect(call: Call, remote: Field, direction: str) -> str | None:
+def _connect(call: ProgramCall, remote: Field, direction: str) -> str | None:
     """Record a connection where the remote is an address; return its host."""
     found = remote_path(remote) if not has_scheme(remote) else None
     if has_scheme(remote):
@@ -83,7 +83,7 @@ def _connect(call: Call, remote: Field, direction: str) -> str | None:
     return host or ""
 
 
-def clone(call: Call) -> Field:
+def clone(call: ProgramCall) -> Field:
     """Clone: a new folder, fetched unless it comes from here."""
     options = parse_options(call.args, _CLONE_VALUED)
     if not options.operands:
@@ -108,7 +108,7 @@ def _folder_of(source: Field, options: Options) -> Field:
     return literal(name + ".git" if bare else name)
 
 
-def fetch(call: Call) -> Field:
+def fetch(call: ProgramCall) -> Field:
     """Fetch or pull: only an address is a connection."""
     options = parse_options(call.args, ("o", "depth", "j", "upload-pack", "s", "X", "refmap", "deepen"))
     if options.operands and not options.has("dry-run"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import host_of
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, is_dry, looks
@@ -24,7 +24,7 @@ _CLOUD_FLAGS: Final = frozenset(
 )
 
 
-def destroy(call: Call, area: str, operands: list[Field], options: Options, **fields: Any) -> None:
+def destroy(call: ProgramCall, area: str, operands: list[Field], options: Options, **fields: Any) -> None:
     """Record what is destroyed: the subcommand and its operands, without options."""
     words = [call.recorder.word(one) for one in operands]
     what = None if None in words else " ".join(word for word in words if word)
@@ -39,14 +39,14 @@ def destroy(call: Call, area: str, operands: list[Field], options: Options, **fi
     )
 
 
-def _other(call: Call, options: Options, depth: int = 2) -> Field:
+def _other(call: ProgramCall, options: Options, depth: int = 2) -> Field:
     """Record a subcommand that is not listed, unless it only looks."""
     if not looks(options, depth):
         call.run(options.operands[0].literal)
     return unknown()
 
 
-def kubectl(call: Call) -> Field:
+def kubectl(call: ProgramCall) -> Field:
     """Delete, look into a pod, or show secrets."""
     options = parse_options(call.args, _KUBECTL_VALUED)
     verbs = [one.literal for one in options.operands[:2]]
@@ -68,7 +68,7 @@ def _is_secret_resource(field: Field) -> bool:
     return any(name in ("secret", "secrets") for name in names)
 
 
-def _exec_in_pod(call: Call) -> Field:
+def _exec_in_pod(call: ProgramCall) -> Field:
     before = call.args
     at = next((number for number, arg in enumerate(before) if arg.literal == "--"), None)
     options = parse_options(before[:at] if at is not None else before, _KUBECTL_VALUED)
@@ -81,7 +81,7 @@ def _exec_in_pod(call: Call) -> Field:
     return call.recorder.run_words(call.shell.elsewhere(f"pod:{pod}"), words, call.stdin)
 
 
-def helm(call: Call) -> Field:
+def helm(call: ProgramCall) -> Field:
     """Uninstall a release."""
     options = parse_options(call.args, _HELM_VALUED)
     if is_dry(options):
@@ -92,7 +92,7 @@ def helm(call: Call) -> Field:
     return _other(call, options)
 
 
-def terraform(call: Call) -> Field:
+def terraform(call: ProgramCall) -> Field:
     """Destroy what a state describes: terraform, tofu, pulumi."""
     valued = word_list("s C stack cwd message m") if call.name == "pulumi" else ("var", "var-file", "target", "chdir")
     options = parse_options(call.args, valued, single=("var", "var-file", "target", "chdir", "destroy", "auto-approve"))
@@ -104,7 +104,7 @@ def terraform(call: Call) -> Field:
     return unknown()
 
 
-def _cloud_options(call: Call) -> Options:
+def _cloud_options(call: ProgramCall) -> Options:
     """Tell options from operands where any long option may take a value: all do but those that are known not to."""
     valued = {
         arg.head[2:]
@@ -114,7 +114,7 @@ def _cloud_options(call: Call) -> Options:
     return parse_options(call.args, [*(valued - _CLOUD_FLAGS), *("g", "n", "o", "s")])
 
 
-def aws(call: Call) -> Field:
+def aws(call: ProgramCall) -> Field:
     """Delete, copy to and from buckets, show secrets."""
     options = _cloud_options(call)
     words = [one.literal or "" for one in options.operands[:2]]
@@ -131,7 +131,7 @@ def aws(call: Call) -> Field:
     return unknown()
 
 
-def _bucket_copy(call: Call, options: Options) -> None:
+def _bucket_copy(call: ProgramCall, options: Options) -> None:
     operands = options.operands[2:]
     recursive = options.has("recursive") or options.operands[1].literal == "sync"
     if len(operands) < 2:
@@ -149,7 +149,7 @@ def _bucket_copy(call: Call, options: Options) -> None:
         call.emit("net", host=bucket, direction="up", tool="aws")
 
 
-def _bucket(call: Call, field: Field) -> str | None:
+def _bucket(call: ProgramCall, field: Field) -> str | None:
     if not field.head.startswith("s3://"):
         return None
     name = host_of(field.with_holes[5:]) or ""
@@ -159,7 +159,7 @@ def _bucket(call: Call, field: Field) -> str | None:
     return f"s3://{name}" if name else ""
 
 
-def cloud(call: Call) -> Field:
+def cloud(call: ProgramCall) -> Field:
     """Delete what the subcommand names: gcloud, az."""
     options = _cloud_options(call)
     words = [one.literal or "" for one in options.operands]
@@ -172,7 +172,7 @@ def cloud(call: Call) -> Field:
     return unknown()
 
 
-def gh(call: Call) -> Field:
+def gh(call: ProgramCall) -> Field:
     """Delete repositories and releases, show the token, publish gists."""
     options = parse_options(
         call.args, word_list("R repo b body t title F body-file B base H head l label L limit d desc q jq f")
@@ -191,7 +191,7 @@ def gh(call: Call) -> Field:
     return unknown()
 
 
-def platform(call: Call) -> Field:
+def platform(call: ProgramCall) -> Field:
     """Destroy an application: heroku, fly."""
     options = parse_options(call.args, word_list("a app r remote c config confirm o org"))
     words = [one.literal or "" for one in options.operands]
@@ -201,7 +201,7 @@ def platform(call: Call) -> Field:
     return _other(call, options)
 
 
-def show_secret(call: Call) -> Field:
+def show_secret(call: ProgramCall) -> Field:
     """Show a secret: vault read, op read, pass show."""
     options = parse_options(call.args, word_list("address namespace format field account vault"))
     verb = options.operands[0].literal if options.operands else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import host_of, url_host
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, task_of
@@ -93,7 +93,7 @@ _SHORT_HOSTS: Final = {
 }
 
 
-def install(call: Call) -> Field:
+def install(call: ProgramCall) -> Field:
     """Tell an installation from what else a manager does."""
     manager = _NAMES.get(call.name, call.name)
     spec = _MANAGERS[manager]
@@ -114,7 +114,7 @@ def install(call: Call) -> Field:
     return unknown()
 
 
-def _other(call: Call, options: Options, verb: str | None) -> None:
+def _other(call: ProgramCall, options: Options, verb: str | None) -> None:
     if verb == "publish" and call.name == "npm":
         address = options.value("registry")
         host = url_host(call.recorder, address) if address is not None else None
@@ -123,7 +123,7 @@ def _other(call: Call, options: Options, verb: str | None) -> None:
         call.run(task_of(call.name, options.operands))
 
 
-def _record(call: Call, manager: str, spec: _Manager, options: Options, operands: list[Field]) -> None:
+def _record(call: ProgramCall, manager: str, spec: _Manager, options: Options, operands: list[Field]) -> None:
     """Record an effect for each source."""
     index = _index(call, spec, options)
     groups: dict[tuple[str | None, str | None], list[str]] = {}
@@ -151,7 +151,7 @@ def _cargo_source(manager: str, options: Options, groups: dict[tuple[str | None,
         groups[("git", host) if address is not None else ("path", None)] = names
 
 
-def _index(call: Call, spec: _Manager, options: Options) -> str | None:
+def _index(call: ProgramCall, spec: _Manager, options: Options) -> str | None:
     """Return the host of another registry, by option or by variable."""
     address = options.value(*spec.registries) if spec.registries else None
     for name in spec.variables:
@@ -161,7 +161,9 @@ def _index(call: Call, spec: _Manager, options: Options) -> str | None:
     return (url_host(call.recorder, address) or "") if address is not None else None
 
 
-def _source(call: Call, manager: str, package: Field, index: str | None) -> tuple[str | None, str | None, str | None]:
+def _source(
+    call: ProgramCall, manager: str, package: Field, index: str | None
+) -> tuple[str | None, str | None, str | None]:
     text = package.text if package.known else None
     if text is None:
         call.recorder.unknown(package)
@@ -189,7 +191,7 @@ def _git_host(address: str) -> str | None:
     return host_of(address.partition("@")[2].replace(":", "/", 1)) if "@" in address else None
 
 
-def dpkg(call: Call) -> Field:
+def dpkg(call: ProgramCall) -> Field:
     """Install package files."""
     options = parse_options(call.args, ("root", "admindir"))
     if options.has("i", "install", "unpack"):
@@ -201,7 +203,7 @@ def dpkg(call: Call) -> Field:
     return NOTHING
 
 
-def fetch_and_run(call: Call) -> Field:
+def fetch_and_run(call: ProgramCall) -> Field:
     """Install a package and run it: npx, uvx, bunx, and ``dlx`` of pnpm and yarn."""
     options = parse_options(call.args, ("p", "package", "c", "call", "from", "with", "python", "w"), stop=True)
     words = list(options.rest)
@@ -222,7 +224,7 @@ def fetch_and_run(call: Call) -> Field:
     return _run_package(call, words)
 
 
-def _run_package(call: Call, words: list[Field]) -> Field:
+def _run_package(call: ProgramCall, words: list[Field]) -> Field:
     text = words[0].literal
     if text is None:
         call.recorder.opaque("command")
@@ -235,7 +237,7 @@ def _run_package(call: Call, words: list[Field]) -> Field:
     return unknown()
 
 
-def node_manager(call: Call) -> Field:
+def node_manager(call: ProgramCall) -> Field:
     """Install, or run a package with ``dlx`` or ``x``."""
     first = call.args[0].literal if call.args else None
     if first == "dlx" or (first == "x" and call.name == "bun"):
@@ -243,7 +245,7 @@ def node_manager(call: Call) -> Field:
     return install(call)
 
 
-def uv(call: Call) -> Field:
+def uv(call: ProgramCall) -> Field:
     """Install, look through ``run``, or run a tool of a package."""
     words = [arg.literal for arg in call.args[:2]]
     if words[:1] == ["run"]:
@@ -261,7 +263,7 @@ def uv(call: Call) -> Field:
     return install(call)
 
 
-def _with_packages(call: Call, options: Options) -> None:
+def _with_packages(call: ProgramCall, options: Options) -> None:
     for package in options.values("with"):
         source, host, name = _source(call, "pip", package, None)
         names = (name,) if name is not None else None

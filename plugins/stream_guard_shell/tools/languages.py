@@ -8,7 +8,7 @@ from typing import Final
 from stream_guard_shell.code.python import read_python
 from stream_guard_shell.code.scripts import read_script
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.databases import destroyed_by_script
@@ -25,7 +25,7 @@ _VALUED: Final = {
 _CODE: Final = {"node": ("e", "p", "eval", "print"), "perl": ("e", "E"), "ruby": ("e",), "php": ("r",)}
 
 
-def shell(call: Call) -> Field:
+def shell(call: ProgramCall) -> Field:
     """Run a text, a file or the input as a shell."""
     args = list(call.args)
     names: list[str] = []
@@ -51,7 +51,7 @@ def shell(call: Call) -> Field:
     return call.recorder.run_text(inner, call.stdin, call.name)
 
 
-def _run_file(call: Call, inner: Shell, args: list[Field]) -> Field:
+def _run_file(call: ProgramCall, inner: Shell, args: list[Field]) -> Field:
     file = args[0]
     process = file.origins("process")
     if process:
@@ -65,7 +65,7 @@ def _run_file(call: Call, inner: Shell, args: list[Field]) -> Field:
     return unknown()
 
 
-def python(call: Call) -> Field:
+def python(call: ProgramCall) -> Field:
     """Run code, a module, a file or the input as Python."""
     args = list(call.args)
     while args and args[0].head.startswith("-") and args[0].literal != "-":
@@ -89,7 +89,7 @@ def python(call: Call) -> Field:
     return _code(call, call.stdin) if call.stdin is not None else NOTHING
 
 
-def _python_file(call: Call, args: list[Field]) -> Field:
+def _python_file(call: ProgramCall, args: list[Field]) -> Field:
     file = args[0]
     process = file.origins("process")
     if process:
@@ -102,7 +102,7 @@ def _python_file(call: Call, args: list[Field]) -> Field:
     return unknown()
 
 
-def _module(call: Call, module: Field, args: list[Field]) -> Field:
+def _module(call: ProgramCall, module: Field, args: list[Field]) -> Field:
     name = module.literal
     if name is None:
         call.recorder.opaque("command")
@@ -120,7 +120,7 @@ def _module(call: Call, module: Field, args: list[Field]) -> Field:
     return unknown()
 
 
-def _code(call: Call, code: Field) -> Field:
+def _code(call: ProgramCall, code: Field) -> Field:
     plain = call.recorder.flattened(code)
     if plain.wholly_unknown:
         call.recorder.execute_unknown(call.shell, plain, call.name)
@@ -131,7 +131,7 @@ def _code(call: Call, code: Field) -> Field:
     return unknown()
 
 
-def script(call: Call) -> Field:
+def script(call: ProgramCall) -> Field:
     """Run code, a file or the input as another language: node, perl, ruby, php."""
     name = "node" if call.name == "nodejs" else call.name
     options = parse_options(call.args, _VALUED[name].split(), stop=True)
@@ -150,7 +150,7 @@ def script(call: Call) -> Field:
     return unknown()
 
 
-def _script_code(call: Call, text: Field) -> None:
+def _script_code(call: ProgramCall, text: Field) -> None:
     plain = call.recorder.flattened(text)
     if plain.wholly_unknown:
         call.recorder.execute_unknown(call.shell, plain, call.name)
@@ -158,7 +158,7 @@ def _script_code(call: Call, text: Field) -> None:
         read_script(call, plain)
 
 
-def _script_file(call: Call, operands: list[Field]) -> None:
+def _script_file(call: ProgramCall, operands: list[Field]) -> None:
     if operands[0].wholly_unknown:
         call.recorder.execute(call.shell, "computed", call.name)
     else:

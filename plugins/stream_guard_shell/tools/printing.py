@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, literal, unknown
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.syntax.ansi import ansi_text
 
@@ -26,12 +26,12 @@ _CONVERSION: Final = re.compile(r"%[-+ #0]*[0-9*]*(?:\.[0-9*]+)?([a-zA-Z%])|\\")
 _MOST_FORMAT: Final = 4096
 
 
-def look(_call: Call) -> Field:
+def look(_call: ProgramCall) -> Field:
     """Say nothing of a call that only looks; what it writes is not known."""
     return unknown()
 
 
-def echo(call: Call) -> Field:
+def echo(call: ProgramCall) -> Field:
     """Write the arguments."""
     args = list(call.args)
     escapes = newline = True
@@ -50,7 +50,7 @@ def echo(call: Call) -> Field:
     return Field([*pieces, Piece("\n")] if newline else pieces)
 
 
-def printf(call: Call) -> Field:
+def printf(call: ProgramCall) -> Field:
     """Write the arguments as the format says; ``-v`` puts them into a variable instead."""
     from stream_guard_shell.shell.state import Variable  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def _fill(text: str, waiting: list[Field], pieces: list[Piece]) -> None:
         waiting.clear()
 
 
-def pwd(call: Call) -> Field:
+def pwd(call: ProgramCall) -> Field:
     """Write the folder."""
     folder = call.shell.folder
     if folder.text is None or call.shell.away:
@@ -117,7 +117,7 @@ def pwd(call: Call) -> Field:
     return Field((Piece(folder.text, active=folder.glob), Piece("\n")))
 
 
-def cat(call: Call) -> Field:
+def cat(call: ProgramCall) -> Field:
     """Write files, or the input, as they are."""
     operands = parse_options(call.args).operands
     pieces: list[Piece] = []

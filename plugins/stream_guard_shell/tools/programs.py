@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard_shell.expansion.fields import Field, unknown
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
 LOOKING_VERBS: Final = frozenset(
@@ -41,7 +41,7 @@ def task_of(program: str, operands: list[Field]) -> str | None:
     return operands[0].literal if operands else None
 
 
-def run_task(call: Call) -> Field:
+def run_task(call: ProgramCall) -> Field:
     """Run a task of which nothing is known."""
     options = parse_options(call.args, _RUNNERS.get(call.name, "").split())
     if call.name in ("make", "gmake", "just") and options.has("n", "dry-run", "just-print", "recon", "l", "list"):

@@ -9,7 +9,7 @@ from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, Origin, Piece, literal, unknown
 from stream_guard_shell.expansion.places import resolve
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
 _VALUED: Final = {
@@ -56,7 +56,7 @@ _AWK_PIPE: Final = re.compile(
 )
 
 
-def read_files(call: Call) -> Field:
+def read_files(call: ProgramCall) -> Field:
     """Read every operand."""
     options = parse_options(call.args, _VALUED.get(call.name, "").split())
     operands = options.operands
@@ -72,7 +72,7 @@ def read_files(call: Call) -> Field:
     return _passed(call, options, operands)
 
 
-def _passed(call: Call, options: Options, operands: list[Field]) -> Field:
+def _passed(call: ProgramCall, options: Options, operands: list[Field]) -> Field:
     """Return what a reader writes, as far as it matters who reads on."""
     source = _content(call, operands)
     if call.name in ("base64", "base32") and options.has("d", "D", "decode"):
@@ -84,7 +84,7 @@ def _passed(call: Call, options: Options, operands: list[Field]) -> Field:
     return unknown()
 
 
-def _content(call: Call, operands: list[Field]) -> Field:
+def _content(call: ProgramCall, operands: list[Field]) -> Field:
     """Return what a program reads: its first file that is a command's output, or its input."""
     for operand in operands:
         inner = operand.origins("process")
@@ -111,7 +111,7 @@ def _decoded(source: Field, name: str) -> Field:
     return Field((Piece(data.decode("utf-8", "replace").replace("\0", ""), origin=Origin("decoded")),))
 
 
-def grep(call: Call) -> Field:
+def grep(call: ProgramCall) -> Field:
     """Read files, recursively with -r; the first operand is the pattern."""
     ripgrep = call.name == "rg"
     options = parse_options(call.args, _RG_VALUED if ripgrep else _GREP_VALUED)
@@ -129,7 +129,7 @@ def grep(call: Call) -> Field:
     return source if source.origins("names") else unknown()
 
 
-def jq(call: Call) -> Field:
+def jq(call: ProgramCall) -> Field:
     """Read files; the first operand is the filter."""
     args: list[Field] = []
     files: list[Field] = []
@@ -154,7 +154,7 @@ def jq(call: Call) -> Field:
     return unknown()
 
 
-def sed(call: Call) -> Field:
+def sed(call: ProgramCall) -> Field:
     """Read files; with -i they are written instead."""
     options = parse_options(call.args, ("e", "f", "l", "expression", "file", "line-length"))
     in_place = any(name in ("i", "in-place") for name, _ in options.given)
@@ -171,7 +171,7 @@ def sed(call: Call) -> Field:
     return unknown()
 
 
-def awk(call: Call) -> Field:
+def awk(call: ProgramCall) -> Field:
     """Read files; what the program gives to a shell is text for one."""
     options = parse_options(call.args, ("F", "v", "f", "field-separator", "assign", "file", "e", "source"))
     operands = options.operands
@@ -188,7 +188,7 @@ def awk(call: Call) -> Field:
     return unknown()
 
 
-def _awk_texts(call: Call, program: Field) -> None:
+def _awk_texts(call: ProgramCall, program: Field) -> None:
     text = program.with_holes
     texts = [found.group(1) for found in _AWK_SYSTEM.finditer(text)]
     texts += [found.group(1) or found.group(2) or "" for found in _AWK_PIPE.finditer(text)]
@@ -202,13 +202,13 @@ def _awk_texts(call: Call, program: Field) -> None:
         call.recorder.execute(call.shell, "computed", "sh")
 
 
-def tr(call: Call) -> Field:
+def tr(call: ProgramCall) -> Field:
     """Change signs of the input: what a shell runs of that was hidden before."""
     source = call.stdin or NOTHING
     return unknown("net", host=source.origins("net")[0].host) if source.origins("net") else unknown("decoded")
 
 
-def gunzip(call: Call) -> Field:
+def gunzip(call: ProgramCall) -> Field:
     """Unpack to the output with -c, or with no file; else nothing is known of it."""
     options = parse_options(call.args, ("S", "suffix"))
     if not options.has("c", "stdout", "to-stdout") and options.operands:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import url_host
 from stream_guard_shell.shell.word_lists import word_list
 
@@ -34,7 +34,7 @@ _METHOD: Final = re.compile(r"[A-Z]+")
 _HTTP_ITEM: Final = re.compile(r"[^\s:=@]+(:=@|:=|==|=@|=|@|:)")
 
 
-def curl(call: Call) -> Field:
+def curl(call: ProgramCall) -> Field:
     """Send and fetch; files may be the body, or take the answer."""
     options = parse_options(call.args, _CURL_VALUED)
     for name, value in options.given:
@@ -57,7 +57,7 @@ def _sends(method: Field | None) -> bool:
     return method is not None and (method.literal or "?").upper() not in ("GET", "HEAD")
 
 
-def _curl_file(call: Call, name: str, value: Field) -> None:
+def _curl_file(call: ProgramCall, name: str, value: Field) -> None:
     head = value.head
     if name in ("d", "data", "data-ascii", "data-binary", "json", "H", "header") and head.startswith("@"):
         call.recorder.read(call.shell, value.behind(1))
@@ -76,7 +76,7 @@ def _curl_file(call: Call, name: str, value: Field) -> None:
         call.recorder.read(call.shell, value)
 
 
-def _curl_output(call: Call, options: Options, urls: list[Field], hosts: list[str]) -> Field:
+def _curl_output(call: ProgramCall, options: Options, urls: list[Field], hosts: list[str]) -> Field:
     host = hosts[0] if hosts else ""
     files = list(options.values("o", "output"))
     if options.has("O", "remote-name", "remote-name-all"):
@@ -102,7 +102,7 @@ def last_name(url: Field) -> Field:
     return literal(name or "index.html")
 
 
-def wget(call: Call) -> Field:
+def wget(call: ProgramCall) -> Field:
     """Fetch into files, or post."""
     options = parse_options(call.args, _WGET_VALUED)
     for file in options.values("post-file", "body-file", "i", "input-file"):
@@ -122,7 +122,7 @@ def wget(call: Call) -> Field:
     return output
 
 
-def _wget_output(call: Call, options: Options, url: Field, host: str) -> Field:
+def _wget_output(call: ProgramCall, options: Options, url: Field, host: str) -> Field:
     file = options.value("O", "output-document")
     if file is not None and file.literal == "-":
         return unknown("net", host=host)
@@ -133,7 +133,7 @@ def _wget_output(call: Call, options: Options, url: Field, host: str) -> Field:
     return NOTHING
 
 
-def httpie(call: Call) -> Field:
+def httpie(call: ProgramCall) -> Field:
     """Send what items name, with the method that is written, or fetch."""
     options = parse_options(call.args, _HTTP_VALUED)
     operands = list(options.operands)

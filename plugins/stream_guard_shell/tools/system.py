@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
 _SIGNAL: Final = re.compile(r"-(?:\d+|[A-Z][A-Z0-9+]*)")
@@ -17,7 +17,7 @@ _GROUPS: Final = frozenset(("sudo", "wheel", "docker", "root", "admin"))
 _SERVICE_LOOKING: Final = ("status", "show", "list-", "is-", "cat", "help", "get-default")
 
 
-def kill(call: Call) -> Field:
+def kill(call: ProgramCall) -> Field:
     """Send a signal to processes; -0 and -l only ask."""
     args = list(call.args)
     if args and args[0].literal in ("-l", "-L", "-0", "-t"):
@@ -36,7 +36,7 @@ def kill(call: Call) -> Field:
     return NOTHING
 
 
-def kill_by_name(call: Call) -> Field:
+def kill_by_name(call: ProgramCall) -> Field:
     """Send a signal to all processes of a name: pkill, killall."""
     args = [arg for arg in call.args if not _SIGNAL.fullmatch(arg.literal or "")]
     if any(arg.literal in ("-0", "-l") for arg in call.args):
@@ -49,7 +49,7 @@ def kill_by_name(call: Call) -> Field:
     return NOTHING
 
 
-def fuser(call: Call) -> Field:
+def fuser(call: ProgramCall) -> Field:
     """Kill who uses a file or a port, with -k."""
     options = parse_options(
         [arg for arg in call.args if not _SIGNAL.fullmatch(arg.literal or "")], ("n", "N", "namespace")
@@ -60,7 +60,7 @@ def fuser(call: Call) -> Field:
     return unknown()
 
 
-def systemctl(call: Call) -> Field:
+def systemctl(call: ProgramCall) -> Field:
     """Stop services, or have them run from now on."""
     options = parse_options(call.args, word_list("t p n H M o type property lines state output signal"))
     verb = options.operands[0].literal if options.operands else None
@@ -76,7 +76,7 @@ def systemctl(call: Call) -> Field:
     return unknown()
 
 
-def service(call: Call) -> Field:
+def service(call: ProgramCall) -> Field:
     """Stop a service."""
     words = [arg.literal for arg in call.args]
     if words[1:2] in (["stop"], ["restart"]):
@@ -86,14 +86,14 @@ def service(call: Call) -> Field:
     return unknown()
 
 
-def shut_down(call: Call) -> Field:
+def shut_down(call: ProgramCall) -> Field:
     """Stop the machine: shutdown, reboot, halt, poweroff."""
     if not any(arg.literal == "-c" for arg in call.args):
         call.emit("process", tool=call.name, target="system")
     return NOTHING
 
 
-def disk(call: Call) -> Field:
+def disk(call: ProgramCall) -> Field:
     """Overwrite a device: mkfs, wipefs, blkdiscard, fdisk, parted."""
     options = parse_options(
         call.args, word_list("t L U b N i m o s l O u E I d T K e") if call.name != "fdisk" else ("b", "L")
@@ -111,7 +111,7 @@ def disk(call: Call) -> Field:
     return NOTHING
 
 
-def crontab(call: Call) -> Field:
+def crontab(call: ProgramCall) -> Field:
     """Change the table of jobs, unless it is only shown."""
     options = parse_options(call.args, ("u",))
     if not options.has("l"):
@@ -119,7 +119,7 @@ def crontab(call: Call) -> Field:
     return unknown()
 
 
-def at(call: Call) -> Field:
+def at(call: ProgramCall) -> Field:
     """Have a text run later: at, batch."""
     options = parse_options(call.args, ("f", "q", "t"))
     if options.has("l", "r", "d", "c", "V"):
@@ -133,7 +133,7 @@ def at(call: Call) -> Field:
     return NOTHING
 
 
-def usermod(call: Call) -> Field:
+def usermod(call: ProgramCall) -> Field:
     """Give a user the rights of a group."""
     options = parse_options(call.args, word_list("G g d s u c l e f p groups gid home shell uid comment login"))
     groups = ",".join((value.literal or "") for value in options.values("G", "groups")).split(",")
@@ -144,7 +144,7 @@ def usermod(call: Call) -> Field:
     return NOTHING
 
 
-def setcap(call: Call) -> Field:
+def setcap(call: ProgramCall) -> Field:
     """Give a program rights of root."""
     if not any(arg.literal in ("-v", "-r") for arg in call.args):
         call.emit("privilege", via="setcap")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, literal
-from stream_guard_shell.shell.call import Call, Handler, Options, parse_options
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.hosts import has_scheme, remote_path, url_host
 from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.shell.word_lists import word_list
@@ -18,14 +18,14 @@ _RSYNC_VALUED: Final = word_list(
 )
 
 
-def scp(call: Call) -> Field:
+def scp(call: ProgramCall) -> Field:
     """Copy files to or from another machine."""
     options = parse_options(call.args, _SCP_VALUED)
     _copy(call, options, recursive=options.has("r"))
     return NOTHING
 
 
-def rsync(call: Call) -> Field:
+def rsync(call: ProgramCall) -> Field:
     """Copy folders here or to another machine; --delete removes what is only at the target."""
     options = parse_options(call.args, _RSYNC_VALUED)
     if options.has("n", "dry-run") or options.has("list-only"):
@@ -44,7 +44,7 @@ def rsync(call: Call) -> Field:
     return NOTHING
 
 
-def _copy(call: Call, options: Options, *, recursive: bool) -> tuple[Shell, Field] | None:
+def _copy(call: ProgramCall, options: Options, *, recursive: bool) -> tuple[Shell, Field] | None:
     """Record a copy of the first operands to the last; return where that is."""
     if len(options.operands) < 2:
         return None
@@ -63,7 +63,7 @@ def _copy(call: Call, options: Options, *, recursive: bool) -> tuple[Shell, Fiel
     return shell, place
 
 
-def _side(call: Call, field: Field) -> tuple[Shell, Field, str | None]:
+def _side(call: ProgramCall, field: Field) -> tuple[Shell, Field, str | None]:
     """Return the shell that a side of a copy is in, its path there, and its host; None where that is here."""
     if has_scheme(field):
         host = url_host(call.recorder, field) or ""
@@ -79,7 +79,7 @@ def _side(call: Call, field: Field) -> tuple[Shell, Field, str | None]:
     return call.shell.elsewhere(f"ssh:{host}"), path if path.pieces else literal("."), host
 
 
-def twine(call: Call) -> Field:
+def twine(call: ProgramCall) -> Field:
     """Upload packages."""
     options = parse_options(
         call.args, word_list("r u p c i s repository repository-url username password comment config-file cert")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
-from stream_guard_shell.shell.call import Call, Handler, parse_options
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell, Variable
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -40,7 +40,7 @@ _WRAPPERS: Final = {
 }
 
 
-def wrapped(call: Call) -> Field:
+def wrapped(call: ProgramCall) -> Field:
     """Look through a wrapper."""
     spec = _WRAPPERS[call.name]
     options = parse_options(call.args, spec.valued.split(), stop=True)
@@ -62,7 +62,7 @@ def wrapped(call: Call) -> Field:
     return call.recorder.run_words(shell, words, call.stdin) if words else unknown()
 
 
-def assigned(call: Call, words: list[Field]) -> tuple[list[Field], Shell]:
+def assigned(call: ProgramCall, words: list[Field]) -> tuple[list[Field], Shell]:
     """Return the words behind assignments, and a shell that has them exported."""
     shell = call.shell
     while words:
@@ -84,7 +84,7 @@ def inside(shell: Shell, folder: Field) -> Shell:
     return inner
 
 
-def env(call: Call) -> Field:
+def env(call: ProgramCall) -> Field:
     """Run a program with other variables; alone it shows all of them."""
     options = parse_options(call.args, ("u", "C", "S", "unset", "chdir", "split-string", "argv0", "a"), stop=True)
     words, shell = assigned(call, options.rest)
@@ -100,7 +100,7 @@ def env(call: Call) -> Field:
     return unknown()
 
 
-def su(call: Call) -> Field:
+def su(call: ProgramCall) -> Field:
     """Become another user, and run a text."""
     options = parse_options(call.args, ("c", "s", "g", "G", "w", "command", "session-command", "shell", "group"))
     operands = [one for one in options.operands if one.literal != "-"]
@@ -114,7 +114,7 @@ def su(call: Call) -> Field:
     return unknown()
 
 
-def command(call: Call) -> Field:
+def command(call: ProgramCall) -> Field:
     """Pass by functions; -v only asks."""
     options = parse_options(call.args, stop=True)
     if options.has("v", "V") or not options.rest:
@@ -122,7 +122,7 @@ def command(call: Call) -> Field:
     return call.recorder.run_words(call.shell, options.rest, call.stdin)
 
 
-def flock(call: Call) -> Field:
+def flock(call: ProgramCall) -> Field:
     """Run a program or a text while a file is locked."""
     options = parse_options(call.args, ("w", "E", "timeout", "conflict-exit-code", "wait"), stop=True)
     words = options.rest[1:]
@@ -131,17 +131,17 @@ def flock(call: Call) -> Field:
     return call.recorder.run_words(call.shell, words, call.stdin) if words else unknown()
 
 
-def watch(call: Call) -> Field:
+def watch(call: ProgramCall) -> Field:
     """Run words as a text, again and again."""
     options = parse_options(call.args, ("n", "interval", "q", "equexit"), stop=True)
     return _joined_text(call, options.rest) if options.rest else unknown()
 
 
-def _joined_text(call: Call, words: list[Field]) -> Field:
+def _joined_text(call: ProgramCall, words: list[Field]) -> Field:
     return call.recorder.run_text(call.shell.subshell(process=True), joined_words(words), "sh")
 
 
-def script(call: Call) -> Field:
+def script(call: ProgramCall) -> Field:
     """Record a session into a file; -c runs a text."""
     options = parse_options(call.args, ("c", "command", "o", "t", "T", "O", "I", "B", "m", "E"))
     for file in options.operands[:1]:
@@ -152,7 +152,7 @@ def script(call: Call) -> Field:
     return unknown()
 
 
-def second_verb(call: Call) -> Field:
+def second_verb(call: ProgramCall) -> Field:
     """Look through ``poetry run`` and its like; other subcommands are not known."""
     verb = {"poetry": "run", "pipenv": "run", "bundle": "exec"}[call.name]
     first = call.args[0].literal if call.args else None
@@ -163,7 +163,7 @@ def second_verb(call: Call) -> Field:
     return unknown()
 
 
-def terminal(call: Call) -> Field:
+def terminal(call: ProgramCall) -> Field:
     """Run a text in a terminal of its own that outlives the command: tmux, screen."""
     if call.name == "screen":
         options = parse_options(call.args, ("S", "c", "s", "t", "T", "h", "p", "X", "Q", "r", "x"), stop=True)

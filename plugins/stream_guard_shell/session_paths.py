@@ -1,0 +1,69 @@
+"""What a session made and fetched, as far as it is remembered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import stream_guard as sg
+from stream_guard_shell.acts import SessionPlace, folder_of, home_of
+from stream_guard_shell.effects import CommandReading
+from stream_guard_shell.patterns import UNKNOWN_FOLDER, SessionFolders
+
+MOST_PATHS: Final = 96
+LONGEST: Final = 256  # bytes of a path that is remembered
+
+
+class MadePath(sg.State):
+    """A path that the session made, and the attempt that made it."""
+
+    path: str
+    attempt: int
+
+
+class SessionPaths(sg.State):
+    """The folder of a session, and what it made and fetched."""
+
+    project: str = ""
+    created: list[MadePath] = []
+    fetched: list[str] = []
+    forgot: bool = False  # more was fetched than is remembered
+
+
+def place_of(call: sg.ToolCall, paths: SessionPaths, project: str | None, home: str | None) -> SessionPlace:
+    """Return where a call happens; the first folder that a session names is its project."""
+    folder = folder_of(call)
+    if not paths.project and (project or folder):
+        paths.project = (project or folder)[:1024]
+    here = folder or paths.project or UNKNOWN_FOLDER
+    return SessionPlace(here, home or home_of(paths.project or here))
+
+
+def folders_of(paths: SessionPaths, home: str | None) -> SessionFolders:
+    """Return the folders that a rule may name by a word."""
+    project = paths.project or UNKNOWN_FOLDER
+    return SessionFolders(project, home or home_of(project))
+
+
+def remember(paths: SessionPaths, call: sg.ToolCall, reading: CommandReading) -> None:
+    """Remember what a call makes and fetches."""
+    made = [MadePath(path, call.attempt) for path in reading.made if _fits(path)]
+    paths.created = [*paths.created, *made][-MOST_PATHS:]
+    fetched = [path for path in reading.fetched if path not in paths.fetched]
+    kept = [path for path in fetched if _fits(path)]
+    paths.forgot = paths.forgot or len(kept) < len(fetched) or len(paths.fetched) + len(kept) > MOST_PATHS
+    paths.fetched = [*paths.fetched, *kept][-MOST_PATHS:]
+
+
+def forget_attempt(paths: SessionPaths, attempt: int) -> None:
+    """Take back what an attempt would have made: it failed, or was stopped."""
+    if any(made.attempt == attempt for made in paths.created):
+        paths.created = [made for made in paths.created if made.attempt != attempt]
+
+
+def created_in(paths: SessionPaths) -> frozenset[str]:
+    """Return what the session made."""
+    return frozenset(made.path for made in paths.created)
+
+
+def _fits(path: str) -> bool:
+    return len(path.encode("utf-8", "replace")) <= LONGEST
