@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from stream_guard.guard.gate import Gate
+from stream_guard.history.opening import open_database
+from stream_guard.model import Action
+from stream_guard.policy.spec import Policy
+from stream_guard.registry import build_registry
+from stream_guard.testing import rule_spec
 from tests.frameworks.world import TOOLS, World, story, watched
 
 
@@ -85,3 +91,38 @@ def test_the_middleware_blocks_a_probe(world: World) -> None:
     from stream_guard.integrations.mcp import ToolMiddleware
 
     assert ToolMiddleware(world.gate, "s1").probe()
+
+
+def test_clients_that_number_their_requests_alike_use_up_one_limit(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    rule = rule_spec(build_registry().kinds["max_calls"], {"tool": "read", "n": 3}, then=Action.BLOCK)
+    database = open_database(str(tmp_path / "history.db"))
+    gate = Gate(Policy(rules=(rule,), version="v"), database)
+    ran: list[int] = []
+
+    async def work() -> None:
+        from mcp import Client
+        from mcp.server.mcpserver import MCPServer
+
+        from stream_guard.integrations.mcp import ToolMiddleware
+
+        arrived = asyncio.Event()
+
+        async def read(amount: int) -> str:
+            ran.append(amount)
+            if len(ran) == 3:
+                arrived.set()
+            await arrived.wait()  # nobody has a result while the others ask
+            return "done"
+
+        async def one() -> None:
+            server = MCPServer("shop", middleware=[ToolMiddleware(gate, "s1")])
+            server.add_tool(read, name="read", description="read")
+            async with Client(server) as client:
+                await client.call_tool("read", {"amount": 20})
+
+        await asyncio.gather(*(one() for _ in range(6)))
+
+    asyncio.run(work())
+    database.close()
+    assert ran == [20] * 3
