@@ -176,17 +176,26 @@ def _write(
         write_report(file, write_account(account, form))
 
 
-def _print_result(name: str, result: Any) -> None:
+def _print_result(name: str, result: ComplianceResult) -> None:
+    """Print what was not checked first: a score over the rest would read as more than it is."""
     typer.echo(f"{name}: {result.verdict}")
+    left = result.demanded - len(result.checked)
+    typer.echo(f"  {result.demanded} sentences demand something: {len(result.checked)} checked, {left} not checked")
+    for verdict in result.verdicts:
+        if verdict.verdict == "inconclusive":
+            typer.echo(f"  not checked {verdict.rule_id}: {verdict.reason}")
+    for unparsed in result.unparsed:
+        typer.echo(f"  not read: {unparsed.sentence} ({unparsed.reason})")
     for violation in result.violations:
         at = "at the end" if violation.event_index is None else f"event {violation.event_index}"
         typer.echo(f"  {violation.severity.upper()} {violation.rule_id} ({at}): {violation.explanation}")
         typer.echo(f"    evidence: {violation.evidence}")
     for verdict in result.verdicts:
-        if verdict.verdict != "violated":
-            typer.echo(f"  {verdict.verdict} {verdict.rule_id}: {verdict.reason}")
-    for unparsed in result.unparsed:
-        typer.echo(f"  not read: {unparsed.sentence} ({unparsed.reason})")
+        if verdict.verdict == "satisfied":
+            typer.echo(f"  satisfied {verdict.rule_id}: {verdict.reason}")
+    if result.score is not None:
+        share = len(result.checked) / result.demanded
+        typer.echo(f"  kept: {result.score:.0%} of what is checked, which is {share:.0%} of what is demanded")
     if result.tokens_used:
         typer.echo(f"  judge: {result.tokens_used} tokens, ${result.cost_usd:.4f}")
 

@@ -91,6 +91,22 @@ class ComplianceResult(msgspec.Struct, frozen=True, kw_only=True):
     not_evaluated: list[NotEvaluated] = []
 
     @property
+    def demanded(self) -> int:
+        """How many statements of the prompt demand something, those that could not be read included."""
+        return len(self.verdicts) + len(self.unparsed)
+
+    @property
+    def checked(self) -> list[RuleVerdict]:
+        """The verdicts that rules or a judge gave; an open one is none."""
+        return [verdict for verdict in self.verdicts if verdict.verdict != "inconclusive"]
+
+    @property
+    def score(self) -> float | None:
+        """The share that was kept of what was checked; None where nothing was. Say ``demanded`` beside it."""
+        kept = sum(verdict.verdict == "satisfied" for verdict in self.checked)
+        return kept / len(self.checked) if self.checked else None
+
+    @property
     def verdict(self) -> Outcome:
         """Satisfied only when every rule was judged and none was broken; without any rule, inconclusive."""
         if self.detected:

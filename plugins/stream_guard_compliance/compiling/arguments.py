@@ -101,5 +101,9 @@ def _values(text: str) -> list[Json]:
 def over_amount(reading: Reading, context: CompileContext) -> CompiledReading:
     """No call of these tools over an amount."""
     tools = names_of(reading.items, context)
-    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": over(reading.over or 0.0)}
+    rule: Form = {
+        "kind": "no_call",
+        "params": {"tool": list[Json](tools)},
+        "when": over(reading.over or 0.0, reading.described),
+    }
     return CompiledReading((rule,), certain=False)

@@ -42,6 +42,16 @@ _CHANGING_COMMAND: Final = (
 )
 _GENERIC: Final = word_set("any all the every each new")
 _AMOUNTS: Final = ("amount", "total", "price", "value", "cost", "refund_amount", "sum")
+_SHARES: Final = (
+    "percent",
+    "percentage",
+    "pct",
+    "rate",
+    "discount",
+    "discount_percent",
+    "discount_percentage",
+    "value",
+)
 _MAX_PARALLEL: Final = 64  # calls at the same time that a rule can count
 _FILE_ARGUMENTS: Final = ("file_path", "path", "file", "filename")
 _NOTES: Final = r"(?i)\.(?:md|markdown|txt|rst)$"
@@ -329,9 +339,10 @@ def is_asking(tool: str) -> bool:
     return re.search(r"confirm|approv|ask_(?:user|human|customer)|request_consent", tool.lower()) is not None
 
 
-def over(amount: float) -> Json:
-    """Return the condition that an argument that looks like an amount is larger."""
-    return {"any_of": [{"path": f"tool.args.{name}", "op": ">", "value": amount} for name in _AMOUNTS]}
+def over(amount: float, unit: tuple[str, ...] = ()) -> Json:
+    """Return the condition that an argument that looks like an amount, or like a percentage, is larger."""
+    names = _SHARES if unit == ("percent",) else _AMOUNTS
+    return {"any_of": [{"path": f"tool.args.{name}", "op": ">", "value": amount} for name in names]}
 
 
 def _destroys(name: str) -> bool:

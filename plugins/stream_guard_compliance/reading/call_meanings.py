@@ -257,4 +257,8 @@ def failures(fit: Fit) -> Reading | None:
 
 def over_amount(fit: Fit) -> Reading | None:
     """These tools must not be called over an amount."""
-    return Reading("conditional", fit.tools(), over=fit.amount(), details=(fit.words("amount"),))
+    unit = fit.words("unit")
+    if unit and unit not in {"percent", "dollars", "euros", "usd", "eur", "pounds"}:
+        return None
+    details, described = (fit.words("amount"),), (unit,) if unit else ()
+    return Reading("conditional", fit.tools(), over=fit.amount(), details=details, described=described)

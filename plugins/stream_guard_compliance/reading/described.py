@@ -56,8 +56,11 @@ def describe_tools(tokens: Sequence[Token], catalogue: Catalogue) -> list[Token]
             found.append(tokens[number])
             number += 1
             continue
-        found += _called(tokens[number : number + length], names, found)
+        called = _called(tokens[number : number + length], names, found)
         number += length
+        following = next((token for token in tokens[number:] if token.symbol), None)
+        named = following is not None and following.symbol == "TOOL" and [following.text] == names
+        found += called[:-1] if named else called  # "look at the calendar with check_calendar" names it as well
     return found
 
 

@@ -46,6 +46,17 @@ class PromptAccount(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     sentences: tuple[SentenceAccount, ...]
 
+    @property
+    def unchecked(self) -> list[SentenceAccount]:
+        """The statements that demand something and are not checked: no score speaks of them."""
+        return [one for one in self.sentences if one.standing in {"open", "condition", "unread"}]
+
+    def coverage(self) -> str:
+        """Return in one sentence how much of what the prompt demands is checked."""
+        checked = sum(one.standing == "checked" for one in self.sentences)
+        left = len(self.unchecked)
+        return f"{checked + left} sentences demand something: {checked} checked, {left} not checked"
+
     def totals(self) -> dict[str, int]:
         """Return how many statements stand where."""
         return dict(Counter(sentence.standing for sentence in self.sentences))

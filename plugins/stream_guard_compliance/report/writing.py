@@ -16,6 +16,7 @@ def write_account(account: PromptAccount, form: ReportForm) -> str:
     """Return the account in a form; raises SettingsError for a form that a prompt has none of."""
     if form is ReportForm.JSON:
         data = {**msgspec.to_builtins(account), "prompt": redact_text(account.prompt), "totals": account.totals()}
+        data["coverage"] = account.coverage()
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     if form is ReportForm.MARKDOWN:
         return "\n".join(_markdown(account)) + "\n"
@@ -33,6 +34,14 @@ def _lines(text: str) -> str:
 def _markdown(account: PromptAccount) -> Iterator[str]:
     yield "# Compliance"
     yield ""
+    yield f"{account.coverage()}."
+    yield ""
+    if account.unchecked:
+        yield "Not checked:"
+        yield ""
+        for one in account.unchecked:
+            yield f"- line {one.line}: {code(one.text)} ({one.why or one.standing})"
+        yield ""
     yield ", ".join(f"{count} {standing}" for standing, count in sorted(account.totals().items())) or "no sentence"
     yield ""
     if account.sessions:

@@ -300,3 +300,45 @@ def test_greeting_breaks_none_of_them() -> None:
 )
 def test_what_only_looks_like_a_rule_accuses_nobody(sentence: str, trace: Trace) -> None:
     assert not check(sentence, trace, CODER).violations
+
+
+DESK = """You are the front desk of the Harbour Hotel. Be warm and to the point.
+
+House rules:
+
+1. Never cancel a booking without the guest's explicit confirmation.
+2. Look at the calendar with check_calendar before you make_booking.
+3. Don't hand a guest over more than once per message: never make more than one handoff per message.
+4. Never give a discount above 15 percent.
+5. Don't use emojis, please.
+6. Keep every reply under 60 words.
+7. Do not send invoices unless the guest asks.
+8. Never start a reply with "Absolutely" or "Great question".
+"""
+DESK_TOOLS = [
+    "check_calendar",
+    "make_booking",
+    "cancel_booking",
+    "give_discount",
+    "send_invoice",
+    "transfer_to_manager",
+    "transfer_to_spa",
+]
+PLANTED: list[tuple[str, Trace]] = [
+    ("Never cancel a booking", [user("I may be late."), call("cancel_booking")]),
+    ("Look at the calendar", [call("make_booking")]),
+    ("handoff per message", [say("", ("transfer_to_manager", {}), ("transfer_to_spa", {}))]),
+    ("Never give a discount", [call("give_discount", percent=30)]),
+    ("Don't use emojis", [say("Welcome \U0001f389")]),
+    ("under 60 words", [say("word " * 70)]),
+    ("Do not send invoices", [user("Is breakfast included?"), call("send_invoice")]),
+    ("Never start a reply", [say("Absolutely, it is.")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("piece", "trace"), PLANTED, ids=[piece for piece, _ in PLANTED])
+def test_each_of_eight_planted_violations_is_found_and_named_by_its_sentence(piece: str, trace: Trace) -> None:
+    result = check(DESK, trace, DESK_TOOLS)
+    told = {violation.explanation for violation in result.violations}
+    assert any(piece in one for one in told), told
+    assert not check(DESK, GREETING, DESK_TOOLS).violations

@@ -116,3 +116,17 @@ def test_commands_write_reports_and_totals(tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     assert CliRunner().invoke(app, ["compliance", "extract", str(prompt), "--report", f"html={page}"]).exit_code == 0
     assert "Sentence by sentence" in page.read_text(encoding="utf-8")
+
+
+def test_what_is_not_checked_comes_first() -> None:
+    found = account(PROMPT, session("wipe_disk"))
+    assert found.coverage() == "4 sentences demand something: 1 checked, 3 not checked"
+    assert [one.text for one in found.unchecked] == [
+        "Be kind.",
+        "If the user is angry, call read_page.",
+        "Users must be over 18.",
+    ]
+    written = write_account(found, ReportForm.MARKDOWN)
+    assert written.index("Be kind.") < written.index("wipe_disk")
+    page = write_account(found, ReportForm.HTML)
+    assert page.index("3 not checked") < page.index("The prompt")

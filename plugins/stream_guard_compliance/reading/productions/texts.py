@@ -17,8 +17,8 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
                 "(?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL"
             ),
             "NOT DISCLOSE <objects:(?:THINGS SEP+)+ OBJECT(?: SEP+ (?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL",
-            "NOT <open:OPEN>> (?:EACH|ANSWER)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
-            "NOT <close:CLOSE>> (?:EACH|ANSWER)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT <open:OPEN>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT <close:CLOSE>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
             "NOT (?:SAY|CALL|DISCLOSE|KEEP|ANSWER|EACH)* W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
             "NO W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
             "DOES <omit:SKIP>> <objects:(?:CODE|QUOTE)(?: SEP+ (?:CODE|QUOTE))*>> REST (?:IF W W? W?)? TAIL",
@@ -39,7 +39,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
     (
         text_meanings.question_end,
         (
-            "NOT CLOSE (?:EACH|ANSWER|YOU)* QUESTION <rest:REST>> TAIL",
+            "NOT CLOSE (?:EACH|ANSWER|REPLY|YOU)* QUESTION <rest:REST>> TAIL",
             "NOT CLOSE <tools:TOOLS>> W? QUESTION <rest:REST>> TAIL",
             "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER)* TAIL",
         ),
@@ -166,6 +166,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
     # an amount that a call must not pass
     (
         call_meanings.over_amount,
-        ("NOT ACT <tools:TOOLS>> <amount:W? (?:AMOUNT|MORETHAN) <n:NUM>>>> TAIL",),
+        ("NOT ACT <tools:TOOLS>> <amount:W? (?:AMOUNT|MORETHAN) <n:NUM>>>> <unit:W?>> TAIL",),
     ),
 )
