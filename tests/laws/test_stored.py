@@ -32,6 +32,7 @@ LATER = {
     "max_cost",
     "max_delegation",
     "max_failed_retries",
+    "must_be_offered",
     "must_call_after",
     "must_match_lookup",
     "must_not_stall",
