@@ -24,7 +24,16 @@ PYTHONS: Final = ("3.11", "3.13")
 
 def run(command: Sequence[object], folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command away from the checkout and from the environment of the tests."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    ours = (
+        "PYTHONPATH",
+        "PYTHONSAFEPATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONWARNINGS",
+        "VIRTUAL_ENV",
+        "COV_",
+        "COVERAGE_",
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,
