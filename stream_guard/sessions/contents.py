@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -14,8 +15,21 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
-def content_digest(event: Event, timed: bool = True) -> int:
+def content_digest(event: Event, timed: bool = True, seed: int = 0) -> int:
     """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
+
+    With a seed that nobody knows, nobody can make two events that have the same number.
+    """
+    return _hash(content_of(event, timed), seed) or 1
+
+
+def exact_content(event: Event, timed: bool = True) -> str:
+    """Return a digest that is the same in every run, and that nobody can find another event for."""
+    return blake2b(content_of(event, timed), digest_size=16).hexdigest()
+
+
+def content_of(event: Event, timed: bool = True) -> bytes:
+    """Return what an event tells.
 
     Without ``timed`` its time does not count either: it is the receiver's, and another at each delivery.
 
@@ -41,10 +55,9 @@ def content_digest(event: Event, timed: bool = True) -> int:
     time = event.time if timed else None
     told = (kind, time, told) if time is not None else (kind, None, event.agent, event.run_id, told)
     try:
-        content = _encode(told)
+        return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
-        content = repr(told).encode("utf-8", "surrogatepass")
-    return _hash(content) or 1
+        return repr(told).encode("utf-8", "surrogatepass")
 
 
 def _told_as_text(call: ToolCall) -> tuple[Json, ...]:

@@ -1,11 +1,14 @@
 """The ids of a session's last events, with digests of what they stood for.
 
 Ids are digests too, in memory as in a stored session: what is kept of an event leaves the cache, and is slow to free.
+All digests of a session have its own seed, drawn at random and stored with them: whoever could compute them could make
+a call that is taken for another one, and dropped as told before.
 """
 
 from __future__ import annotations
 
 from array import array
+from secrets import randbits
 from typing import Final
 
 import xxhash
@@ -16,15 +19,16 @@ _hash: Final = xxhash.xxh3_64_intdigest
 class SeenIds:
     """The last event ids in two generations: the older one is forgotten when the other is full."""
 
-    __slots__ = ("_older", "_recent")
+    __slots__ = ("_older", "_recent", "seed")
 
     def __init__(self) -> None:
+        self.seed = randbits(64)
         self._recent: dict[int, int] = {}
         self._older: dict[int, int] = {}
 
     def add(self, event_id: str, content: int, most: int, /) -> bool:
         """Remember what an id stands for; False: it is known, and nothing changes. ``most`` fill a generation."""
-        key, recent = _digest(event_id), self._recent
+        key, recent = _digest(event_id, self.seed), self._recent
         if key in recent or key in self._older:
             return False
         recent[key] = content
@@ -34,27 +38,29 @@ class SeenIds:
 
     def content(self, event_id: str, /) -> int | None:
         """Return the digest of what an id stands for; 0 where an earlier version kept none, None for a new id."""
-        key = _digest(event_id)
+        key = _digest(event_id, self.seed)
         known = self._recent.get(key)
         return known if known is not None else self._older.get(key)
 
     def stored(self) -> tuple[bytes, bytes, bytes]:
-        """Return the ids of both generations, and the contents in the same order: each as digests of 64 bits."""
+        """Return the ids of both generations, and the contents in the same order and the seed: each of 64 bits."""
         recent, older = self._recent, self._older
-        contents = array("Q", [*recent.values(), *older.values()])
+        contents = array("Q", [*recent.values(), *older.values(), self.seed])
         return array("Q", recent).tobytes(), array("Q", older).tobytes(), contents.tobytes()
 
     def restore(self, recent: bytes, older: bytes, contents: bytes, /) -> None:
-        """Know what was stored, and nothing else; without contents, an earlier version kept none."""
+        """Know what was stored, and nothing else; earlier versions kept no seed, or no contents."""
         keys, older_keys, values = array("Q", recent), array("Q", older), array("Q", contents)
-        if len(values) != len(keys) + len(older_keys):
+        known = len(keys) + len(older_keys)
+        self.seed = values.pop() if len(values) == known + 1 else 0
+        if len(values) != known:
             values = array("Q", bytes(len(recent) + len(older)))
         self._recent = dict(zip(keys, values, strict=False))
         self._older = dict(zip(older_keys, values[len(keys) :], strict=True))
 
 
-def _digest(event_id: str) -> int:
+def _digest(event_id: str, seed: int) -> int:
     try:
-        return _hash(event_id.encode())
+        return _hash(event_id.encode(), seed)
     except UnicodeEncodeError:  # half of a surrogate pair, from a caller in this process
-        return _hash(event_id.encode("utf-8", "surrogatepass"))
+        return _hash(event_id.encode("utf-8", "surrogatepass"), seed)

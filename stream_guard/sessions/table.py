@@ -27,7 +27,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.contents import content_digest, exact_content
 from stream_guard.sessions.eviction import Eviction
 from stream_guard.sessions.kept import KeptSessions
 from stream_guard.sessions.keyed_states import KeyedStates
@@ -40,9 +40,9 @@ from stream_guard.sessions.tracker import Counted, Tracker
 from stream_guard.settings import SessionLimits
 
 
-def _own_id(event_id: str, content: int) -> str:
+def _own_id(event: Event, timed: bool) -> str:
     """Return the id of an event whose own is taken; made from its content, so that a redelivery of it has the same."""
-    return f"{event_id}~{content:016x}"
+    return f"{event.event_id}~{exact_content(event, timed)}"
 
 
 class SessionTable:
@@ -119,9 +119,9 @@ class SessionTable:
                 return None
         event_id = event.event_id
         if event_id and event_id[0] != "~":
-            content = content_digest(event, self._timed)
+            content = content_digest(event, self._timed, session.ids.seed)
             if not session.ids.add(event_id, content, self._half_window):
-                if self._is_redelivered(event_id, session, content):
+                if self._is_redelivered(event, session, content):
                     self.counts.duplicate_events += 1
                     return None
                 event = self._rename(event, session, content)
@@ -144,7 +144,7 @@ class SessionTable:
     def _rename(self, event: Event, session: Session, content: int) -> Event:
         """Return an event under an id of its own: the one that it came with stands for something else."""
         self.counts.changed_events += 1
-        own_id = _own_id(event.event_id, content)
+        own_id = _own_id(event, self._timed)
         session.ids.add(own_id, content, self._half_window)
         return replace(event, event_id=own_id)
 
@@ -170,12 +170,12 @@ class SessionTable:
                 self._follow_clock(time, event.session_id, out)
         return counted
 
-    def _is_redelivered(self, event_id: str, session: Session, content: int) -> bool:
+    def _is_redelivered(self, event: Event, session: Session, content: int) -> bool:
         """Whether the session has seen this event: its id with the same content, or the id of its content."""
-        known = session.ids.content(event_id)
+        known = session.ids.content(event.event_id)
         if known is None:
             return False
-        return known in (0, content) or session.ids.content(_own_id(event_id, content)) is not None
+        return known in (0, content) or session.ids.content(_own_id(event, self._timed)) is not None
 
     def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
@@ -229,7 +229,7 @@ class SessionTable:
         event_id = event.event_id
         if not event_id or event_id[0] == "~":
             return False
-        return self._is_redelivered(event_id, session, content_digest(event, self._timed))
+        return self._is_redelivered(event, session, content_digest(event, self._timed, session.ids.seed))
 
     def forget_call(self, session_id: str, call: OpenCall) -> None:
         """Forget an open call, so that it is judged anew."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +14,7 @@ from stream_guard.model import Event, Finding, ToolCall, ToolResult, Turn, UserM
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.contents import content_digest
+from stream_guard.sessions.contents import content_digest, content_of
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
@@ -56,6 +59,49 @@ def test_each_content_of_an_id_is_judged_once(told: list[tuple[str, str, int, in
     assert len(judged) == len(set(judged)) == len(set(told))
     assert stream.counts.duplicate_events == len(told) - len(set(told))
     assert stream.counts.changed_events == len(set(told)) - len({event_id for event_id, *_ in told})
+
+
+# The first bytes of the secret that xxh3 mixes in where nobody gives a seed: stripe n begins at byte 8 n of it.
+PUBLISHED = bytes.fromhex("b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578")
+
+
+def made_to_collide() -> tuple[ToolCall, ToolCall]:
+    """Return two calls with one digest by xxh3 without a seed.
+
+    A number that equals the secret in its lower half takes part in a sum only, and two of them may share that sum.
+    """
+
+    def call(blob: bytes) -> ToolCall:
+        args: Any = {"blob": blob}
+        return ToolCall(session_id="s", event_id="e", tool="pay", time=1.0, args=args)
+
+    begin = content_of(call(b"#" * 600)).index(b"###")
+    pad = -begin % 64
+    stripe = (begin + pad) // 64
+
+    def blob(first: int, second: int) -> bytes:
+        parts = [
+            PUBLISHED[8 * number : 8 * number + 4] + value.to_bytes(4, "little") + bytes(56)
+            for number, value in ((stripe, first), (stripe + 1, second))
+        ]
+        return (bytes(pad) + b"".join(parts)).ljust(600, b"\0")
+
+    return call(blob(5, 9)), call(blob(6, 8))
+
+
+def test_a_call_that_was_made_to_collide_with_another_is_judged() -> None:
+    first, second = made_to_collide()
+    assert xxhash.xxh3_64_intdigest(content_of(first)) == xxhash.xxh3_64_intdigest(content_of(second))
+    for restart in (False, True):
+        stream, found = Stream(), list[Finding]()
+        stream.table.feed(first, found)
+        if restart:
+            stream.restart()
+        stream.table.feed(second, found)
+        assert len(found) == 2
+        stream.table.feed(first, found)
+        stream.table.feed(second, found)
+        assert (len(found), stream.counts.duplicate_events) == (2, 2)
 
 
 def test_the_id_of_its_own_is_the_same_in_a_replay() -> None:

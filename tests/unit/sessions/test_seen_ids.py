@@ -35,17 +35,22 @@ def test_an_id_is_known_as_long_as_fewer_than_two_generations_came_after_it(
         seen = restored
 
 
-def test_an_earlier_version_kept_no_contents() -> None:
-    seen, restored = SeenIds(), SeenIds()
-    seen.add("a", 7, 500)
-    recent, older, _ = seen.stored()
-    restored.restore(recent, older, b"")
-    assert restored.content("a") == 0
-    assert restored.content("b") is None
+def test_earlier_versions_kept_no_seed_or_no_contents() -> None:
+    key = xxhash.xxh3_64_intdigest(b"a").to_bytes(8, sys.byteorder)
+    for contents, known in ((b"", 0), ((7).to_bytes(8, sys.byteorder), 7)):
+        restored = SeenIds()
+        restored.restore(key, b"", contents)
+        assert restored.content("a") == known
+        assert restored.content("b") is None
+        again = SeenIds()
+        again.restore(*restored.stored())
+        assert again.content("a") == known
 
 
 @pytest.mark.parametrize("name", ["", "a", "ev-1", "x" * 300])
-def test_ids_are_digests_as_a_stored_session_has_them(name: str) -> None:
-    seen = SeenIds()
-    seen.add(name, 5, 500)
-    assert seen.stored()[0] == xxhash.xxh3_64_intdigest(name.encode()).to_bytes(8, sys.byteorder)
+def test_ids_are_digests_by_the_seed_of_their_session(name: str) -> None:
+    seen, other = SeenIds(), SeenIds()
+    for one in (seen, other):
+        one.add(name, 5, 500)
+    assert seen.stored()[0] == xxhash.xxh3_64_intdigest(name.encode(), seen.seed).to_bytes(8, sys.byteorder)
+    assert seen.stored()[0] != other.stored()[0]
