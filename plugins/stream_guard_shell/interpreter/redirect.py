@@ -98,7 +98,7 @@ class Redirector(Expander):
             descriptors[number] = inner[0] if inner else unknown()
         else:
             self.read(shell, target)
-            descriptors[number] = unknown("file", fields=(target,))
+            descriptors[number] = unknown("file", fields=(self.file(shell, target),))
 
     def _connect(self, shell: Shell, target: Field, *, writes: bool) -> Field | None:
         """Follow a connection through /dev/tcp; return what comes from it, None where it is none."""

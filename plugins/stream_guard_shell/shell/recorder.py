@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_guard_shell.effects import CommandReading, ShellEffect, make_effect
-from stream_guard_shell.expansion.fields import Field
+from stream_guard_shell.expansion.fields import Field, literal
 from stream_guard_shell.expansion.places import (
     FilePlace,
     glob_folder,
@@ -87,6 +87,11 @@ class Recorder:
         elif not place.kind:
             self.opaque("value")
         return place
+
+    def file(self, shell: Shell, field: Field) -> Field:
+        """Return a file as it is named from here, for who runs it from elsewhere."""
+        place = resolve(field, shell.folder, tilde=shell.away)
+        return literal(place.text) if place.kind == "path" else field
 
     def located(self, shell: Shell, place: FilePlace) -> dict[str, Any]:
         """Return a place as fields; what is mounted into a container is here, without ``on``."""

@@ -74,6 +74,8 @@ def ssh(call: ProgramCall) -> Field:
     call.emit("net", host=host, direction="up", tool="ssh")
     words = _after_options(options)
     if not words:
+        if call.stdin is not None and call.stdin.pieces:  # the shell there reads it
+            call.recorder.run_text(call.shell.elsewhere(f"ssh:{host or ''}"), call.stdin, "sh")
         return unknown("net", host=host or "")
     text = joined_words(words)
     inner = call.shell.elsewhere(f"ssh:{host or ''}")

@@ -15,7 +15,7 @@ _NO_TESTS: Final = frozenset(
         "-daystart -regextype"
     )
 )
-_CHOOSING: Final = frozenset(("!", "-not", "-o", "-or", ",", "-prune"))
+_CHOOSING: Final = frozenset(("!", "-not", "-o", "-or", ","))
 _VALUED: Final = frozenset(
     ("-" + name)
     for name in word_list(

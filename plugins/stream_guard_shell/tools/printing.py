@@ -129,7 +129,7 @@ def cat(call: ProgramCall) -> Field:
             pieces.extend(inner[0].pieces if inner else ())
         else:
             call.recorder.read(call.shell, operand)
-            pieces.extend(unknown("file", fields=(operand,)).pieces)
+            pieces.extend(unknown("file", fields=(call.recorder.file(call.shell, operand),)).pieces)
     return Field(pieces)
 
 
