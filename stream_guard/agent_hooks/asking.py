@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from stream_guard.agent_hooks.question import Answer, Call, Dialect, Question
+    from stream_guard.agent_hooks.question import AgentDialect, Call, HookAnswer, HookQuestion
 
     class AskedGate(Protocol):
         """A gate, over HTTP or in the same process."""
@@ -38,7 +38,7 @@ class Asking:
     def __init__(
         self,
         gate: AskedGate,
-        dialect: Dialect,
+        dialect: AgentDialect,
         *,
         on_error: str = "closed",
         pause_as: str = "review",
@@ -49,7 +49,7 @@ class Asking:
         self._on_error, self._pause_as, self._agent = on_error, pause_as, agent
         self._count_unjudged = count_unjudged
 
-    def answer(self, asked: Question) -> Answer:
+    def answer(self, asked: HookQuestion) -> HookAnswer:
         """Return what the agent is told."""
         if asked.about == about.CALL:
             return self._call(asked)
@@ -61,20 +61,20 @@ class Asking:
             return self._allow(asked, self._tell(asked, asked.told or {}))
         return self._unknown(asked) if asked.about == about.UNKNOWN else self._allow(asked)
 
-    def _allow(self, asked: Question, warning: str = "") -> Answer:
+    def _allow(self, asked: HookQuestion, warning: str = "") -> HookAnswer:
         return self._warn(self._dialect.allow(asked), warning)
 
-    def _warn(self, answer: Answer, warning: str) -> Answer:
+    def _warn(self, answer: HookAnswer, warning: str) -> HookAnswer:
         return self._dialect.warn(answer, plain(f"stream_guard: {warning}")) if warning else answer
 
-    def _unknown(self, asked: Question) -> Answer:
+    def _unknown(self, asked: HookQuestion) -> HookAnswer:
         text = f"this version does not know the event {asked.event!r} of {self._dialect.name}"
         text += "; take it out of the hooks, or install a newer stream_guard"
         if asked.call is None or self._on_error == "open":
             return self._allow(asked, text)
         return self._dialect.refuse_unread(plain(f"stream_guard: {text}"))
 
-    def _call(self, asked: Question) -> Answer:
+    def _call(self, asked: HookQuestion) -> HookAnswer:
         call = asked.call
         if call is None:
             raise AssertionError("a question about a call has one")
@@ -96,7 +96,7 @@ class Asking:
         self._tell(asked, {"kind": "tool_result", "status": "blocked"})
         return self._dialect.deny(asked, text, ends=action == "terminate_session")
 
-    def _unjudged(self, asked: Question, why: str) -> Answer:
+    def _unjudged(self, asked: HookQuestion, why: str) -> HookAnswer:
         """Answer for a call that nobody judged, as the settings say."""
         if self._on_error == "open":
             before = self._count_unjudged(asked.session) if self._count_unjudged is not None else 0
@@ -106,7 +106,7 @@ class Asking:
             return self._dialect.ask(asked, plain(f"stream_guard could not judge this call: {why}"))
         return self._dialect.deny(asked, plain(f"Not run: stream_guard could not judge this call: {why}"))
 
-    def _prompt(self, asked: Question) -> Answer:
+    def _prompt(self, asked: HookQuestion) -> HookAnswer:
         """Tell the gate what a person wrote; a rule that stops refuses it, where the agent lets itself be stopped."""
         told = {**self._header(asked), "kind": "user_message", "text": asked.text}
         try:
@@ -118,7 +118,7 @@ class Asking:
         text = plain(f"stream_guard: this was not sent to the agent. [{'; '.join(found)}]")
         return self._dialect.refuse_prompt(asked, text, ends=action == "terminate_session")
 
-    def _stop(self, asked: Question) -> Answer:
+    def _stop(self, asked: HookQuestion) -> HookAnswer:
         """Let the agent stop when no obligation is open, and else say what is missing."""
         header = self._header(asked)
         try:
@@ -134,7 +134,7 @@ class Asking:
             return self._allow(asked, "; ".join(found))
         return self._warn(self._dialect.hold(asked, unfinished(owed)), "; ".join(found))
 
-    def _tell(self, asked: Question, event: dict[str, Any]) -> str:
+    def _tell(self, asked: HookQuestion, event: dict[str, Any]) -> str:
         """Tell the gate what happened; return what rules found, or what went wrong, in words for the user."""
         call = _names(asked.call) if asked.call is not None and event.get("kind") == "tool_result" else {}
         try:
@@ -158,7 +158,7 @@ class Asking:
         found = [finding(alert) for alert in (said.get("alerts") or [])[:MOST]]
         return found, str(said.get("action") or "allow")
 
-    def _header(self, asked: Question) -> dict[str, Any]:
+    def _header(self, asked: HookQuestion) -> dict[str, Any]:
         header: dict[str, Any] = {"session_id": asked.session, "time": time.time()}
         if asked.agent:
             header |= {"agent": asked.agent} | ({"agent_path": [self._agent]} if self._agent else {})

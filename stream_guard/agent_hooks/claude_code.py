@@ -10,10 +10,10 @@ from stream_guard.agent_hooks.question import (
     CALL,
     PROMPT,
     STOP,
-    Answer,
+    AgentDialect,
     Call,
-    Dialect,
-    Question,
+    HookAnswer,
+    HookQuestion,
     happened,
     other,
     result,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _STOPS = ("Stop", "SubagentStop")
 
 
-class ClaudeCode(Dialect):
+class ClaudeCode(AgentDialect):
     """Claude Code: it can ask its user, and ``continue: false`` stops it."""
 
     name = "claude-code"
@@ -65,12 +65,12 @@ class ClaudeCode(Dialect):
         )
     )
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         event = text_of(data, "hook_event_name") or event
         session, agent = self.session_of(data), text_of(data, "agent_type")
         if event in self.judged:
-            return Question(event, CALL, session, call=_call(data), agent=agent)
+            return HookQuestion(event, CALL, session, call=_call(data), agent=agent)
         if event in ("PostToolUse", "PostToolUseFailure"):
             failed = event == "PostToolUseFailure"
             output = (
@@ -80,10 +80,10 @@ class ClaudeCode(Dialect):
             )
             return result(event, session, _call(data), failed=failed, output=output, agent=agent)
         if event == "UserPromptSubmit":
-            return Question(event, PROMPT, session, text=text_of(data, "submitted_prompt", "prompt"), agent=agent)
+            return HookQuestion(event, PROMPT, session, text=text_of(data, "submitted_prompt", "prompt"), agent=agent)
         if event in _STOPS:
             said, again = text_of(data, "last_assistant_message"), data.get("stop_hook_active") is True
-            return Question(event, STOP, session, text=said, agent=agent, asked_again=again)
+            return HookQuestion(event, STOP, session, text=said, agent=agent, asked_again=again)
         if event == "SessionEnd":
             return happened(event, session, {"kind": "session_end"}, agent)
         return other(event, session, self.silent, data)
@@ -92,11 +92,11 @@ class ClaudeCode(Dialect):
         """Return the session of a payload."""
         return text_of(data, "session_id")
 
-    def warn(self, answer: Answer, text: str) -> Answer:
+    def warn(self, answer: HookAnswer, text: str) -> HookAnswer:
         """Show the user a message."""
-        return Answer({**(answer.said or {}), self.message: text})
+        return HookAnswer({**(answer.said or {}), self.message: text})
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Deny the call."""
         if question.event == "PermissionRequest":
             answer = self._specific(question, {"decision": {"behavior": "deny", "message": text}})
@@ -104,7 +104,7 @@ class ClaudeCode(Dialect):
             answer = self._specific(question, {"permissionDecision": "deny", "permissionDecisionReason": text})
         return self._ended(answer, text) if ends and self.ends else answer
 
-    def ask(self, question: Question, text: str) -> Answer:
+    def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Open the agent's own prompt; the prompt of a PermissionRequest is open already."""
         if not self.asks:
             return self.deny(question, text)
@@ -112,22 +112,22 @@ class ClaudeCode(Dialect):
             return self.warn(self.allow(question), text)
         return self._specific(question, {"permissionDecision": "ask", "permissionDecisionReason": text})
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Drop the prompt."""
         del question
-        answer = Answer({"decision": "block", "reason": text})
+        answer = HookAnswer({"decision": "block", "reason": text})
         return self._ended(answer, text) if ends and self.ends else answer
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Send the agent back to work."""
         del question
-        return Answer({"decision": "block", "reason": text})
+        return HookAnswer({"decision": "block", "reason": text})
 
-    def _specific(self, question: Question, decision: dict[str, Any]) -> Answer:
-        return Answer({"hookSpecificOutput": {"hookEventName": question.event, **decision}})
+    def _specific(self, question: HookQuestion, decision: dict[str, Any]) -> HookAnswer:
+        return HookAnswer({"hookSpecificOutput": {"hookEventName": question.event, **decision}})
 
-    def _ended(self, answer: Answer, text: str) -> Answer:
-        return Answer({**(answer.said or {}), "continue": False, "stopReason": text})
+    def _ended(self, answer: HookAnswer, text: str) -> HookAnswer:
+        return HookAnswer({**(answer.said or {}), "continue": False, "stopReason": text})
 
 
 class Codex(ClaudeCode):
@@ -148,15 +148,15 @@ class VsCode(ClaudeCode):
         """Return the session; the contract leaves it out at times, and a transcript is of one session."""
         return text_of(data, "session_id", "transcript_path", "cwd")
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Stop the agent before it reads the prompt."""
         del question, ends
-        return self._ended(Answer(), text)
+        return self._ended(HookAnswer(), text)
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Send the agent back to work."""
         decision = {"decision": "block", "reason": text}
-        return self._specific(question, decision) if question.event == "Stop" else Answer(decision)
+        return self._specific(question, decision) if question.event == "Stop" else HookAnswer(decision)
 
 
 class Kimi(ClaudeCode):
@@ -179,11 +179,11 @@ class Kimi(ClaudeCode):
         )
     )
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Drop the prompt."""
         return self.deny(question, text, ends=ends)
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Send the agent back to work; it may be held up once."""
         held = question.event == "Stop"
         return self.deny(question, text) if held else self.warn(self.allow(question), text)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from stream_guard.agent_hooks.question import (
     CALL,
     PROMPT,
-    Answer,
+    AgentDialect,
     Call,
-    Dialect,
-    Question,
+    HookAnswer,
+    HookQuestion,
     happened,
     object_of,
     other,
@@ -45,17 +45,17 @@ _SILENT = frozenset(
 )
 
 
-class Cline(Dialect):
+class Cline(AgentDialect):
     """Cline's extension and CLI. Exit codes stop nothing: what cannot be read is refused in words, too."""
 
     name = "cline"
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         named = text_of(data, "hookName") or event
         event, session = _NAMES.get(named, named), text_of(data, "taskId")
         if event == "PreToolUse":
-            return Question(event, CALL, session, call=_call(data, "tool_call", "preToolUse"))
+            return HookQuestion(event, CALL, session, call=_call(data, "tool_call", "preToolUse"))
         if event == "PostToolUse":
             inner = object_of(data, "tool_result") or object_of(data, "postToolUse")
             failed = bool(inner.get("error")) or inner.get("success") is False
@@ -64,28 +64,28 @@ class Cline(Dialect):
             return result(event, session, call, failed=failed, output=output)
         if event == "UserPromptSubmit":
             said = text_of(object_of(data, "userPromptSubmit"), "prompt") or text_of(data, "prompt")
-            return Question(event, PROMPT, session, text=said)
+            return HookQuestion(event, PROMPT, session, text=said)
         if event == "SessionShutdown":
             return happened(event, session, {"kind": "session_end"})
         return other(event, session, _SILENT, data)
 
-    def allow(self, question: Question) -> Answer:
+    def allow(self, question: HookQuestion) -> HookAnswer:
         """Say that nothing is cancelled."""
         del question
-        return Answer({"cancel": False})
+        return HookAnswer({"cancel": False})
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Cancel. It stops the run, since Cline cannot skip one call."""
         del question, ends
-        return Answer({"cancel": True, "errorMessage": text})
+        return HookAnswer({"cancel": True, "errorMessage": text})
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Cancel."""
         return self.deny(question, text, ends=ends)
 
-    def refuse_unread(self, text: str) -> Answer:
+    def refuse_unread(self, text: str) -> HookAnswer:
         """Cancel: an exit code would let the tool run."""
-        return Answer({"cancel": True, "errorMessage": text}, stderr=text)
+        return HookAnswer({"cancel": True, "errorMessage": text}, stderr=text)
 
 
 def _call(data: dict[str, Any], of_cli: str, of_extension: str) -> Call:

@@ -10,14 +10,14 @@ from stream_guard.agent_hooks import unjudged
 from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import NOTHING, Question, UnreadableError
+from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from stream_guard.agent_hooks.question import Answer, Dialect
+    from stream_guard.agent_hooks.question import AgentDialect, HookAnswer
 
 # As in stream_guard.settings, which takes far longer to import than this hook may take.
 DEFAULTS = {
@@ -63,7 +63,7 @@ def run_hook(options: Mapping[str, str]) -> int:
         text = f"stream_guard: the hook failed: {error}"
         is_open = options["on_error"] == "open"
         answer = (
-            dialect.warn(dialect.allow(Question("", NOTHING, "")), text) if is_open else dialect.refuse_unread(text)
+            dialect.warn(dialect.allow(HookQuestion("", NOTHING, "")), text) if is_open else dialect.refuse_unread(text)
         )
     if answer.said is not None:
         sys.stdout.write(json.dumps(answer.said) + "\n")
@@ -73,7 +73,7 @@ def run_hook(options: Mapping[str, str]) -> int:
     return answer.code
 
 
-def _answer(options: Mapping[str, str], dialect: Dialect, said: bytes) -> Answer:
+def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> HookAnswer:
     data = _payload(said, dialect.name)
     speaking = speaker(data, dialect.name)
     if speaking != dialect.name:

@@ -6,10 +6,10 @@ from stream_guard.agent_hooks.question import (
     CALL,
     PROMPT,
     STOP,
-    Answer,
+    AgentDialect,
     Call,
-    Dialect,
-    Question,
+    HookAnswer,
+    HookQuestion,
     happened,
     other,
     result,
@@ -59,17 +59,17 @@ _BY_KEY = (
 )
 
 
-class Copilot(Dialect):
+class Copilot(AgentDialect):
     """Copilot CLI: a refusal is flat, for whichever spelling it was asked in."""
 
     name = "copilot-cli"
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         named = text_of(data, "hook_event_name") or event or next((name for key, name in _BY_KEY if key in data), "")
         event, session = _NAMES.get(named, named), text_of(data, "sessionId", "session_id")
         if event in ("preToolUse", "permissionRequest"):
-            return Question(event, CALL, session, call=_call(data))
+            return HookQuestion(event, CALL, session, call=_call(data))
         if event in ("postToolUse", "postToolUseFailure"):
             output = next(
                 (data[name] for name in ("toolResult", "tool_result", "tool_response", "error") if name in data), None
@@ -78,30 +78,30 @@ class Copilot(Dialect):
             failed = event == "postToolUseFailure" or kind in ("failure", "denied", "error")
             return result(event, session, _call(data), failed=failed, output=output)
         if event == "userPromptSubmitted":
-            return Question(event, PROMPT, session, text=text_of(data, "prompt"))
+            return HookQuestion(event, PROMPT, session, text=text_of(data, "prompt"))
         if event in ("agentStop", "subagentStop"):
-            return Question(event, STOP, session, asked_again=data.get("stop_hook_active") is True)
+            return HookQuestion(event, STOP, session, asked_again=data.get("stop_hook_active") is True)
         if event == "sessionEnd":
             return happened(event, session, {"kind": "session_end"})
         return other(event, session, _SILENT, data)
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Deny the call; there is no way to end the session."""
         del ends
         if question.event == "permissionRequest":
-            return Answer({"behavior": "deny", "message": text})
-        return Answer({"permissionDecision": "deny", "permissionDecisionReason": text})
+            return HookAnswer({"behavior": "deny", "message": text})
+        return HookAnswer({"permissionDecision": "deny", "permissionDecisionReason": text})
 
-    def ask(self, question: Question, text: str) -> Answer:
+    def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Open the agent's own prompt; that of a permissionRequest is open already."""
         if question.event == "permissionRequest":
-            return Answer()
-        return Answer({"permissionDecision": "ask", "permissionDecisionReason": text})
+            return HookAnswer()
+        return HookAnswer({"permissionDecision": "ask", "permissionDecisionReason": text})
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Send the agent back to work."""
         del question
-        return Answer({"decision": "block", "reason": text})
+        return HookAnswer({"decision": "block", "reason": text})
 
 
 def _call(data: dict[str, Any]) -> Call:

@@ -6,10 +6,10 @@ from stream_guard.agent_hooks.question import (
     CALL,
     PROMPT,
     STOP,
-    Answer,
+    AgentDialect,
     Call,
-    Dialect,
-    Question,
+    HookAnswer,
+    HookQuestion,
     happened,
     made_call_id,
     other,
@@ -41,65 +41,65 @@ _SILENT = frozenset(
 )
 
 
-class Cursor(Dialect):
+class CursorAgent(AgentDialect):
     """Cursor: ``permission`` for what waits, ``continue`` for prompts, a follow-up message at the end."""
 
     name = "cursor"
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         event = text_of(data, "hook_event_name") or event
         session = text_of(data, "conversation_id", "session_id", "parent_conversation_id")
         if event in _CALLS:
-            return Question(event, CALL, session, call=_call(data, event))
+            return HookQuestion(event, CALL, session, call=_call(data, event))
         if event in ("postToolUse", "postToolUseFailure"):
             failed = event == "postToolUseFailure"
             output = data.get("error_message" if failed else "tool_output")
             return result(event, session, _call(data, event), failed=failed, output=output)
         if event == "beforeSubmitPrompt":
-            return Question(event, PROMPT, session, text=text_of(data, "prompt"))
+            return HookQuestion(event, PROMPT, session, text=text_of(data, "prompt"))
         if event in ("stop", "subagentStop"):
             loops = data.get("loop_count")
             again = isinstance(loops, int) and loops > 0
-            return Question(event, STOP, session, asked_again=again)
+            return HookQuestion(event, STOP, session, asked_again=again)
         if event == "sessionEnd":
             return happened(event, session, {"kind": "session_end"})
         return other(event, session, _SILENT, data)
 
-    def allow(self, question: Question) -> Answer:
+    def allow(self, question: HookQuestion) -> HookAnswer:
         """Say the allow."""
         if question.event in _CALLS:
-            return Answer({"permission": "allow"})
-        return Answer({"continue": True} if question.event == "beforeSubmitPrompt" else None)
+            return HookAnswer({"permission": "allow"})
+        return HookAnswer({"continue": True} if question.event == "beforeSubmitPrompt" else None)
 
-    def warn(self, answer: Answer, text: str) -> Answer:
+    def warn(self, answer: HookAnswer, text: str) -> HookAnswer:
         """Show the user a message beside an allow; elsewhere there is no place for one."""
-        return Answer({**answer.said, "user_message": text}) if answer.said else Answer(stderr=text)
+        return HookAnswer({**answer.said, "user_message": text}) if answer.said else HookAnswer(stderr=text)
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Deny the call; there is no way to end the session."""
         del ends
         return _permission(question, "deny", text)
 
-    def ask(self, question: Question, text: str) -> Answer:
+    def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Ask the user where that is enforced: for the shell and MCP. Elsewhere the call is denied."""
         return _permission(question, "ask" if question.event in _ASKS else "deny", text)
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Do not send the prompt."""
         del question, ends
-        return Answer({"continue": False, "user_message": text})
+        return HookAnswer({"continue": False, "user_message": text})
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Send what is missing as the next message."""
         del question
-        return Answer({"followup_message": text})
+        return HookAnswer({"followup_message": text})
 
 
-def _permission(question: Question, word: str, text: str) -> Answer:
+def _permission(question: HookQuestion, word: str, text: str) -> HookAnswer:
     if question.event in _FOR_THE_USER_ALONE:
-        return Answer({"permission": word, "user_message": text})
-    return Answer({"permission": word, "user_message": text, "agent_message": text})
+        return HookAnswer({"permission": word, "user_message": text})
+    return HookAnswer({"permission": word, "user_message": text, "agent_message": text})
 
 
 def _call(data: dict[str, Any], event: str) -> Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard.agent_hooks.question import Dialect
+from stream_guard.agent_hooks.question import AgentDialect
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _CLASSES = {
     "qwen-code": ("claude_code", "QwenCode"),
     "droid": ("claude_code", "Droid"),
     "copilot-cli": ("copilot", "Copilot"),
-    "cursor": ("cursor", "Cursor"),
+    "cursor": ("cursor", "CursorAgent"),
     "gemini-cli": ("gemini", "GeminiCli"),
     "cline": ("cline", "Cline"),
     "windsurf": ("exit_codes", "Windsurf"),
@@ -36,12 +36,12 @@ _QWEN_MODES = ("default", "plan", "auto_edit", "yolo")
 _SHARING = ("claude-code", "codex", "vscode", "copilot-cli", "cursor", "qwen-code", "droid", "gemini-cli", "kimi")
 
 
-def dialect_of(agent: str) -> Dialect:
+def dialect_of(agent: str) -> AgentDialect:
     """Return the dialect of an agent that AGENTS lists."""
     from importlib import import_module  # noqa: PLC0415  (the interpreter has it already)
 
     module, name = _CLASSES[agent]
-    made: Dialect = getattr(import_module(f"stream_guard.agent_hooks.{module}"), name)()
+    made: AgentDialect = getattr(import_module(f"stream_guard.agent_hooks.{module}"), name)()
     return made
 
 

@@ -9,10 +9,10 @@ from stream_guard.agent_hooks.question import (
     PROMPT,
     REFUSED,
     STOP,
-    Answer,
+    AgentDialect,
     Call,
-    Dialect,
-    Question,
+    HookAnswer,
+    HookQuestion,
     happened,
     object_of,
     other,
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class _ByExitCode(Dialect):
+class _ByExitCode(AgentDialect):
     """Stopped by exit code 2, with the reason on standard error."""
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse the call."""
         del question, ends
-        return Answer(stderr=text, code=REFUSED)
+        return HookAnswer(stderr=text, code=REFUSED)
 
 
 class Windsurf(_ByExitCode):
@@ -41,20 +41,20 @@ class Windsurf(_ByExitCode):
     _TOOLS = ("read_code", "write_code", "run_command", "mcp_tool_use")
     _SILENT = frozenset(("post_cascade_response", "post_cascade_response_with_transcript", "post_setup_worktree"))
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         event, session = text_of(data, "agent_action_name") or event, text_of(data, "trajectory_id")
         told = object_of(data, "tool_info")
         phase, _, tool = event.partition("_")
         if tool in self._TOOLS and phase == "pre":
-            return Question(event, CALL, session, call=_windsurf_call(told, tool))
+            return HookQuestion(event, CALL, session, call=_windsurf_call(told, tool))
         if tool in self._TOOLS and phase == "post":
             return result(event, session, _windsurf_call(told, tool), failed=False, output=told.get("mcp_result"))
         if event == "pre_user_prompt":
-            return Question(event, PROMPT, session, text=text_of(told, "user_prompt"))
+            return HookQuestion(event, PROMPT, session, text=text_of(told, "user_prompt"))
         return other(event, session, self._SILENT, data)
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse the prompt."""
         return self.deny(question, text, ends=ends)
 
@@ -87,22 +87,22 @@ class AmazonQ(_ByExitCode):
         )
     )
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         named, session = text_of(data, "hook_event_name") or event, self._session(data)
         event = named[:1].lower() + named[1:]
         if event == "preToolUse":
-            return Question(event, CALL, session, call=_plain_call(data))
+            return HookQuestion(event, CALL, session, call=_plain_call(data))
         if event == "postToolUse":
             failed = object_of(data, "tool_response").get("success") is False
             return result(event, session, _plain_call(data), failed=failed, output=data.get("tool_response"))
         if event == "userPromptSubmit":
-            return Question(event, PROMPT, session, text=text_of(data, "prompt"))
+            return HookQuestion(event, PROMPT, session, text=text_of(data, "prompt"))
         if event == "stop":
-            return Question(event, STOP, session)
+            return HookQuestion(event, STOP, session)
         return other(event, session, self._SILENT, data)
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse the prompt, where that is possible."""
         if self.stops_prompts:
             return self.deny(question, text, ends=ends)
@@ -120,7 +120,7 @@ class Kiro(AmazonQ):
     stops_prompts = True
 
 
-class Goose(Dialect):
+class Goose(AgentDialect):
     """Goose: only PreToolUse is listened to."""
 
     name = "goose"
@@ -131,26 +131,26 @@ class Goose(Dialect):
         )
     )
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
         event, session = text_of(data, "event") or event, text_of(data, "session_id")
         if event == "PreToolUse":
-            return Question(event, CALL, session, call=_plain_call(data))
+            return HookQuestion(event, CALL, session, call=_plain_call(data))
         if event in ("PostToolUse", "PostToolUseFailure"):
             failed = event == "PostToolUseFailure"
             return result(event, session, _plain_call(data), failed=failed, output=data.get("tool_output"))
         if event == "UserPromptSubmit":
-            return Question(event, PROMPT, session, text=text_of(data, "message", "matcher_context"))
+            return HookQuestion(event, PROMPT, session, text=text_of(data, "message", "matcher_context"))
         if event == "Stop":
-            return Question(event, STOP, session, text=text_of(data, "message"))
+            return HookQuestion(event, STOP, session, text=text_of(data, "message"))
         if event == "SessionEnd":
             return happened(event, session, {"kind": "session_end"})
         return other(event, session, self._SILENT, data)
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse the call."""
         del question, ends
-        return Answer({"decision": "block", "reason": text})
+        return HookAnswer({"decision": "block", "reason": text})
 
 
 def _plain_call(data: dict[str, Any]) -> Call:

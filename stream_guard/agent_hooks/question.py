@@ -31,7 +31,7 @@ class Call:
         self.id = call_id or made_call_id(tool, args)
 
 
-class Question:
+class HookQuestion:
     """One payload of a hook. ``text`` is what was said, ``told`` what the gate is told as it is."""
 
     __slots__ = ("about", "agent", "asked_again", "call", "event", "session", "text", "told")
@@ -53,7 +53,7 @@ class Question:
         self.asked_again = asked_again  # the agent was already held up once when it wanted to stop
 
 
-class Answer:
+class HookAnswer:
     """What the hook's process says: an object on standard output or nothing, words on standard error, an exit code."""
 
     __slots__ = ("code", "said", "stderr")
@@ -65,7 +65,7 @@ class Answer:
 REFUSED = 2  # the exit code that agents take as a refusal, with the reason on standard error
 
 
-class Dialect:
+class AgentDialect:
     """How one agent speaks: ``read`` takes its payload apart, the other methods say a verdict in its words.
 
     The defaults are those of an agent that cannot be told: nothing is said, and what the gate decided stays without
@@ -74,40 +74,40 @@ class Dialect:
 
     name = ""
 
-    def read(self, data: dict[str, Any], event: str) -> Question:
+    def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload; ``event`` is what the command line says where the payload does not."""
         raise NotImplementedError
 
-    def allow(self, question: Question) -> Answer:
+    def allow(self, question: HookQuestion) -> HookAnswer:
         """Let the agent go on: nothing on standard output, so that the user's own permissions count."""
         del question
-        return Answer()
+        return HookAnswer()
 
-    def warn(self, answer: Answer, text: str) -> Answer:
+    def warn(self, answer: HookAnswer, text: str) -> HookAnswer:
         """Return the answer with words for the user. An agent without a place for them has its log."""
-        return Answer(answer.said, stderr=answer.stderr or text, code=answer.code)
+        return HookAnswer(answer.said, stderr=answer.stderr or text, code=answer.code)
 
-    def deny(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def deny(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse a call; ``ends`` if the session is over, too."""
         del ends
         return self.warn(self.allow(question), text)
 
-    def ask(self, question: Question, text: str) -> Answer:
+    def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Have the agent ask its user. An agent that cannot refuses."""
         return self.deny(question, text)
 
-    def refuse_prompt(self, question: Question, text: str, *, ends: bool = False) -> Answer:
+    def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Refuse what a person wrote."""
         del ends
         return self.warn(self.allow(question), text)
 
-    def hold(self, question: Question, text: str) -> Answer:
+    def hold(self, question: HookQuestion, text: str) -> HookAnswer:
         """Have the agent go on working."""
         return self.warn(self.allow(question), text)
 
-    def refuse_unread(self, text: str) -> Answer:
+    def refuse_unread(self, text: str) -> HookAnswer:
         """Refuse a payload that could not be read: nobody knows what hangs on it."""
-        return Answer(stderr=text, code=REFUSED)
+        return HookAnswer(stderr=text, code=REFUSED)
 
 
 def text_of(data: dict[str, Any], *names: str) -> str:
@@ -125,26 +125,26 @@ def object_of(data: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def result(event: str, session: str, call: Call, *, failed: bool, output: Any, agent: str = "") -> Question:
+def result(event: str, session: str, call: Call, *, failed: bool, output: Any, agent: str = "") -> HookQuestion:
     """Return the question of a result: it is told to the gate."""
     told = {"kind": "tool_result", "status": "error" if failed else "ok", "output": output}
-    return Question(event, HAPPENED, session, call=call, told=told, agent=agent)
+    return HookQuestion(event, HAPPENED, session, call=call, told=told, agent=agent)
 
 
-def happened(event: str, session: str, told: dict[str, Any], agent: str = "") -> Question:
+def happened(event: str, session: str, told: dict[str, Any], agent: str = "") -> HookQuestion:
     """Return the question of an event that is only told to the gate."""
-    return Question(event, HAPPENED, session, told=told, agent=agent)
+    return HookQuestion(event, HAPPENED, session, told=told, agent=agent)
 
 
-def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]) -> Question:
+def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]) -> HookQuestion:
     """Return the question of an event that the gate need not know, or that this version does not know.
 
     A call may hang on an unknown one that speaks of a tool: an agent's new version has another name for it.
     """
     if event in silent:
-        return Question(event, NOTHING, session)
+        return HookQuestion(event, NOTHING, session)
     of_a_tool = any("tool" in name.lower() for name in data)
-    return Question(event[:_LONGEST_NAME], UNKNOWN, session, call=Call("", None, "~") if of_a_tool else None)
+    return HookQuestion(event[:_LONGEST_NAME], UNKNOWN, session, call=Call("", None, "~") if of_a_tool else None)
 
 
 def made_call_id(tool: str, args: Any) -> str:

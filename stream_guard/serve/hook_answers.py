@@ -11,7 +11,7 @@ import msgspec
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import Answer
+from stream_guard.agent_hooks.question import HookAnswer
 from stream_guard.model import Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.serve.bodies import RequestRefused
@@ -46,7 +46,7 @@ async def answer_hook(agent: str, data: Json, ask: Ask) -> dict[str, Any]:
     return _shown(await asyncio.to_thread(asking.answer, dialect.read(data, "")))
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: HookAnswer) -> dict[str, Any]:
     """Return an answer as an object: agents that go by exit codes find theirs in it."""
     if answer.said is None and answer.code:
         return {"exit": answer.code, "stderr": answer.stderr}
