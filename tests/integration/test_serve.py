@@ -312,7 +312,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         options = ["--phases", "coverage,fuzzing", "--max-examples", "15", "--seed", "4", "--no-color"]
         done = subprocess.run([*tool, *options], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    assert "11 selected / 11 total" in done.stdout
+    assert "12 selected / 12 total" in done.stdout
 
 
 def test_a_page_under_another_name_cannot_ask(tmp_path: Path) -> None:
