@@ -67,6 +67,8 @@ class StateWords:
             return _time(value) if _EARLIEST <= value < _LATEST else f"{value:.10g}"
         if isinstance(value, str):
             return _short(value)
+        if isinstance(value, bytes):
+            return "[fingerprints]"
         if isinstance(value, dict | list | tuple | set | frozenset) and self._is_fingerprints(list(value)):
             return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"
         if isinstance(value, dict):

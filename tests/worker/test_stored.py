@@ -45,7 +45,7 @@ BATCH = 6
 # Fields that the version before has; it ignores what follows them.
 SESSION_FIELDS, CALL_FIELDS, PROGRESS_FIELDS, SENDER_FIELDS, CLOCK_FIELDS = 24, 8, 6, 3, 3
 CLOCK = 2  # the tag of a clock among the messages between partitions
-NEW_EVENT_FIELDS = {"contested"}  # that the version before ignores
+NEW_EVENT_FIELDS = {"asked", "contested", "counts_as", "handed"}  # that the version before ignores
 NOW = 1_767_700_000.0  # the wall time that the rows have
 
 
