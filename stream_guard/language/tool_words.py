@@ -27,7 +27,10 @@ def _listed(text: str) -> frozenset[str]:
 _LOOKING: Final = _listed(
     "get list read search find lookup fetch view show query check browse describe count calculate compute grep glob "
     "look load retrieve inspect summarize summarise verify validate preview estimate think analyze analyse compare "
-    "explain identify authenticate examine monitor watch see scan detect predict recommend suggest"
+    "explain identify authenticate examine monitor watch see scan detect predict recommend suggest confirm quote ask "
+    "request propose plan prepare draft simulate track test evaluate assess review audit generate translate convert "
+    "parse format extract classify select choose sort filter resolve match discuss answer tell say remember recall "
+    "wait draw plot render measure has is can does"
 )
 _ACTING: Final = _listed(
     "create update modify edit write delete remove cancel add set insert replace move copy rename rebook reschedule "

@@ -50,6 +50,8 @@ def test_the_thing_may_stand_before_the_verb_and_the_verb_may_be_inflected(name:
         ("~delete_*", "get_delete_log"),
         ("~delete_*", "listDeletedFiles"),
         ("~send_*", "search_sent_mail"),
+        ("~refund_*", "confirm_refund_amount"),
+        ("~refund_*", "quoteRefund"),
         ("~pay_*", "payload_size"),
         ("~pay_*", "get_pay_slip"),
         ("~edit_*", "Edit"),
