@@ -70,9 +70,9 @@ class MustTestBeforeClaim(sg.Rule[MustTestBeforeClaimParams, MustTestBeforeClaim
     examples = (
         sg.Example(
             claim="a change after the tests is a hit when the agent says that it is done",
-            params={"project": "/work/app"},
+            params={"project": "/code/app"},
             trace=[
-                {"call": "Edit", "args": {"file_path": "/work/app/a.py", "old_string": "a", "new_string": "b"}},
+                {"call": "Edit", "args": {"file_path": "/code/app/a.py", "old_string": "a", "new_string": "b"}},
                 {"call": "Bash", "args": {"command": "pytest -q"}},
                 {"call": "Bash", "args": {"command": "sed -i s/a/b/ a.py"}},
                 {"turn": "All done."},
@@ -81,9 +81,9 @@ class MustTestBeforeClaim(sg.Rule[MustTestBeforeClaimParams, MustTestBeforeClaim
         ),
         sg.Example(
             claim="tests after the last change are fine, and so is a file elsewhere",
-            params={"project": "/work/app"},
+            params={"project": "/code/app"},
             trace=[
-                {"call": "Edit", "args": {"file_path": "/work/app/a.py", "old_string": "a", "new_string": "b"}},
+                {"call": "Edit", "args": {"file_path": "/code/app/a.py", "old_string": "a", "new_string": "b"}},
                 {"call": "Bash", "args": {"command": "npm test && echo ok > /tmp/r"}},
                 {"turn": "All done."},
             ],

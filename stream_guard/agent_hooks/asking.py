@@ -160,6 +160,8 @@ class Asking:
 
     def _header(self, asked: HookQuestion) -> dict[str, Any]:
         header: dict[str, Any] = {"session_id": asked.session, "time": time.time()}
+        if asked.folder:
+            header["labels"] = {"cwd": asked.folder}
         if asked.agent:
             header |= {"agent": asked.agent} | ({"agent_path": [self._agent]} if self._agent else {})
         elif self._agent:

@@ -10,7 +10,7 @@ from stream_guard.agent_hooks import unjudged
 from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError
+from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError, folder_of
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> H
     speaking = speaker(data, dialect.name)
     if speaking != dialect.name:
         dialect = dialect_of(speaking)
+    asked = dialect.read(data, options["event"])
+    asked.folder = folder_of(data)
     client, on_error, pause_as = _open(options)
     try:
         return Asking(
@@ -87,7 +89,7 @@ def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> H
             pause_as=pause_as,
             agent=options["agent"],
             count_unjudged=lambda session: unjudged.count(session, os.environ),
-        ).answer(dialect.read(data, options["event"]))
+        ).answer(asked)
     finally:
         client.close()
 

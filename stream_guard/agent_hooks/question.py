@@ -34,7 +34,7 @@ class Call:
 class HookQuestion:
     """One payload of a hook. ``text`` is what was said, ``told`` what the gate is told as it is."""
 
-    __slots__ = ("about", "agent", "asked_again", "call", "event", "session", "text", "told")
+    __slots__ = ("about", "agent", "asked_again", "call", "event", "folder", "session", "text", "told")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class HookQuestion:
         self.event, self.about, self.session = event, about, session
         self.call, self.text, self.told, self.agent = call, text, told, agent
         self.asked_again = asked_again  # the agent was already held up once when it wanted to stop
+        self.folder = ""  # where the agent works
 
 
 class HookAnswer:
@@ -108,6 +109,13 @@ class AgentDialect:
     def refuse_unread(self, text: str) -> HookAnswer:
         """Refuse a payload that could not be read: nobody knows what hangs on it."""
         return HookAnswer(stderr=text, code=REFUSED)
+
+
+def folder_of(data: dict[str, Any]) -> str:
+    """Return the folder in which an agent works, wherever its payloads name it."""
+    roots = data.get("workspace_roots") or data.get("workspaceRoots")
+    first = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
+    return text_of(data, "cwd", "working_dir") or text_of(object_of(data, "tool_info"), "cwd") or first
 
 
 def text_of(data: dict[str, Any], *names: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import HookAnswer
+from stream_guard.agent_hooks.question import HookAnswer, folder_of
 from stream_guard.model import Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.serve.bodies import RequestRefused
@@ -43,7 +43,9 @@ async def answer_hook(agent: str, data: Json, ask: Ask) -> dict[str, Any]:
         raise RequestRefused(422, f"send the object that {agent} gives its hooks")
     dialect = dialect_of(speaker(data, agent))
     asking = Asking(_ThisGate(ask, asyncio.get_running_loop()), dialect)
-    return _shown(await asyncio.to_thread(asking.answer, dialect.read(data, "")))
+    asked = dialect.read(data, "")
+    asked.folder = folder_of(data)
+    return _shown(await asyncio.to_thread(asking.answer, asked))
 
 
 def _shown(answer: HookAnswer) -> dict[str, Any]:

@@ -324,3 +324,13 @@ def test_a_hook_imports_neither_the_engine_nor_anything_slow(tmp_path: Path) -> 
     used = ["asking", "claude_code", "client", "command", "dialects", "question", "reasons", "unjudged"]
     rooms = ["agent_hooks", *(f"agent_hooks.{module}" for module in used), "cli", "cli.process"]
     assert sorted(json.loads(ours.replace("'", '"'))) == ["stream_guard", *(f"stream_guard.{room}" for room in rooms)]
+
+
+def test_the_folder_of_the_agent_reaches_rules_about_what_commands_do(tmp_path: Path, hook: Hook) -> None:
+    effects = "[{effect: delete, outside: [project]}]"
+    policy = f"rules: [{{id: outside, kind: no_effect, params: {{effects: {effects}}}, then: block}}]"
+    with serving(tmp_path, policy) as (url, _):
+        for number, (command, denied) in enumerate((("rm -rf build", False), ("rm -rf /home/ann/notes", True))):
+            call = {"tool_input": {"command": command}, "tool_use_id": f"t{number}", "cwd": "/home/ann/app"}
+            said = hook("PreToolUse", "--gate", url, tool="Bash", **call)
+            assert ("hookSpecificOutput" in said) is denied

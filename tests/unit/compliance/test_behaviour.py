@@ -159,10 +159,10 @@ CASES: list[tuple[str, list[str], Trace, Trace]] = [
     ("`timeout` must not exceed 600.", CODER, [call("run_shell", timeout=900)], [call("run_shell", timeout=600)]),
     ("Always set `dry_run` to true.", CODER, [call("apply_patch", dry_run=False)], [call("apply_patch", dry_run=True)]),
     (
-        "You may only write to `/work/out/`.",
+        "You may only write to `/code/out/`.",
         CODER,
         [call("write_file", path="/etc/x")],
-        [call("write_file", path="/work/out/x")],
+        [call("write_file", path="/code/out/x")],
     ),
     ("Do NOT edit files or write code.", CODER, [call("apply_patch", patch="+x")], [call("read_file", path="/a")]),
     (
