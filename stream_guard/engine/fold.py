@@ -13,7 +13,6 @@ from stream_guard.engine.ends import RuleEnds
 from stream_guard.engine.evaluation import Evaluation, Findings, Objections
 from stream_guard.engine.gaps import (
     FORGOTTEN,
-    NO_CLOCK,
     NO_CONTENT,
     NO_FIELD,
     NO_KEY,
@@ -254,7 +253,7 @@ class Engine:
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
         if key_state.forgotten is not None and inside and hit is None and not isinstance(verdict, Unsure):
             self._doubt_state(bound, address, event, evaluation)
-        if bound.spec.hold is not None and inside and not self._held(bound, hit, address, event, evaluation):
+        if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, address):
             return
         if hit is not None:
             self._reporter.report(bound, hit, evaluation, address)
@@ -372,17 +371,6 @@ class Engine:
             evaluation = Evaluation(event, key_state, key_state.memory, [], objections)
             for bound, _ in plan.entries:
                 self._reporter.count_unevaluable(bound, evaluation, NO_KEY)
-
-    def _held(self, bound: BoundRule, hit: Hit | None, address: Address, event: Event, evaluation: Evaluation) -> bool:
-        """Whether the rule has hit without a break for as long as its `for` asks."""
-        holds = evaluation.key_state.holds
-        if hit is None:
-            holds.pop(address, None)
-            return False
-        if event.time is None:
-            self._reporter.count_unevaluable(bound, evaluation, NO_CLOCK)
-            return False
-        return event.time - holds.setdefault(address, event.time) >= (bound.spec.hold or 0.0)
 
     def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
         """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""

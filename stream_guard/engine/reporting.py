@@ -10,7 +10,7 @@ from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.evaluation import Evaluation
 from stream_guard.engine.findings import At, Moment, contested_finding, error_finding, make_finding
-from stream_guard.engine.gaps import FORGOTTEN, TAKEN_ALIKE, UNKNOWN_AGENT, UNREADABLE, is_unreadable
+from stream_guard.engine.gaps import FORGOTTEN, NO_CLOCK, TAKEN_ALIKE, UNKNOWN_AGENT, UNREADABLE, is_unreadable
 from stream_guard.engine.key_state import Address
 from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.model import Action, Hit, Settled, ToolCall, Unsure
@@ -76,6 +76,17 @@ class Reporter:
         if bound.number not in self._failed:
             self._failed.add(bound.number)
             evaluation.findings.append(error_finding(bound, error, evaluation.event, evaluation.key_state))
+
+    def held(self, bound: BoundRule, hit: Hit | None, evaluation: Evaluation, address: Address) -> bool:
+        """Whether the rule has hit without a break for as long as its `for` asks; without a clock nobody can tell."""
+        holds, event = evaluation.key_state.holds, evaluation.event
+        if hit is None:
+            holds.pop(address, None)
+            return False
+        if event is None or event.time is None:
+            self.count_unevaluable(bound, evaluation, NO_CLOCK)
+            return False
+        return event.time - holds.setdefault(address, event.time) >= (bound.spec.hold or 0.0)
 
     def count_unevaluable(
         self, bound: BoundRule, evaluation: Evaluation, lacks: str, *, about_event: bool = True
