@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from stream_guard import Settings, SettingsError, SourceError
+from stream_guard import SettingsError, SourceError
 from stream_guard.commands import (
     FINDINGS,
     INCONCLUSIVE,
@@ -30,6 +30,7 @@ from stream_guard.reports import ReportForm
 from stream_guard_compliance.reading.catalogue import declarations
 
 if TYPE_CHECKING:
+    from stream_guard import Settings
     from stream_guard_compliance import ComplianceResult, Extraction
 
 _PACKED: Final = (".gz", ".zst", ".parquet", ".avro", ".agentlog")

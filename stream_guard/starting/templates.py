@@ -10,7 +10,7 @@ SETTINGS: Final = """\
 # The environment goes before this file: STREAM_GUARD_LOG__FORMAT=json
 plugins:
   # What may be loaded. Without this line, everything that is installed is.
-  allow: [rules, formats, sinks, dialects, diff, axes, contract, compliance, judge]
+  allow: [rules, formats, shell, sinks, dialects, diff, axes, contract, compliance, judge]
 history:
   # Decisions, reviews and incidents.
   url: stream_guard_history.db
