@@ -125,7 +125,8 @@ def test_a_checkpoint_without_marks_is_read_on_as_before(log: Path) -> None:
 
 
 def _is_a_line(line: bytes) -> bool:
-    return b"\n" not in line and line.lstrip()[:1] not in (b"[", b"{")  # which may go on in the next line
+    # A blank line is none, and what these begin may go on in the next line.
+    return b"\n" not in line and line.lstrip()[:1] not in (b"", b"[", b"{")
 
 
 @given(
