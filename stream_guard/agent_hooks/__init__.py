@@ -1,1 +1,1 @@
-"""Hooks of agents' own programs: a small client of a gate, of the standard library alone, so that it starts at once."""
+"""Hooks of coding agents: a payload becomes one question to a gate, and the agent hears the answer in its own words."""

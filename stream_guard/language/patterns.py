@@ -225,7 +225,7 @@ class ToolPattern:
         if any(glob.search(tool) is not None for glob in self._globs):
             return True
         return bool(self._by_words) and any(
-            glob.search(reading) is not None for reading in readings(tool) for glob in self._by_words
+            glob.search(reading) is not None for reading in readings(see_through(tool)) for glob in self._by_words
         )
 
     def __repr__(self) -> str:

@@ -70,6 +70,11 @@ def test_a_verb_in_the_name_of_the_server_hides_nothing(name: str) -> None:
     assert ToolPattern("~delete_*").matches(name)
 
 
+@pytest.mark.parametrize("name", ["dele\u200bteFile", "\uff44elete.file", "mcp__a__d\u200delete_file"])
+def test_a_name_is_read_as_a_reader_sees_it(name: str) -> None:
+    assert ToolPattern("~delete_*").matches(name)
+
+
 def test_alternatives_and_classes_are_read_by_words_too() -> None:
     pattern = ToolPattern("@write", {"write": ["~create_*|update_*", "@more"], "more": ["store"]})
     assert [pattern.matches(name) for name in ("IssueCreate", "updateUser", "store", "Acme.store")] == [
