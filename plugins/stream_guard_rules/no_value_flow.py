@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from math import inf
 from struct import Struct
 from typing import Final
@@ -21,6 +21,7 @@ from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_FINGERPRINTS: Final = 65_536
 _MOST_SOURCES: Final = 32
+_MARK_BYTES: Final = 4
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
 _STEP: Final = 4  # one piece in four of a longer text is remembered, of a long one one in eight
@@ -238,15 +239,27 @@ def _marks_of(source: GuardedResult) -> Sequence[int]:
 
 
 def _bound(state: NoValueFlowState) -> None:
-    """Join the oldest sources where there are too many, and forget the oldest beyond what is remembered."""
+    """Join two sources where there are too many, and forget the oldest beyond what is remembered."""
     sources = state.sources
     while len(sources) > _MOST_SOURCES:
-        oldest, joined = sources.pop(0), sources[0]
-        marks = _packed({*_marks_of(oldest), *_marks_of(joined)})
-        time = None if oldest.time is None or joined.time is None else max(oldest.time, joined.time)
-        sources[0] = GuardedResult(time, joined.tool, marks)
-    left = _MOST_FINGERPRINTS - sum(len(_marks_of(source)) for source in sources)
+        _join_smallest(sources)
+    left = _MOST_FINGERPRINTS - sum(map(_count, sources))
     while left < 0:
         oldest = sources.pop(0)
-        left += len(_marks_of(oldest))
+        left += _count(oldest)
         state.lost = max(state.lost, inf if oldest.time is None else oldest.time)
+
+
+def _join_smallest(sources: list[GuardedResult]) -> None:
+    """Join the two neighbours that have the fewest fingerprints: to join the oldest each time would copy nearly all."""
+    sizes = [_count(older) + _count(newer) for older, newer in pairwise(sources)]
+    place = sizes.index(min(sizes))
+    older, newer = sources[place : place + 2]
+    marks = _packed({*_marks_of(older), *_marks_of(newer)})
+    time = None if older.time is None or newer.time is None else max(older.time, newer.time)
+    sources[place : place + 2] = [GuardedResult(time, newer.tool, marks)]
+
+
+def _count(source: GuardedResult) -> int:
+    """Return how many fingerprints a source has."""
+    return len(source.marks) // (1 if isinstance(source.marks, list) else _MARK_BYTES)
