@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
@@ -14,7 +15,7 @@ from stream_guard.errors import SourceError
 from stream_guard.kafka.address import SCHEME
 from stream_guard.ports import Source
 from stream_guard.settings import DecodeSettings, KafkaSettings, ReceiverSettings
-from stream_guard.sources.archive import ROWS, open_archive
+from stream_guard.sources.archive import ROWS, find_files, open_archive
 from stream_guard.sources.archive import SUFFIXES as ARCHIVE_SUFFIXES
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
@@ -26,6 +27,8 @@ from stream_guard.sources.otlp import open_otlp
 from stream_guard.sources.stdin import PipeSource
 
 __all__ = ["is_endless", "open_source"]
+
+_logger = logging.getLogger(__name__)
 
 
 def is_endless(target: str) -> bool:
@@ -78,6 +81,8 @@ def open_source(  # noqa: PLR0911  # one for each sort of source
     if not follow and _is_archive(path, mode):
         return open_archive(path, limit=limit, positions=positions or {})
     if stat.S_ISDIR(mode):
+        if follow:
+            _say_unfollowed(path)
         return FolderSource(
             path, follow=follow, limit=limit, positions=positions or {}, stop=stop or Flag(), marks=marks
         )
@@ -89,7 +94,7 @@ def open_source(  # noqa: PLR0911  # one for each sort of source
 
 
 def _is_archive(path: Path, mode: int) -> bool:
-    """Whether it is an archive: a file of rows, or a folder in which not every file is one of JSON lines."""
+    """Whether it is an archive: a file of rows, or a folder with more than files of JSON lines in it."""
     if stat.S_ISREG(mode):
         return path.suffix in ROWS
     if not stat.S_ISDIR(mode):
@@ -99,7 +104,22 @@ def _is_archive(path: Path, mode: int) -> bool:
     except OSError as error:
         raise SourceError(f"{path}: cannot be listed: {error.strerror}") from error
     read = [name for name in names if name.endswith(ARCHIVE_SUFFIXES) and not name.startswith(".")]
-    return not read or not all(name.endswith(FOLDER_SUFFIXES) for name in read)
+    if not read or not all(name.endswith(FOLDER_SUFFIXES) for name in read):
+        return True
+    return any(file.parent != path for file in find_files(path))
+
+
+def _say_unfollowed(path: Path) -> None:
+    """Log which files of a folder could be read, but are none that grow line by line."""
+    others = [file for file in find_files(path) if not file.name.endswith(FOLDER_SUFFIXES)]
+    if others:
+        endings = ", ".join(sorted({file.suffix for file in others}))
+        _logger.warning(
+            "%s: %d files that end in %s are not followed; read them with check, or with run --no-follow",
+            path,
+            len(others),
+            endings,
+        )
 
 
 def _open_stdin(limit: int) -> PipeSource:

@@ -1,10 +1,11 @@
-"""JSON lines from a folder whose files may grow in number and in size."""
+"""JSON lines from a folder, and the folders below it, whose files may grow in number and in size."""
 
 from __future__ import annotations
 
 import logging
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event as Flag
@@ -13,9 +14,10 @@ from typing import Final, TypeAlias
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.lines import POLL, LineFile
-from stream_guard.sources.marks import FileMark, find_marked
+from stream_guard.sources.marks import FileMark, find_inode
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_REST: Final = 10.0  # how much longer than a scan the rest after it is: thousands of files must not take all of a core
 
 Identity: TypeAlias = tuple[int, int]  # device and inode: a file keeps it when it gets another name
 
@@ -23,11 +25,12 @@ _logger = logging.getLogger(__name__)
 
 
 class FolderSource:
-    """The records of every ``*.jsonl``, plain or packed, in a folder, by file name.
+    """The records of every ``*.jsonl``, plain or packed, in a folder and in those below it, by path.
 
-    When following, the folder is scanned again for new files and new lines. A renamed file is continued at its
+    When following, the folders are scanned again for new files and new lines. A renamed file is continued at its
     position; a file that became shorter is read from its beginning. A bad file does not stop the others: ``problems``
-    says what is wrong with it. Links that lead out of the folder are refused; hidden files and folders are ignored.
+    says what is wrong with it. Links to folders, and those that lead out of the folder, are refused; hidden files and
+    folders are ignored.
     """
 
     def __init__(
@@ -50,15 +53,18 @@ class FolderSource:
         self._marks = dict(marks or {})
         self._files: dict[Identity, LineFile] = {}
         self._sizes: dict[Identity, int] = {}  # at the last scan
-        if not self._scan()[0] and not follow:
-            raise SourceError(
-                f"{folder}: no file in it ends in {' or '.join(SUFFIXES)}; name another folder, or follow it"
-            )
+        if not self._scan()[0]:
+            nothing = f"{folder}: no file in it, or in a folder below, ends in {' or '.join(SUFFIXES)}"
+            if not follow:
+                raise SourceError(f"{nothing}; name another folder, or follow it")
+            _logger.warning("%s; waiting for the first one", nothing)
 
     def __iter__(self) -> Iterator[Record | None]:
         while True:
             found = False
+            began = time.monotonic()
             known, gone = self._scan()
+            took = time.monotonic() - began
             for file in gone:
                 if file.path.exists():
                     yield from self._read(file, None)
@@ -75,7 +81,7 @@ class FolderSource:
                 return
             if not found:
                 yield None
-                self._stop.wait(POLL)
+                self._stop.wait(max(POLL, _REST * took))
 
     def positions(self) -> Mapping[str, int]:
         """Where the next record starts, by file."""
@@ -123,7 +129,7 @@ class FolderSource:
         before = next(renamed, origin)
         if before != origin:
             _logger.warning("%s is now called %s; it is read on", before, path.name)
-        elif (mark := self._marks.get(origin)) is not None and find_marked(self._folder, mark) not in (None, path):
+        elif (mark := self._marks.get(origin)) is not None and find_inode(path.parent, mark.inode) not in (None, path):
             before = ""  # the file that had this name has another one now
         position = self._unseen.pop(before, 0)
         mark = self._marks.pop(before, None)
@@ -131,9 +137,7 @@ class FolderSource:
 
     def _matching(self) -> Iterator[tuple[Identity, Path, int]]:
         for entry in self._entries():
-            if not entry.name.endswith(SUFFIXES) or entry.name.startswith("."):
-                continue
-            path = self._folder / entry.name
+            path = Path(entry.path)
             try:
                 status = entry.stat()
                 inside = not entry.is_symlink() or path.resolve().is_relative_to(self._real_folder)
@@ -148,11 +152,28 @@ class FolderSource:
                 yield (status.st_dev, status.st_ino), path, status.st_size
 
     def _entries(self) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(self._folder) as entries:
-                return sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise SourceError(f"{self._folder}: cannot be listed: {error.strerror}") from error
+        """Return what has the name of a file to read, in this folder and in those below it, by path."""
+        found: list[os.DirEntry[str]] = []
+        folders = [self._folder]
+        while folders:
+            folder = folders.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if entry.name.startswith("."):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(Path(entry.path))
+                        elif entry.is_symlink() and Path(entry.path).is_dir():
+                            self._report(Path(entry.path), f"{entry.path}: refused, it is a link to a folder")
+                        elif entry.name.endswith(SUFFIXES):
+                            found.append(entry)
+            except OSError as error:
+                problem = f"{folder}: cannot be listed: {error.strerror}"
+                if folder == self._folder:
+                    raise SourceError(problem) from error
+                self._report(folder, problem)
+        return sorted(found, key=lambda entry: entry.path.split("/"))
 
     def _target(self, path: Path) -> Path:
         return path.resolve() if path.is_symlink() else path
@@ -161,12 +182,12 @@ class FolderSource:
         """Drop a file that is gone, or that now has a name that is not read."""
         file = self._files.pop(identity)
         self._sizes.pop(identity, None)
-        for entry in self._entries():
-            # Rotation: lines may have been written between the last scan and the renaming.
-            if entry.inode() == identity[1] and entry.is_file(follow_symlinks=False):
-                file.path = Path(entry.path)
-                return file
-        _logger.warning("%s is gone; what was written to it after the last look is not read", file.path)
+        # Rotation: lines may have been written between the last scan and the renaming.
+        moved = find_inode(file.path.parent, identity[1])
+        if moved is None:
+            _logger.warning("%s is gone; what was written to it after the last look is not read", file.path)
+        else:
+            file.path = moved
         return file
 
     def _report(self, path: Path, problem: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.documents import DocumentSplitter, is_document
-from stream_guard.sources.marks import FileMark, find_marked, is_marked, make_mark
+from stream_guard.sources.marks import FileMark, find_inode, is_marked, make_mark
 from stream_guard.sources.packing import BROKEN, Packed, is_packed, unpack
 from stream_guard.sources.splitting import CHUNK, HEAD, LineSplitter
 
@@ -278,7 +278,7 @@ def _rest(file: LineFile) -> Iterator[list[Record]]:
 
 def _open_tail(path: Path, limit: int, position: int, mark: FileMark) -> LineFile | None:
     """Return the rest of the file that an earlier run read, under the name that it has now; None when it is gone."""
-    moved = find_marked(path.parent, mark)
+    moved = find_inode(path.parent, mark.inode)
     if moved is not None and moved != path:
         tail = LineFile(moved, str(moved), limit=limit, position=position, mark=mark)
         tail.open()

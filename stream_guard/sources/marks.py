@@ -45,12 +45,12 @@ def is_marked(fd: int, position: int, mark: FileMark, *, packed: bool) -> bool:
     return mark.digest == _digest(fd, mark.head, 0 if packed else position)
 
 
-def find_marked(folder: Path, mark: FileMark) -> Path | None:
-    """Return the file of a folder that has the inode of the mark, whatever it is called now."""
+def find_inode(folder: Path, inode: int) -> Path | None:
+    """Return the file of a folder that has this inode, whatever it is called now."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.inode() == mark.inode and entry.is_file(follow_symlinks=False):
+                if entry.inode() == inode and entry.is_file(follow_symlinks=False):
                     return Path(entry.path)
     except OSError:
         return None

@@ -300,6 +300,76 @@ def test_a_file_that_is_removed_from_a_folder_is_forgotten(tmp_path: Path, caplo
     assert follower.source.positions() == {}
 
 
+def test_a_followed_folder_reads_the_folders_below_it(tmp_path: Path) -> None:
+    project = tmp_path / "-home-me-shop"
+    (project / "s1" / "subagents").mkdir(parents=True)
+    (project / "s1.jsonl").write_bytes(b"a1\n")
+    (project / "s1" / "subagents" / "agent-7.jsonl").write_bytes(b"sub1\n")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "no.jsonl").write_bytes(b"no\n")
+    follower = Follower(tmp_path)
+    assert follower.now() == [b"sub1", b"a1"]
+    later = tmp_path / "another" / "deep"
+    later.mkdir(parents=True)
+    (later / "s2.jsonl").write_bytes(b"b1\nhalf")
+    append(project / "s1.jsonl", b"a2\n")
+    assert follower.now() == [b"a2", b"b1"]
+    assert follower.source.positions()[str(later / "s2.jsonl")] == 3
+
+
+def test_a_nested_folder_that_is_removed_or_moved_stops_nothing(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "a.jsonl").write_bytes(b"a1\n")
+    (tmp_path / "b.jsonl").write_bytes(b"b1\n")
+    follower = Follower(tmp_path)
+    assert follower.now() == [b"b1", b"a1"]
+    (tmp_path / "other").mkdir()
+    inner.rename(tmp_path / "other" / "inner")
+    append(tmp_path / "other" / "inner" / "a.jsonl", b"a2\n")
+    assert follower.now() == [b"a2"]
+    (tmp_path / "other" / "inner" / "a.jsonl").unlink()
+    (tmp_path / "other" / "inner").rmdir()
+    append(tmp_path / "b.jsonl", b"b2\n")
+    assert follower.now() == [b"b2"]
+
+
+def test_a_nested_folder_is_taken_up_where_it_was_left(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    path = tmp_path / "inner" / "a.jsonl"
+    path.write_bytes(b"a1\na2\n")
+    assert Follower(tmp_path, {str(path): 3}).now() == [b"a2"]
+
+
+def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.jsonl").write_bytes(b"secret\n")
+    (folder / "a.jsonl").write_bytes(b"a1\n")
+    (folder / "out").symlink_to(tmp_path / "outside")
+    (folder / "round").symlink_to(folder)
+    (folder / "itself").symlink_to(folder / "itself")
+    source = FolderSource(folder, follow=False, limit=1000, positions={}, stop=STOPPED)
+    assert values(source) == [b"a1"]
+    assert all("link to a folder" in source.problems[str(folder / name)] for name in ("out", "round"))
+
+
+def test_an_empty_followed_folder_says_that_it_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "run.json").write_bytes(b"{}")
+    assert Follower(tmp_path).now() == []
+    assert "waiting for the first one" in caplog.text
+    assert "1 files that end in .json are not followed" in caplog.text
+
+
+def test_a_folder_is_read_with_those_below_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"a1\n")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "b.jsonl").write_bytes(b"b1\n")
+    assert values(open_source(str(tmp_path))) == [b"a1", b"b1"]
+
+
 def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
