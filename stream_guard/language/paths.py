@@ -9,6 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from stream_guard.language.clock import clock, has_clock
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 When: TypeAlias = Literal["turn", "user", "event"]
@@ -152,6 +153,7 @@ ROOTS: Final[dict[str, tuple[When, Find]]] = {
     "agent": ("event", lambda event: event.agent),
     "run_id": ("event", lambda event: event.run_id),
     "session": ("event", _session),
+    "time": ("event", lambda event: event.time),
 }
 
 
@@ -165,8 +167,8 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     None for fields that every event has, and for content, about which ``captured`` speaks. A path that breaks off
     inside a field that is there is a missing path.
     """
-    if root in {"model", "stop_reason"}:
-        return _lacks_model if root == "model" else _lacks_stop_reason
+    if root in _LACKING:
+        return _LACKING[root]
     if root == "request":
         return lambda event: type(event) is Turn and event.request is None
     if root == "response" and steps and steps[0] in _ALWAYS_CAPTURED:
@@ -184,6 +186,13 @@ def _lacks_model(event: Event) -> bool:
 
 def _lacks_stop_reason(event: Event) -> bool:
     return type(event) is Turn and _is_nothing(_stop_reason(event))
+
+
+_LACKING: Final[dict[str, Callable[[Event], bool]]] = {
+    "model": _lacks_model,
+    "stop_reason": _lacks_stop_reason,
+    "time": lambda event: not has_clock(event.time),
+}
 
 
 def _is_nothing(value: Json | Missing) -> bool:
@@ -288,9 +297,24 @@ class _ArgumentFinder(_EntryFinder):
         return MISSING
 
 
+class _ClockFinder(Finder):
+    """Finds what the clock shows at an event."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, start: Find, read: Callable[[float], int]) -> None:
+        super().__init__(start)
+        self._read = read
+
+    def find(self, event: Event) -> Json | Missing:
+        return self._read(event.time) if event.time is not None and has_clock(event.time) else MISSING
+
+
 def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     """Return the fastest lookup of the path: rules read the same few paths at every event."""
     start = ROOTS[root][1]
+    if root == "time":
+        return _ClockFinder(start, clock(".".join((root, *steps)), steps))
     if root == "tool" and steps[:1] == ("args",):
         below = steps[1:]
         return _ArgumentFinder(start, below) if len(below) == 1 else _ArgumentsFinder(start, below)
