@@ -83,6 +83,11 @@ COMMANDS: Final = (
             ),
         ),
     ),
+    _core(
+        "wish",
+        "Find the rule for a wish in plain words, with its tests, ready to paste; without words, list the wishes.",
+        "wish",
+    ),
     _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "lint"),
     _core("schema", "Print the JSON Schema of policies with the kinds that are installed, for editors.", "policy"),
     _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),

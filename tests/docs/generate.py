@@ -14,6 +14,7 @@ from stream_guard.policy.forms import PolicyForm, RuleForm, SessionsForm
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import RouteSettings
 from tests.docs.catalogue import OUR_PLUGINS, catalogue
+from tests.docs.cookbook import cookbook
 from tests.docs.packs import pack_rules
 from tests.docs.tables import fields_table, metrics_table, options_table, settings_table
 from tests.docs.tree import tree
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 Make = Callable[[Registry], str]
 
-WHOLE: Mapping[str, Make] = {"docs/rules.md": catalogue}
+WHOLE: Mapping[str, Make] = {"docs/rules.md": catalogue, "docs/cookbook.md": lambda _: cookbook()}
 PARTS: Mapping[str, Mapping[str, Make]] = {
     "docs/alerts.md": {"route settings": lambda _: fields_table(RouteSettings)},
     "docs/architecture.md": {"tree": lambda _: tree(ROOT)},
