@@ -41,7 +41,7 @@ _SPELLINGS: Final = (
 _EMPTY: Final = _listed(
     "a an the of to in on at by for with and or nor but is are be been being am was were it its itself this that these "
     "those i my mine we our ours us you your he him his she her they them their there here who whom whose which what "
-    "must should shall may might can could would will wont never not no none do does did dont t s any anything some "
+    "must should shall may might can could would will never not no none do does did dont t s any anything some "
     "something every everything all each just also very really simply please want wish like need make sure let lets "
     "have has had get gets got than as so if then when whenever while from into about per until still ever even how "
     "agent agents bot bots ai assistant llm thing things stuff way d ll re ve m am"
