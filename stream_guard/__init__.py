@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stream_guard.language.durations import Duration
     from stream_guard.language.paths import MISSING, Path, json_equal
     from stream_guard.language.patterns import Regex, ToolPattern, literal
+    from stream_guard.language.payload_texts import payload_texts
     from stream_guard.language.similarity import Measure
     from stream_guard.language.sketch import Sketch, sketch_number
     from stream_guard.language.strict_json import check_json
@@ -221,6 +222,7 @@ __all__ = [
     "parse_json",
     "parse_policy",
     "parts_of",
+    "payload_texts",
     "read_events",
     "read_json",
     "redact",
@@ -263,6 +265,7 @@ _MODULES: Final = {
     "stream_guard.language.durations": ("Duration",),
     "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
+    "stream_guard.language.payload_texts": ("payload_texts",),
     "stream_guard.language.tool_words": ("tool_words",),
     "stream_guard.language.similarity": ("Measure",),
     "stream_guard.language.sketch": ("Sketch", "sketch_number"),

@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
-from stream_guard_rules.shared.json_texts import strings_and_keys_in
 
 _BY_PLACE: Final = {
     "response": "on_turn",
@@ -27,7 +26,7 @@ class ForbiddenTextParams(sg.Params):
     text: SoughtText | None = Field(default=None, description="the text that must not occur, letter for letter")
     pattern: sg.Regex | None = Field(default=None, description="or a regular expression (RE2) for it")
     where: Literal["response", "tool_args", "tool_result", "user"] = Field(
-        default="response", description="where to look: in payloads, every string and every key is read"
+        default="response", description="where to look: in payloads, every string and every key is read by itself"
     )
     tool: sg.ToolPattern | None = Field(
         default=None, description="look only into arguments or results of these tools: a name, a glob, or a list"
@@ -94,32 +93,28 @@ class ForbiddenText(sg.Rule[ForbiddenTextParams, sg.NoState]):
         """The content of the place it looks into."""
         return frozenset(("content",))
 
-    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit:
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
         """Fire: the response has the text."""
         return self._hit([turn.text], "the response")
 
-    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit:
+    def on_tool_call(self, call: sg.ToolCall, _state: sg.NoState) -> sg.Hit | None:
         """Fire: the arguments have the text."""
-        return self._hit(strings_and_keys_in(call.args), f"the arguments of {call.tool}")
+        return self._hit(sg.payload_texts(call.args), f"the arguments of {call.tool}")
 
-    def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit:
+    def on_tool_result(self, result: sg.ToolResult, _state: sg.NoState) -> sg.Hit | None:
         """Fire: the result has the text."""
-        return self._hit(strings_and_keys_in(result.output), f"the result of {result.tool}")
+        return self._hit(sg.payload_texts(result.output), f"the result of {result.tool}")
 
-    def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit:
+    def on_user_message(self, message: sg.UserMessage, _state: sg.NoState) -> sg.Hit | None:
         """Fire: the user's message has the text."""
         return self._hit([message.text], "the user's message")
 
-    def _hit(self, strings: Iterable[str], said_in: str) -> sg.Hit:
-        evidence = {"where": self.params.where, "wanted": self._wanted}
-        # A pattern may match across two strings of a payload; then there is no one place to show.
-        for text in strings:
-            found = self._regex.search(text)
-            if found is not None:
-                evidence["found"] = cut(found)
-                break
-        # A pattern alone does not say what was there.
-        what = (
-            f'"{self._wanted}"' if self.params.pattern is None or "found" not in evidence else f'"{evidence["found"]}"'
-        )
-        return sg.Hit(f"{what} occurs in {said_in}", evidence)
+    def _hit(self, strings: Iterable[str], said_in: str) -> sg.Hit | None:
+        """Fire at the first string that has it; each is read by itself."""
+        found = next((found for text in strings if (found := self._regex.search(text)) is not None), None)
+        if found is None:
+            return None
+        evidence = {"where": self.params.where, "wanted": self._wanted, "found": cut(found)}
+        # What a disguise hid is named as the rule has it; a pattern says nothing to a reader.
+        what = evidence["found"] if self.params.pattern is not None else self._wanted
+        return sg.Hit(f'"{what}" occurs in {said_in}', evidence)

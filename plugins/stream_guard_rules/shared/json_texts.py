@@ -28,15 +28,6 @@ def strings_in(value: sg.Json) -> Iterator[str]:
             yield item
 
 
-def strings_and_keys_in(value: sg.Json) -> Iterator[str]:
-    """Yield every string of a JSON value and every key of its objects."""
-    for item in _parts_of(value):
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            yield from item
-
-
 def texts_in(value: sg.Json) -> Iterator[str]:
     """Yield every string and number of a JSON value as text; the keys of objects are left out."""
     for item in _parts_of(value):

@@ -27,8 +27,9 @@ def test_a_kind_of_ours_can_be_derived_from() -> None:
 
         kind = "stern"
 
-        def on_turn(self, turn: sg.Turn, state: sg.NoState) -> sg.Hit:
-            return sg.Hit(f"{super().on_turn(turn, state).detail}!")
+        def on_turn(self, turn: sg.Turn, state: sg.NoState) -> sg.Hit | None:
+            hit = super().on_turn(turn, state)
+            return hit and sg.Hit(f"{hit.detail}!")
 
     assert isinstance(Stern(ForbiddenTextParams(text="secret")), Stern)
     [(at, finding)] = find(one_rule_policy(Stern, {"text": "secret"}), TRACE)
