@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.evidence import cut
+
+_SHOWN: Final = 60  # characters of a response that a headline quotes, at either end
 
 
 class MustMatchTextParams(sg.Params):
@@ -55,6 +59,7 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
     def __init__(self, params: MustMatchTextParams) -> None:
         super().__init__(params)
         self._pattern, self._each, self._empty = params.pattern, params.each, params.empty
+        self._wanted = cut(params.pattern.pattern)
 
     def needs(self) -> frozenset[sg.Need]:
         """The responses' text."""
@@ -72,8 +77,9 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
             return None
         if matches:
             return None
-        wanted = cut(self._pattern.pattern)
-        return sg.Hit(f'the response does not match "{wanted}"', {"pattern": wanted, "ends_with": text[-60:]})
+        begins, ends = text[:_SHOWN], text[-_SHOWN:]
+        said = f'"{begins}"' if len(text) <= _SHOWN else f'beginning "{begins}" and ending "{ends}"'
+        return sg.Hit(f"the response {said} does not match", {"pattern": self._wanted, "ends_with": ends})
 
     def on_ungated(self, event: sg.Event, state: MustMatchTextState) -> None:
         """Let a response outside the gate satisfy the session."""
@@ -84,5 +90,4 @@ class MustMatchText(sg.Rule[MustMatchTextParams, MustMatchTextState]):
         """Fire when one response was to match and none did."""
         if self._each or state.found or not state.responded:
             return None
-        wanted = cut(self._pattern.pattern)
-        return sg.Hit(f'no response matches "{wanted}"', {"pattern": wanted})
+        return sg.Hit("no response of the session matches", {"pattern": self._wanted})

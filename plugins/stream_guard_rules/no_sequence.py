@@ -11,6 +11,7 @@ import stream_guard as sg
 StepEvent: TypeAlias = Literal["call", "result", "turn", "user"]
 
 _MOST_STEPS: Final = 8
+_NAMED: Final = 40  # characters of a tool that are remembered
 _EVENTS: Final[dict[str, type[sg.Event]]] = {
     "call": sg.ToolCall,
     "result": sg.ToolResult,
@@ -44,11 +45,12 @@ class NoSequenceParams(sg.Params):
 
 
 class NoSequenceState(sg.State):
-    """Progress of the steps: for each, when the steps up to it began, and how many of its events came."""
+    """Progress of the steps: for each, when those up to it began, how many of its events came, and what came."""
 
     starts: list[float | None] = []
     counts: list[int] = []
     firsts: list[float] = []
+    trails: list[list[str]] = []
 
 
 class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
@@ -59,7 +61,7 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
     """
 
     kind = "no_sequence"
-    state_limit = 2048
+    state_limit = 8192
     examples = (
         sg.Example(
             claim="a grant and its use within the time is a hit",
@@ -155,13 +157,16 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         now = event.time or 0.0
         if not state.starts:
             state.starts, state.counts = [None] * self._last, [0] * (self._last + 1)
+        if not state.trails:
+            state.trails = [[] for _ in range(self._last)]
         if self._reset_step is not None and self._reset_step.fits(event):
             state.starts, state.counts, state.firsts = [None] * self._last, [0] * (self._last + 1), []
         hit = self._finish(event, now, state)
         # From the last to the first: an event that fits two steps does not lead to itself.
         for number in range(self._last - 1, -1, -1):
-            if self._steps[number].fits(event):
-                self._advance(number, now, state)
+            if self._steps[number].fits(event) and self._advance(number, now, state):
+                before = [] if number == 0 or self.params.unordered else state.trails[number - 1]
+                state.trails[number] = [*before, self._steps[number].name(event)]
         if hit is None:
             for step in self._steps:
                 if step.lacks(event):
@@ -180,30 +185,35 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         state.counts[self._last] = min(state.counts[self._last] + 1, step.at_least)
         if state.counts[self._last] < step.at_least:
             return None
-        what = event.tool if isinstance(event, (sg.ToolCall, sg.ToolResult)) else step.on
-        return sg.Hit(f"{what} is the last of {self._last + 1} steps", {"steps": self._last + 1, "last": what})
+        trails = state.trails if self.params.unordered else state.trails[-1:]
+        # A state that an earlier version stored does not say what its steps were.
+        names = [name for trail in trails for name in trail] or [f"{self._last} earlier steps"]
+        before = " and ".join(names) if self.params.unordered else ", then ".join(names)
+        return sg.Hit(f"{before}, then {step.name(event)}", {"steps": [*names, step.name(event)]})
 
-    def _advance(self, number: int, now: float, state: NoSequenceState) -> None:
-        """Count an event of a step before the last, and note when the steps up to it began."""
+    def _advance(self, number: int, now: float, state: NoSequenceState) -> bool:
+        """Count an event of a step before the last, and note when the steps up to it began; whether it is made."""
         step = self._steps[number]
         if number == 0 or self.params.unordered:
             if step.at_least == 1:
                 state.starts[number] = now
-                return
+                return True
             state.counts[number] = min(state.counts[number] + 1, step.at_least)
             if number == 0 and not self.params.unordered:
                 state.firsts = [*state.firsts[1 - step.at_least :], now]
                 state.starts[0] = state.firsts[0] if len(state.firsts) == step.at_least else None
             elif state.counts[number] == step.at_least:
                 state.starts[number] = now
-            return
+            return state.counts[number] == step.at_least
         before = state.starts[number - 1]
         if before is None or self._is_expired(before, now):
             state.counts[number] = 0
-            return
+            return False
         state.counts[number] += 1
-        if state.counts[number] >= step.at_least:
-            state.starts[number], state.counts[number] = before, 0
+        if state.counts[number] < step.at_least:
+            return False
+        state.starts[number], state.counts[number] = before, 0
+        return True
 
     def _is_expired(self, start: float, now: float) -> bool:
         span = self.params.within_seconds
@@ -225,6 +235,12 @@ class _Step:
     def fits(self, event: sg.Event) -> bool:
         """Whether the event is one of this step."""
         return self._is_about(event) and (self._when is None or self._when.holds(event))
+
+    def name(self, event: sg.Event) -> str:
+        """Return the step as a reader is told of it, by the event that made it."""
+        tool = event.tool[:_NAMED] if isinstance(event, (sg.ToolCall, sg.ToolResult)) else ""
+        what = {"call": tool, "result": f"a result of {tool}", "turn": "a response", "user": "a message of the user"}
+        return what[self.on] if self.at_least == 1 else f"{self.at_least} x {what[self.on]}"
 
     def lacks(self, event: sg.Event) -> bool:
         """Whether the event leaves out a field that the step's conditions read."""

@@ -85,7 +85,7 @@ class PredicateWords:
         if name in _COMPARED:
             return f"{found}, {_COMPARED[name]} {value.value:,.10g}"
         if name == "arg_regex":
-            return f"{found}, which matches {_cut(value.pattern.pattern)}"
+            return f'{found}, with "{_cut(self._piece(value))}" in it'
         if name == "arg_neq":
             return f"{found}, not {_cut(as_evidence(value.value))}"
         return f"{value.path} is missing" if name == "arg_missing" else found
@@ -129,6 +129,11 @@ class PredicateWords:
     def _value(self, path: str) -> str:
         found = sg.Path(f"tool.args.{path}").find(self._call)
         return "missing" if found is sg.MISSING else _cut(as_evidence(found))
+
+    def _piece(self, value: Any) -> str:
+        """Return what a pattern found in the argument; the pattern itself says nothing to a reader."""
+        text = sg.Path(f"tool.args.{value.path}").find(self._call)
+        return (value.pattern.search(text) or "") if isinstance(text, str) else ""
 
     def _gap(self, value: Any) -> str:
         found = sg.Path(f"tool.args.{value.path}").find(self._call)

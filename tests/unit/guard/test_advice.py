@@ -76,7 +76,7 @@ def guard_params(predicate: str) -> str:
             guard_params("arg_regex: {path: to, pattern: '@evil'}"),
             {"to": "a@evil.com"},
             {"to": "a@good.com"},
-            "to is a@evil.com, which matches @evil",
+            'to is a@evil.com, with "@evil" in it',
             "a to that does not match @evil",
         ),
     ],
