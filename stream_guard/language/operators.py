@@ -37,6 +37,12 @@ def _block_contains(block: Json, expected: str) -> bool:
     return (isinstance(text, str) and expected in text) or block.get("name") == expected
 
 
+def _texts_of(item: Json) -> list[str]:
+    """Return what an item of a list says: a text itself, of a content block its text and the name of its tool."""
+    found = [item.get("text"), item.get("name")] if isinstance(item, dict) else [item]
+    return [text for text in found if isinstance(text, str)]
+
+
 def _timestamp(value: Json) -> float | None:
     if _is_number(value):
         return float(value)
@@ -74,7 +80,13 @@ def _matching(op: str, expected: Json) -> Compare:
     if not isinstance(expected, str):
         raise ValueError(f'"{op}" takes a regular expression; its value is {json.dumps(expected)}')
     regex = Regex(expected)
-    return lambda value, _event: isinstance(value, str) and regex.search(value) is not None
+
+    def matches(value: Json, _event: Event) -> bool:
+        if isinstance(value, str):
+            return regex.occurs_in(value)
+        return isinstance(value, list) and any(regex.occurs_in(text) for item in value for text in _texts_of(item))
+
+    return matches
 
 
 def _containing(op: str, expected: Json) -> Compare:

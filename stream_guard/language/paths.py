@@ -323,6 +323,8 @@ def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     if len(steps) == 1:
         if root == "tool" and steps == ("name",):
             return Finder(_name_of_tool)
+        if root == "response" and steps == ("text",):
+            return Finder(_text_of_response)
         made = {"labels": _LabelFinder, "request": _RequestEntryFinder, "response": _ResponseEntryFinder}
         return made.get(root, _EntryFinder)(start, steps)
     return _RequestFinder(start, steps) if root == "request" else _StepFinder(start, steps)
@@ -338,6 +340,10 @@ def agent_key() -> Path:
     path.finder = Finder(_counts_as)
     path.find = path.finder.find
     return path
+
+
+def _text_of_response(event: Event) -> Json | Missing:
+    return event.text if type(event) is Turn else MISSING
 
 
 def _name_of_tool(event: Event) -> Json | Missing:

@@ -10,7 +10,7 @@ from stream_guard.language.operators import OPERATORS
 from stream_guard.language.paths import ROOTS, Path
 from stream_guard.model import Json
 from stream_guard.policy.message_parts import did_you_mean, printable, show
-from stream_guard.policy.paths import RESULT_FIELDS, dead_end
+from stream_guard.policy.paths import RESULT_FIELDS, dead_end, fields_beside
 
 
 class Advice(NamedTuple):
@@ -201,6 +201,13 @@ _WHOLE: Final = {
     **dict.fromkeys(("status", "tool.status", "result.status", "success"), "tool.result.status"),
     **dict.fromkeys(("latency_ms", "latency", "duration_ms"), "tool.result.latency_ms"),
     **dict.fromkeys(("finish_reason", "response.finish_reason", "stopreason"), "stop_reason"),
+    **dict.fromkeys(("response.message", "response.output", "response.output_text", "response.body"), "response.text"),
+    **dict.fromkeys(("response.message.content", "response.answer", "response.reply"), "response.text"),
+    **dict.fromkeys(("response.tool_calls", "response.tools", "response.tool", "response.tool_name"), "tool.name"),
+    **dict.fromkeys(("response.usage.prompt_tokens", "response.prompt_tokens"), "response.usage.input_tokens"),
+    **dict.fromkeys(("response.usage.completion_tokens", "response.tokens"), "response.usage.output_tokens"),
+    **dict.fromkeys(("response.cost", "response.cost_usd", "response.usage.cost"), "response.usage.cost_usd"),
+    **dict.fromkeys(("response.latency", "response.duration_ms"), "response.latency_ms"),
 }
 _OTHER_ROOTS: Final = {
     **dict.fromkeys(("label", "metadata", "meta", "tags", "tag", "attributes", "attrs"), "labels"),
@@ -220,6 +227,8 @@ def path_advice(text: str) -> str:
     """Return ``; write "tool.args.command"`` for a path that can never resolve, or the nearest thing to say."""
     if meant := path_meant(text):
         return f"; write {show(meant)}"
+    if beside := fields_beside(text):
+        return did_you_mean(text, beside)
     root = text.partition(".")[0]
     if text.isidentifier() and not did_you_mean(root, ROOTS):
         return f"; for an argument write {show(f'tool.args.{text}')}, for a label {show(f'labels.{text}')}"

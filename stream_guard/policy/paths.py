@@ -29,7 +29,15 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "run_id": (),
     "model": (),
     "stop_reason": (),
+    "response": (
+        *("content", "text", "stop_reason", "usage", "model", "latency_ms", "time_to_first_chunk_ms", "error"),
+        *("id", "choices", "citations", "metadata"),
+    ),
+    "response.usage": (
+        *("input_tokens", "output_tokens", "thinking_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
+    ),
 }
+_PLAIN: Final = frozenset(("text", "stop_reason", "model", "latency_ms", "time_to_first_chunk_ms", "id"))
 RESULT_FIELDS: Final = ("status", "output", "latency_ms")
 
 
@@ -38,19 +46,31 @@ def dead_end(path: Path) -> str:
     root, steps = path.text.split(".")[0], path.steps
     if not steps:
         return ""
-    if root in _FIELDS and steps[0] not in _FIELDS[root]:
-        known = _FIELDS[root]
-        holds = (
-            f"has only {', '.join(f'{root}.{name}' for name in known)}" if known else "is a text, with nothing below it"
-        )
-        return f'path "{path.text}" can never resolve: {root} {holds}'
-    if root == "labels" and len(steps) > 1:
-        return f'path "{path.text}" can never resolve: labels.{steps[0]} is a text, with nothing below it'
-    if root == "tool":
+    if root == "tool" and not fields_beside(path.text):
         return _dead_end_in_tool(path.text, steps)
-    if len(steps) > 1 and root in ("user", "session"):
-        return f'path "{path.text}" can never resolve: {root}.{steps[0]} has nothing below it'
+    why = _reason(root, steps)
+    return f'path "{path.text}" can never resolve: {why}' if why else ""
+
+
+def _reason(root: str, steps: Sequence[str]) -> str:
+    if known := fields_beside(".".join((root, *steps))):
+        return f"{known[0].rpartition('.')[0]} has only {', '.join(known)}"
+    if _FIELDS.get(root) == ():
+        return f"{root} is a text, with nothing below it"
+    if root == "labels" and len(steps) > 1:
+        return f"labels.{steps[0]} is a text, with nothing below it"
+    if len(steps) > 1 and (root in ("user", "session") or (root == "response" and steps[0] in _PLAIN)):
+        return f"{root}.{steps[0]} has nothing below it"
     return ""
+
+
+def fields_beside(text: str) -> list[str]:
+    """Return the paths there are instead of one whose last step nothing has; none where there may be such a step."""
+    root, *steps = text.split(".")
+    if root == "response" and len(steps) > 1 and steps[0] == "usage":
+        root, steps = "response.usage", steps[1:]
+    known = _FIELDS.get(root, ())
+    return [f"{root}.{name}" for name in known] if steps and known and steps[0] not in known else []
 
 
 def _dead_end_in_tool(text: str, steps: Sequence[str]) -> str:

@@ -105,3 +105,34 @@ def test_the_paths_of_strangers_kinds_are_checked_too() -> None:
         load_policy("rules: [{id: a, kind: watching, params: {where: tool.arg.x}}]", build_registry(extra=[Pack()]))
     (problem,) = caught.value.problems
     assert (problem.place.column, problem.code) == (49, "SG112")
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("response.output_text", 'write "response.text"'),
+        ("response.message.content", 'write "response.text"'),
+        ("response.tool_calls", 'write "tool.name"'),
+        ("response.finish_reason", 'write "stop_reason"'),
+        ("response.contents", 'did you mean "response.content"'),
+        ("response.usage.prompt_tokens", 'write "response.usage.input_tokens"'),
+        ("response.usage.total_tokens", "response.usage has only response.usage.input_tokens"),
+        ("response.text.0", "response.text has nothing below it"),
+        ("response.nonsense", "response has only response.content, response.text"),
+    ],
+)
+def test_a_path_that_no_response_has_is_refused_with_what_there_is(registry: Registry, path: str, hint: str) -> None:
+    condition = {"path": path, "op": "exists"}
+    aggregate = {"of": "turn", "measure": "sum", "over": 1, "path": path}
+    for rule in ({**MAX_TURNS, "when": condition}, {"kind": "max_aggregate", "params": aggregate}):
+        with pytest.raises(PolicyError) as caught:
+            load(registry, rule)
+        assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["response", "response.text", "response.content", "response.content.0.text", "response.metadata.anything.at.all"],
+)
+def test_paths_that_a_response_has_are_taken(registry: Registry, path: str) -> None:
+    load(registry, {**MAX_TURNS, "when": {"path": path, "op": "exists"}})
