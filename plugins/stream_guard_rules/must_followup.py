@@ -66,16 +66,21 @@ class Pending(sg.State):
 
 
 class MustFollowupState(sg.State):
-    """The pending triggers, oldest first, and the turn whose announced calls are still coming in."""
+    """The pending triggers, oldest first, and the turn whose announced calls are still coming in.
+
+    ``quiet_turn`` is the last one where it neither lists calls nor announces any: those that come have no turn.
+    """
 
     pending: list[Pending] = []
     open_turn: int = -1
+    quiet_turn: int = -1
 
 
 class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
     """A turn that meets ``trigger`` must be followed by ``must`` within ``within_turns`` and ``within_seconds``.
 
-    An attempt at the tool is a follow-up even when a gate blocks it. A call in the triggering turn itself is none.
+    An attempt at the tool is a follow-up even when a gate blocks it. A call in the triggering turn itself is none; one
+    that comes after a turn without calls stands for itself, and is a follow-up until the next turn.
     With a ``when``, turns outside the gate count as next turns too.
     """
 
@@ -148,6 +153,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
             deadline = turn.time + within if within is not None and turn.time is not None else None
             del state.pending[: 1 - MOST_TURNS]
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
+            self._note_calls(turn, state)
         elif hit is None:
             for lacks in self._lacks:
                 if lacks(turn):
@@ -159,9 +165,13 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         return False
 
     def on_tool_call(self, call: sg.ToolCall, state: MustFollowupState) -> None:
-        """Take a call that its turn announced without listing it as the follow-up."""
-        if call.index == state.open_turn and self._tool is not None and self._tool.matches(call.tool):
+        """Take a call as the follow-up that its turn announced without listing it, or that has no turn of its own."""
+        if not state.pending or self._tool is None or not self._tool.matches(call.tool):
+            return
+        if call.index == state.open_turn:
             state.pending = [trigger for trigger in state.pending if trigger.index >= state.open_turn]
+        elif call.index == state.quiet_turn:
+            state.pending = []
 
     def on_ungated(self, event: sg.Event, state: MustFollowupState) -> sg.Hit | None:
         """Check turns and calls outside the gate as a follow-up."""
@@ -190,6 +200,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
     def _answer(self, turn: sg.Turn, state: MustFollowupState) -> sg.Hit | None:
         """Check the turn against the pending triggers; fire for those that have no turn left."""
         detail = f"{self._wanted} did not follow"
+        self._note_calls(turn, state)
         # The calls that the turn before announced never came: it has failed, and is the place of the hit.
         overdue = [trigger for trigger in state.pending if trigger.left == 0]
         place = state.open_turn if overdue else turn.index
@@ -207,6 +218,9 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
             waiting = [trigger for trigger in waiting if trigger.left > 0]
         state.pending = waiting
         return self._hit(overdue, detail, place)
+
+    def _note_calls(self, turn: sg.Turn, state: MustFollowupState) -> None:
+        state.quiet_turn = -1 if turn.tools or awaits_calls(turn) else turn.index
 
     def _is_followup(self, turn: sg.Turn) -> bool:
         if self._tool is None:
