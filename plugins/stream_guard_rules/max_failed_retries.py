@@ -21,6 +21,7 @@ class MaxFailedRetriesParams(sg.Params):
     )
     n: int = Field(default=3, ge=1, le=100, description="failures of the same call that are still fine")
     within_seconds: sg.Duration = Field(default=60.0, description="in which span they are counted, which is half-open")
+    success_resets: bool = Field(default=False, description="true: a success of the same call begins a new count")
 
 
 class MaxFailedRetriesState(sg.State):
@@ -33,7 +34,8 @@ class MaxFailedRetriesState(sg.State):
 class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     """The same call must not fail more than ``n`` times ``within_seconds``: the same tool with the same arguments.
 
-    It fires at the failure that is too many. The latest 32 open attempts and 16 failing calls are remembered.
+    It fires at the failure that is too many. A success of the same call in between does not reset the count, unless
+    ``success_resets`` says so: only time does. The latest 32 open attempts and 16 failing calls are remembered.
     """
 
     kind = "max_failed_retries"
@@ -59,6 +61,32 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
                 {"result": "fetch", "id": "a", "status": "error", "at": 1},
                 {"call": "fetch", "args": {"u": 2}, "id": "b", "at": 2},
                 {"result": "fetch", "id": "b", "status": "error", "at": 3},
+            ],
+            hits=[],
+        ),
+        sg.Example(
+            claim="a success in between does not reset the count",
+            params={"n": 1},
+            trace=[
+                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
+                {"result": "fetch", "id": "a", "status": "error", "at": 1},
+                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
+                {"result": "fetch", "id": "b", "at": 3},
+                {"call": "fetch", "args": {"u": 1}, "id": "c", "at": 4},
+                {"result": "fetch", "id": "c", "status": "error", "at": 5},
+            ],
+            hits=[5],
+        ),
+        sg.Example(
+            claim="with success_resets it does",
+            params={"n": 1, "success_resets": True},
+            trace=[
+                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
+                {"result": "fetch", "id": "a", "status": "error", "at": 1},
+                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
+                {"result": "fetch", "id": "b", "at": 3},
+                {"call": "fetch", "args": {"u": 1}, "id": "c", "at": 4},
+                {"result": "fetch", "id": "c", "status": "error", "at": 5},
             ],
             hits=[],
         ),
@@ -88,6 +116,8 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     def on_tool_result(self, result: sg.ToolResult, state: MaxFailedRetriesState) -> sg.Verdict:
         """Count a failure of the same call."""
         call = state.attempts.pop(result.attempt, None)
+        if result.status == "ok" and call is not None and self.params.success_resets:
+            state.failures.pop(call, None)
         if result.status != "error" or result.time is None:
             return None
         if call is None:
