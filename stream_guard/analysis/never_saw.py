@@ -21,6 +21,7 @@ from stream_guard.policy.spec import Policy, RuleSpec
 Awaited: TypeAlias = Literal["tool", "path", "text", "event"]
 
 _NEAR: Final = 0.6  # likeness from which on a name may have been meant
+_SLIP: Final = 0.8  # likeness of a name that looks like a slip
 _NAMES: Final = 3
 _LISTED: Final = 10
 _LONGEST: Final = 80
@@ -41,20 +42,35 @@ class NeverSaw(msgspec.Struct, frozen=True, kw_only=True):
     what: Awaited
     name: str
     near: tuple[Seen, ...] = ()
+    fired: bool = False  # and the name may be a slip, because of which it did
 
     def __str__(self) -> str:
         seen = f"; seen: {', '.join(f'{seen.name} ({seen.count:,})' for seen in self.near)}" if self.near else ""
+        if self.fired:
+            return printable(f"{self.rule_id} fired, and no tool is called {self.name}{seen}")
         return printable(f"{self.rule_id} never saw {self.name}{seen}")
 
 
 def never_saw(policy: Policy, counts: Counts) -> list[NeverSaw]:
     """Return what the rules of a policy waited for in vain, in the order of the policy.
 
-    Nothing was read: nothing is said, because then every rule saw nothing.
+    Nothing was read: nothing is said, because then every rule saw nothing. A rule that fired saw what it needs: that
+    another of its tools was not called may be just what it found, so of such a rule only slips are told.
     """
     if not any(counts.events.values()):
         return []
-    return [missing for spec in policy.rules for missing in _of_rule(spec, counts)]
+    missing: list[NeverSaw] = []
+    for number, spec in enumerate(policy.rules):
+        missing += _slips(spec, counts) if counts.findings[number] else _of_rule(spec, counts)
+    return missing
+
+
+def _slips(spec: RuleSpec, counts: Counts) -> list[NeverSaw]:
+    """Return the tools of a rule that fired whose names look like a slip: it may have fired because of that."""
+    tools = [_never_called(spec, names, counts, alike=_SLIP) for names in _tool_names(spec)]
+    return [
+        msgspec.structs.replace(tool, fired=True) for tool in dict.fromkeys(tools) if tool is not None and tool.near
+    ]
 
 
 def _of_rule(spec: RuleSpec, counts: Counts) -> list[NeverSaw]:
@@ -79,19 +95,19 @@ def _of_rule(spec: RuleSpec, counts: Counts) -> list[NeverSaw]:
     return []
 
 
-def _never_called(spec: RuleSpec, names: ToolPattern, counts: Counts) -> NeverSaw | None:
+def _never_called(spec: RuleSpec, names: ToolPattern, counts: Counts, *, alike: float = _NEAR) -> NeverSaw | None:
     if any(names.matches(tool) for tool in counts.tools):
         return None
     # `a|b` is a list of names too.
     written = dict.fromkeys(name for part in names.expanded for name in part.removeprefix("~").split("|"))
     wanted = [name for name in written if not set("*?[") & set(name)]
-    near = {seen.name: seen for name in wanted for seen in _near(name, counts.tools)}
+    near = {seen.name: seen for name in wanted for seen in _near(name, counts.tools, alike=alike)}
     shown = ", ".join(wanted[:_NAMES]) + (f" or {len(wanted) - _NAMES} more" if len(wanted) > _NAMES else "")
     return NeverSaw(rule_id=spec.id, what="tool", name=shown or str(names), near=tuple(near.values())[:_NAMES])
 
 
 def _never_there(spec: RuleSpec, path: str, counts: Counts) -> NeverSaw:
-    return NeverSaw(rule_id=spec.id, what="path", name=path, near=_near(path, counts.fields, most=1, alike=0.8))
+    return NeverSaw(rule_id=spec.id, what="path", name=path, near=_near(path, counts.fields, most=1, alike=_SLIP))
 
 
 def _near(name: str, seen: Mapping[str, int], *, most: int = 2, alike: float = _NEAR) -> tuple[Seen, ...]:

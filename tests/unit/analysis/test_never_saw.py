@@ -57,7 +57,10 @@ def path(text: str, op: str = "==", value: str = "1") -> str:
         (rule(path("labels.tier")), "r never saw labels.tier"),
         (rule(path("request.models")), "r never saw request.models"),
         (rule(path("tool.name", value="issue_refunds"), "*"), "r never saw issue_refunds; seen: issue_refund (3)"),
-        ("{id: r, kind: must_call_before, params: {first: lokup, second: issue_refund}}", "lookup (1)"),
+        (
+            "{id: r, kind: must_call_before, params: {first: lokup, second: issue_refund}}",
+            "r fired, and no tool is called lokup; seen: lookup (1)",
+        ),
         ("{id: r, kind: forbidden_text, params: {text: secret}}", "r never saw secret"),
         ("{id: r, kind: forbidden_text, params: {text: zz, where: tool_args}}", "r never saw"),
         ("{id: r, kind: must_remain_consistent, params: {path: tool.args.order}}", "r never saw tool.args.order"),
@@ -88,6 +91,21 @@ def test_what_never_came_is_named(written: str, said: str) -> None:
 )
 def test_a_rule_that_saw_what_it_needs_says_nothing(written: str) -> None:
     assert missing(written) == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{id: r, kind: must_call_before, params: {first: confirm_refund, second: issue_refund}}",
+        "{id: r, kind: must_call, params: {tool: archive}}",
+        "{id: r, kind: no_sequence, params: {steps: [{tool: lookup}, {tool: lookup}], unless_between: {tool: ask}}}",
+    ],
+)
+def test_a_rule_that_fired_is_not_said_to_lack_its_tool(written: str) -> None:
+    policy = load_policy(f"rules: [{written}]", REGISTRY)
+    counts = _counts(policy, [*TRACE, {"call": "lookup"}])
+    assert counts.findings[0]
+    assert never_saw(policy, counts) == []
 
 
 def test_a_kind_that_saw_none_of_its_events_says_which() -> None:
@@ -146,6 +164,7 @@ def test_the_commands_say_it_at_their_end(command: str, tmp_path: Path) -> None:
                 "what": "tool",
                 "name": "isue_refund",
                 "near": [{"name": "issue_refund", "count": 3}],
+                "fired": False,
             }
         ]
     }
