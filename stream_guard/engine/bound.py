@@ -16,7 +16,7 @@ from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json, Scope
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.gates import certain_leaves
-from stream_guard.policy.spec import SESSION_KEY, RuleSpec
+from stream_guard.policy.spec import ALL_KEY, SESSION_KEY, RuleSpec
 from stream_guard.rule import NoState, Rule, State, Verdict, Where
 
 Handler: TypeAlias = Callable[[Any, Any], Verdict]
@@ -172,7 +172,7 @@ def _gate_leaves(spec: RuleSpec) -> Iterator[Leaf]:
 def _paths_read(spec: RuleSpec) -> list[Path]:
     """Return the paths that the rule's key and gate read."""
     paths = [leaf.path for leaf in _gate_leaves(spec)]
-    return paths + [key_path(part) for part in spec.key if part != "session"]
+    return paths + key_paths(spec.key)
 
 
 def needed_paths(spec: RuleSpec) -> Iterator[Path]:
@@ -259,7 +259,7 @@ def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | Non
     parts = list(spec.key) if spec.key != SESSION_KEY else []
     if spec.scope is Scope.RUN and "run" not in parts:
         parts.append("run")
-    paths = [key_path(part) for part in parts if part != "session"]
+    paths = key_paths(parts)
     if not paths:
         return None
 
@@ -282,6 +282,11 @@ def lacks_key(key: Sequence[str], event: Event) -> bool:
         for part in key
         if part in {"agent", "run"} or part.startswith("labels.")
     )
+
+
+def key_paths(key: Sequence[str]) -> list[Path]:
+    """Return the paths to the values that a key is made of; none for the session, and for everything together."""
+    return [key_path(part) for part in key if part not in {"session", ALL_KEY}]
 
 
 def key_path(part: str) -> Path:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from stream_guard.engine.bound import BoundRule, key_path, key_text
+from stream_guard.engine.bound import BoundRule, key_paths, key_text
 from stream_guard.engine.index import Index
 from stream_guard.language.paths import MISSING
 from stream_guard.model import RESERVED, Event
+from stream_guard.rule import Params
 
 TENANT: Final = "tenant"  # the label that names it
 
@@ -19,19 +20,21 @@ def session_prefix(tenant: str) -> str:
 
 
 class CrossSessionRules:
-    """The rules of one key that leaves ``session`` out, such as ``[agent]`` or ``[labels.tenant, tool]``.
+    """The rules of one key that leaves ``session`` out: ``[agent]``, ``[labels.tenant, tool]``, ``all``.
 
     With ``by_tenant`` equal values of two tenants are two values: what one does counts for no other.
     """
 
-    __slots__ = ("_by_tenant", "_paths", "_prefix", "index", "key")
+    __slots__ = ("_by_tenant", "_paths", "_prefix", "index", "key", "memory")
 
     def __init__(self, key: tuple[str, ...], bounds: Sequence[BoundRule], *, by_tenant: bool = False) -> None:
         self.key = key
         self._by_tenant = by_tenant
-        self._paths = [key_path(part) for part in key]
+        self._paths = key_paths(key)
         self._prefix = f"{RESERVED}{'+'.join(key)}{RESERVED}"
         self.index = Index(bounds)
+        # A window over sessions is as long as it says, however long nothing happens in between.
+        self.memory = max(_longest_window(bound.rule.params) for bound in bounds)
 
     def key_id(self, event: Event) -> str | None:
         """Return the id of the event's key value, or None when the event has no value for the key."""
@@ -52,6 +55,12 @@ class CrossSessionRules:
     def owns(self, key_id: str) -> bool:
         """Whether the id is a value of this key."""
         return key_id.startswith(self._prefix)
+
+
+def _longest_window(params: Params) -> float:
+    """Return the longest span of time among parameters, in seconds; 0 without any."""
+    spans = [getattr(params, name) for name in type(params).model_fields if name.endswith("_seconds")]
+    return max((span for span in spans if isinstance(span, float)), default=0.0)
 
 
 def by_key(bounds: Sequence[BoundRule], *, by_tenant: bool) -> Iterator[CrossSessionRules]:

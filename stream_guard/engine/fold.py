@@ -83,6 +83,13 @@ class Engine:
         plans = [self.local.calls[tool], *[group.index.calls[tool] for group in self.cross_session]]
         return any(plan is not None and plan.twins is not None for plan in plans)
 
+    def idle_of(self, session_id: str) -> float:
+        """Return after how long a silence a session is over, or the state of a key: not before its rules' windows."""
+        for group in self._long_keys:
+            if group.owns(session_id):
+                return group.memory
+        return self.policy.idle
+
     @property
     def judges_parts(self) -> bool:
         """Whether any rule keeps a state per user-initiated part."""
@@ -94,6 +101,7 @@ class Engine:
         twins = [bound.twin.bound.number for bound in scoped if bound.twin is not None]
         self._part_scoped = frozenset([*[bound.number for bound in scoped], *twins])
         self.cross_session = tuple(by_key(self._active, by_tenant=self.policy.by_tenant))
+        self._long_keys = [group for group in self.cross_session if group.memory > self.policy.idle]
         self.late = LateQuestions(self._active, by_tenant=self.policy.by_tenant)
 
     def _watch_others(self) -> PathWatch | None:

@@ -8,7 +8,7 @@ from typing import Final
 from stream_guard.explaining.event_lines import describe_value
 from stream_guard.language.conditions import GROUPS
 from stream_guard.model import Action, Json, Scope
-from stream_guard.policy.spec import SESSION_KEY, RuleSpec
+from stream_guard.policy.spec import ALL_KEY, SESSION_KEY, RuleSpec
 
 _PARAM: Final = re.compile(r"``(\w+)``")
 _SHOWN: Final = 60
@@ -93,6 +93,8 @@ def _conditions(spec: RuleSpec) -> list[str]:
 
 
 def _scope(spec: RuleSpec) -> list[str]:
+    if spec.key == (ALL_KEY,):
+        return ["It keeps one state for everything together, across sessions."]
     if spec.key != SESSION_KEY:
         across = "" if "session" in spec.key else ", across sessions"
         return [f"It keeps one state for each value of {', '.join(spec.key)}{across}."]

@@ -28,7 +28,7 @@ from stream_guard.policy.message_parts import did_you_mean, listed, show
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.spec import OnError, RuleSpec
+from stream_guard.policy.spec import ALL_KEY, OnError, RuleSpec
 from stream_guard.policy.translation import problems_of
 from stream_guard.registry import Registry
 from stream_guard.rule import Params, RuleType
@@ -267,7 +267,10 @@ def _key_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
         found.append(Flaw(("key",), message, Code.KEY))
     handled = events_handled(kind)
     for number, part in enumerate(form.key):
-        if part in form.key[:number]:
+        if part == ALL_KEY and len(form.key) > 1:
+            message = f"{show(part)} is everything together, so it stands alone; leave it out, or the other parts"
+            found.append(Flaw(("key", number), message, Code.KEY))
+        elif part in form.key[:number]:
             found.append(Flaw(("key", number), f"{show(part)} is in the key twice", Code.KEY))
         elif handled and not handled & events_with_key(part):
             message = f"{kind.kind} looks at {_words(handled)}, which has no {show(part)}, and would never fire"

@@ -15,9 +15,10 @@ from stream_guard.model import Json, Severity
 from stream_guard.policy.agents import ExecutionMode
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.paths import dead_end
-from stream_guard.policy.spec import DEFAULT_IDLE, OnError, OnUnevaluable
+from stream_guard.policy.spec import ALL_KEY, DEFAULT_IDLE, OnError, OnUnevaluable
 
 MAX_ID: Final = 200
+KEY_WORDS: Final = ("session", "agent", "run", "tool", ALL_KEY)
 MAX_REASON: Final = 2000
 MAX_LABEL: Final = 64
 MAX_LABELS: Final = 8
@@ -46,13 +47,13 @@ def check_id(value: str) -> str:
 
 def check_key_part(value: str) -> str:
     """Return the part; refuse one that no event has a value for."""
-    if value in ("session", "agent", "run", "tool"):
+    if value in KEY_WORDS:
         return value
     if "." in value and not _dead_end(f"tool.{value}" if value.startswith("args.") else value):
         return value
-    near = did_you_mean(value, ("session", "agent", "run", "tool"))
+    near = did_you_mean(value, KEY_WORDS)
     advice = near or (f"; for a label write {show('labels.' + value)}" if value.isidentifier() else "")
-    message = "{shown} is not a key; it takes session, agent, run, tool, args.NAME or labels.NAME{advice}"
+    message = "{shown} is not a key; it takes session, agent, run, tool, args.NAME, labels.NAME or all{advice}"
     raise PydanticCustomError("state_key", message, {"shown": show(value), "advice": advice})
 
 
@@ -173,7 +174,8 @@ class RuleForm(FormBase):
         description="over what it is judged: the recording, each part a user began, or each agent's run",
     )
     key: Key = Field(
-        default=["session"], description="one state per value of: session, agent, run, tool, args.X, labels.X"
+        default=["session"],
+        description="one state per value of: session, agent, run, tool, args.X, labels.X; all: one for everything",
     )
     agent: Text | SkipJsonSchema[None] = Field(
         default=None, description="whose rule it is: it is asked about this agent and the ones below it"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from stream_guard.language.paths import Path
+from stream_guard.policy.spec import ALL_KEY
 from stream_guard.rule import Rule, RuleType
 
 Events: TypeAlias = frozenset[str]
@@ -93,7 +94,7 @@ def events_with(path: Path) -> Events:
 def events_with_key(part: str) -> Events:
     """Return the events that have a value for one part of a rule's key; nothing is remembered for keys."""
     root, _, _ = part.partition(".")
-    if part in ("session", "agent", "run") or root in ("labels", "agent", "run_id", "session"):
+    if part in ("session", "agent", "run", ALL_KEY) or root in ("labels", "agent", "run_id", "session"):
         return ALL_EVENTS
     if root == "tool":
         return events_with(Path("tool.name" if part == "tool" else part))

@@ -15,6 +15,7 @@ from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.rule import Rule
 
 SESSION_KEY: Final = ("session",)
+ALL_KEY: Final = "all"  # the part of a key that says: everything together, across sessions
 DEFAULT_IDLE: Final = 1800.0
 _VERSION_LENGTH: Final = 16  # digits of a policy's version
 

@@ -167,9 +167,10 @@ class KeptSessions:
 
     def deadline(self, session: Session) -> float:
         """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
-        deadline = inf if session.now == -inf else session.now + self._idle
+        idle = self._engine.idle_of(session.id)
+        deadline = inf if session.now == -inf else session.now + idle
         if session.resting:
-            return deadline + self._idle + session.lag
+            return deadline + idle + session.lag
         if session.timers:
             deadline = min(deadline, *session.timers.values())
         if session.buffer:

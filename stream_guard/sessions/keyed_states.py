@@ -39,7 +39,6 @@ class KeyedStates:
     def use(self, engine: Engine) -> None:
         """Switch to another policy."""
         self._engine = engine
-        self._idle = engine.policy.idle
 
     def feed(
         self,
@@ -73,14 +72,15 @@ class KeyedStates:
     def _move(self, group: CrossSessionRules, key_state: Session, event: Event, time: float, out: Findings) -> Session:
         """Move the clock of a key value to an event; return the state that the event belongs to."""
         before, jump = key_state.before, key_state.jump
-        if time < key_state.now and before is not None and time - before.now < self._idle:
+        idle = self._engine.idle_of(key_state.id)
+        if time < key_state.now and before is not None and time - before.now < idle:
             before.lag, before.scheduled = key_state.lag, inf
             self._kept.touched[before.id] = key_state = before
             if jump is not None:
                 self._judge(group, key_state, jump, key_state.turns, frozenset(), out)
         else:
-            key_state.forget_before(time - self._idle)
-        if time - key_state.now >= self._idle and key_state.now > -inf:
+            key_state.forget_before(time - idle)
+        if time - key_state.now >= idle and key_state.now > -inf:
             key_state = self._lifecycle.renew(key_state, out)
             key_state.jump = event
         self._engine.fire(key_state, time, out)

@@ -27,7 +27,6 @@ class Lifecycle:
     def use(self, engine: Engine) -> None:
         """Switch to another policy."""
         self._engine = engine
-        self._idle = engine.policy.idle
 
     def close(self, session: Session, reason: CloseReason, out: Findings, *, time: float | None) -> None:
         """Judge the end of a session."""
@@ -46,7 +45,7 @@ class Lifecycle:
 
     def renew(self, session: Session, out: Findings) -> Session:
         """Close an idle session and open it again for the event that follows; the next one may take that back."""
-        self.close(session, "idle", out, time=session.now + self._idle)
+        self.close(session, "idle", out, time=session.now + self._engine.idle_of(session.id))
         renewed = self._open_again(session)
         renewed.take_buffer(session)
         renewed.before, session.before, session.jump = session, None, None
@@ -80,9 +79,10 @@ class Lifecycle:
         """Whether a closed session was silent for its idle time before an event."""
         if session.now == -inf:
             return False
+        idle = self._engine.idle_of(session.id)
         if time is None:
-            return not ended or self._clock.now - session.lag - session.now >= self._idle
-        return self._clock.is_credible(time) and time - session.now >= self._idle
+            return not ended or self._clock.now - session.lag - session.now >= idle
+        return self._clock.is_credible(time) and time - session.now >= idle
 
     def forget(self, session: Session) -> None:
         """Drop a closed session for want of room. One that was ended could go on, and is counted."""

@@ -133,14 +133,15 @@ class SessionFold:
         if current is None or current.resting:
             return counted
         self._engine.fire(current, now, out)
-        if now - current.now >= self._idle and current.now > -inf:
+        idle = self._engine.idle_of(current.id)
+        if now - current.now >= idle and current.now > -inf:
             if current.buffer:  # the buffered events came after the idle time
                 self._lifecycle.renew(current, out)
             else:
                 # Other sessions' clocks show it as idle; it may know better.
-                self._lifecycle.close(current, "idle", out, time=current.now + self._idle)
+                self._lifecycle.close(current, "idle", out, time=current.now + idle)
                 # However far the clock has jumped: it is kept for as long again from now.
-                current.lag = max(current.lag, self._clock.now - self._idle - current.now)
+                current.lag = max(current.lag, self._clock.now - idle - current.now)
                 self._kept.rest(current)
         return counted
 

@@ -136,3 +136,15 @@ def test_a_path_that_no_response_has_is_refused_with_what_there_is(registry: Reg
 )
 def test_paths_that_a_response_has_are_taken(registry: Registry, path: str) -> None:
     load(registry, {**MAX_TURNS, "when": {"path": path, "op": "exists"}})
+
+
+@pytest.mark.parametrize("key", [["all", "agent"], ["session", "all"], ["all", "all"]])
+def test_everything_together_stands_alone(registry: Registry, key: list[str]) -> None:
+    with pytest.raises(PolicyError, match="stands alone"):
+        load(registry, {**NO_CALL, "key": key})
+
+
+@pytest.mark.parametrize("scope", ["session", "run"])
+def test_everything_together_has_no_scope_inside_a_session(registry: Registry, scope: str) -> None:
+    with pytest.raises(PolicyError, match="SG117"):
+        load(registry, {**NO_CALL, "key": "all", "scope": scope})
