@@ -59,9 +59,14 @@ class Action(IntEnum):
 class Scope(StrEnum):
     """What a rule keeps one state for."""
 
-    TRACE = "trace"
     SESSION = "session"
+    PART = "part"
     RUN = "run"
+
+    @property
+    def stored_word(self) -> str:
+        """The word in digests of rules. It is that of version 1 of the policy language, so that states go on."""
+        return {"session": "trace", "part": "session"}.get(self.value, self.value)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind"):

@@ -13,6 +13,7 @@ import stream_guard as sg
 
 API_VERSIONS: Final = ("shadow.dev/v1alpha1",)
 _FAMILY: Final = "shadow.dev/"
+_SCOPES: Final = {"trace": "session", "session": "part"}
 
 
 class ShadowDialect:
@@ -53,6 +54,7 @@ def _rules(listed: list[Any], above: tuple[str, ...]) -> list[Any]:
 def _rule(rule: dict[str, Any], number: int, origin: tuple[str | int, ...], used: set[str]) -> dict[str, Any]:
     native = {key: value for key, value in rule.items() if value is not None}
     native["_from"] = origin
+    native["scope"] = _SCOPES.get(str(native.get("scope", "trace")), native.get("scope"))
     rule_id = native.get("id")
     if isinstance(rule_id, int) and not isinstance(rule_id, bool):
         native["id"] = str(rule_id)

@@ -33,7 +33,7 @@ def _words_of(spec: RuleSpec, believed: Set[str]) -> Iterator[str]:
     for part in spec.key:
         if part == "run" or _is_doubtful_label(part, believed):
             yield part
-    if spec.scope is not Scope.TRACE:
+    if spec.scope is not Scope.SESSION:
         yield "run" if spec.scope is Scope.RUN else "part"
     for condition in (spec.when, spec.unless):
         for leaf in condition.leaves if condition is not None else ():

@@ -92,7 +92,7 @@ class BoundRule:
         self.key = _key(number, spec)
         self.arg_paths = frozenset(_arg_paths(spec))
         self.needed_paths = tuple(needed_paths(spec))
-        self.part_scoped = spec.scope is Scope.SESSION
+        self.part_scoped = spec.scope is Scope.PART
         needs = rule.needs()
         # Gate and key count too: a gate over missing content would never open, and everything would pass.
         self.reads_content = "content" in needs
@@ -151,7 +151,7 @@ def fingerprint(spec: RuleSpec) -> int:
         spec.params,
         spec.when.source if spec.when else None,
         spec.unless.source if spec.unless else None,
-        spec.scope.value,
+        spec.scope.stored_word,
         list(spec.key),
         *([spec.agent] if spec.agent else []),
     ]

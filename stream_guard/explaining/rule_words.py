@@ -98,7 +98,7 @@ def _scope(spec: RuleSpec) -> list[str]:
     if spec.key != SESSION_KEY:
         across = "" if "session" in spec.key else ", across sessions"
         return [f"It keeps one state for each value of {', '.join(spec.key)}{across}."]
-    if spec.scope is Scope.SESSION:
+    if spec.scope is Scope.PART:
         return ["It starts anew with each thing that the user asks for."]
     return ["It starts anew with each run of an agent."] if spec.scope is Scope.RUN else []
 

@@ -260,9 +260,9 @@ def _gate_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
 
 def _key_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
     found: list[Flaw] = []
-    if form.scope != "trace" and "session" not in form.key:
+    if form.scope != "session" and "session" not in form.key:
         message = (
-            f'scope {form.scope} lies inside a session, but the key leaves "session" out; add it, or use scope: trace'
+            f'scope {form.scope} lies inside a session, but the key leaves "session" out; add it, or take the scope out'
         )
         found.append(Flaw(("key",), message, Code.KEY))
     handled = events_handled(kind)

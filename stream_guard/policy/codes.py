@@ -43,3 +43,4 @@ class Code(StrEnum):
     CONSTANT = "SG157"
     DEAD = "SG158"
     CALLER = "SG159"
+    OLD_WORD = "SG160"

@@ -27,7 +27,7 @@ def to_native(policy: Policy) -> dict[str, Json]:
         sessions["max_out_of_orderness"] = policy.max_out_of_orderness
     written = {
         "name": policy.name,
-        "version": 1,
+        "version": 2,
         "sessions": sessions,
         "tool_classes": {name: list(members) for name, members in policy.tool_classes.items()},
         "masked_arguments": list(policy.masked_arguments),
@@ -47,7 +47,7 @@ def _rule(rule: RuleSpec) -> dict[str, Json]:
     optional = {
         "when": _source(rule.when),
         "unless": _source(rule.unless),
-        "scope": "" if rule.scope is Scope.TRACE else rule.scope.value,
+        "scope": "" if rule.scope is Scope.SESSION else rule.scope.value,
         "key": "" if rule.key == SESSION_KEY else list(rule.key),
         "agent": rule.agent,
         "severity": rule.severity_word or rule.severity.word,

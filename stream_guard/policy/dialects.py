@@ -12,6 +12,7 @@ from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Steps
 from stream_guard.policy.message_parts import listed, show
 from stream_guard.policy.nodes import PolicyDocument
+from stream_guard.policy.scope_words import scope_words, with_todays_words
 from stream_guard.ports import Dialect
 from stream_guard.registry import Registry
 
@@ -55,7 +56,28 @@ def to_native(document: PolicyDocument, registry: Registry) -> NativePolicy:
         return _translate(name, dialect, document)
     if isinstance(document.data, dict) and "apiVersion" in document.data:
         return _unknown_version(document, registry)
-    return NativePolicy(document.data)
+    return _with_todays_scopes(document)
+
+
+def _with_todays_scopes(document: PolicyDocument) -> NativePolicy:
+    """Take the file for the native form, and say of scopes in older words what they are called."""
+    form = document.data
+    rules = form.get("rules") if isinstance(form, dict) else None
+    if not isinstance(rules, list):
+        return NativePolicy(form)
+    version = form.get("version")
+    problems = [
+        Problem(
+            document.place("rules", word.rule, "scope"), word.warning, Code.OLD_WORD, _id_of(rules[word.rule]), True
+        )
+        for word in scope_words(rules, version)
+    ]
+    return NativePolicy({**form, "rules": with_todays_words(rules, version)}, problems)
+
+
+def _id_of(rule: Json) -> str:
+    rule_id = rule.get("id")
+    return rule_id if isinstance(rule_id, str) else ""
 
 
 def _recognises(name: str, dialect: Dialect, document: PolicyDocument) -> bool:

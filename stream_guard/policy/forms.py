@@ -169,9 +169,9 @@ class RuleForm(FormBase):
     unless: Condition | SkipJsonSchema[None] = Field(
         default=None, description="exceptions: the rule does not fire at events for which this holds"
     )
-    scope: Literal["trace", "session", "run"] = Field(
-        default="trace",
-        description="over what it is judged: the recording, each part a user began, or each agent's run",
+    scope: Literal["session", "part", "run"] = Field(
+        default="session",
+        description="over what it is judged: the session, each part of it that a user began, or each agent's run",
     )
     key: Key = Field(
         default=["session"],
@@ -232,7 +232,9 @@ class PolicyForm(FormBase):
     """A policy: rules that are in force together."""
 
     name: Text | SkipJsonSchema[None] = Field(default=None, description="what people call the policy")
-    version: Literal[1] = Field(default=1, description="version of the policy language")
+    version: Literal[1, 2] = Field(
+        default=1, description="version of the policy language; in 1, `scope: session` is what 2 calls `part`"
+    )
     sessions: SessionsForm = Field(default=SessionsForm(), description="when a session is over")
     tool_classes: dict[str, ToolNames] = Field(
         default={}, description="names for groups of tools; a rule says @name where it takes a tool"

@@ -96,8 +96,8 @@ _VALUES: Final[Mapping[str, Mapping[str, str]]] = {
         info="informational notice debug trivial none note p4",
     ),
     "scope": _table(
-        trace="recording global all conversation file",
-        session="part task user_turn request",
+        session="recording conversation file",
+        part="task user_turn request",
         run="agent agent_run subagent",
     ),
     "on_error": _table(open="allow fail_open ignore pass continue", closed="deny block fail_closed stop"),

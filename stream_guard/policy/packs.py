@@ -17,6 +17,7 @@ from stream_guard.policy.document import read_document
 from stream_guard.policy.gates import Steps
 from stream_guard.policy.message_parts import did_you_mean, listed, printable, show
 from stream_guard.policy.nodes import PolicyDocument
+from stream_guard.policy.scope_words import scope_words, with_todays_words
 from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry
 
@@ -73,6 +74,11 @@ def with_packs(
         if isinstance(known.file, Path):  # not so inside a zip
             file_read(known.file)
         pack = read_pack(known)
+        version = pack.get("version")
+        for word in scope_words(pack["rules"], version):
+            text = f"pack {show(name)}, rule {show(pack['rules'][word.rule]['id'])}: {word.warning}"
+            problems.append(Problem(document.place(*at), printable(text), Code.OLD_WORD, warning=True))
+        pack["rules"] = with_todays_words(pack["rules"], version)
         taken = list(_rules(raw, pack["rules"], own_ids))
         origins |= {len(rules) + index: at for index in range(len(taken))}
         rules += taken

@@ -35,7 +35,7 @@ class RuleSpec:
     severity_word: str = ""  # the word of the original, where a dialect has other ones
     when: Condition | None = None
     unless: Condition | None = None
-    scope: Scope = Scope.TRACE
+    scope: Scope = Scope.SESSION
     key: tuple[str, ...] = SESSION_KEY
     agent: str = ""  # the agent that owns it: it applies to that agent and those below; empty: to all
     then: Action | None = None
@@ -118,7 +118,7 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         "params": _params(rule),
         "when": rule.when.source if rule.when is not None else None,
         "unless": rule.unless.source if rule.unless is not None else None,
-        "scope": rule.scope.value,
+        "scope": rule.scope.stored_word,
         "key": list(rule.key),
         "severity": rule.severity.word,
         "then": rule.then.word if rule.then is not None else None,

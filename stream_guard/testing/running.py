@@ -22,7 +22,7 @@ def rule_spec(
     rule_id: str = "rule",
     when: Json = None,
     unless: Json = None,
-    scope: str = "trace",
+    scope: str = "session",
     key: Sequence[str] = SESSION_KEY,
     context: Mapping[str, Any] | None = None,
     **engine: Any,

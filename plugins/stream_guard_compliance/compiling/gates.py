@@ -67,7 +67,7 @@ def in_case(compiled: CompiledReading, case: Circumstance, context: CompileConte
 
 def _in_part(form: Form) -> Form:
     """Hold an obligation to the part of the session that the user's words began."""
-    return {**form, "scope": "session"} if form["kind"] == "must_call" else form
+    return {**form, "scope": "part"} if form["kind"] == "must_call" else form
 
 
 def _with(form: Form, key: str, condition: Json) -> Form:

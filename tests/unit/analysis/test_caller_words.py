@@ -28,7 +28,7 @@ def warned(**more: Any) -> list[str]:
         ({"key": ["labels.user"]}, "labels.user"),
         ({"key": ["run"]}, "run"),
         ({"scope": "run"}, "run"),
-        ({"scope": "session"}, "part"),
+        ({"scope": "part"}, "part"),
         ({"unless": LABEL}, "labels.vip"),
         ({"when": {"not": LABEL[0]}}, "labels.vip"),
         ({"when": [{"path": "run_id", "op": "!=", "value": "r0"}]}, "run_id"),

@@ -287,7 +287,7 @@ def test_a_rule_that_is_settled_is_not_asked_again_until_its_scope_is_over(when:
     FirstCallOnly.asked.clear()
     calls = [{"call": "a"}, {"call": "b"}, {"call": "c"}]
     trace = [{"user": "one"}, *calls, {"user": "two"}, *calls]
-    found = run_rule(FirstCallOnly, {}, trace, when=when, scope="session")
+    found = run_rule(FirstCallOnly, {}, trace, when=when, scope="part")
     assert [detail for _, detail in found] == ["a", "a"]
     assert FirstCallOnly.asked == ["a", "b", "a", "b"]
 

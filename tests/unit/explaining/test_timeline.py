@@ -122,7 +122,7 @@ rules:
       trigger: [{path: response.content, op: contains, value: ask}]
       must: {kind: tool_call, tool_name: done}
       within_seconds: 60
-  - {id: part, kind: must_call, params: {tool: close}, scope: session}
+  - {id: part, kind: must_call, params: {tool: close}, scope: part}
 """
     trace = [
         {"user": "first", "at": 0},

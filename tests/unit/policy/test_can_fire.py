@@ -144,7 +144,7 @@ def test_everything_together_stands_alone(registry: Registry, key: list[str]) ->
         load(registry, {**NO_CALL, "key": key})
 
 
-@pytest.mark.parametrize("scope", ["session", "run"])
+@pytest.mark.parametrize("scope", ["part", "run"])
 def test_everything_together_has_no_scope_inside_a_session(registry: Registry, scope: str) -> None:
     with pytest.raises(PolicyError, match="SG117"):
         load(registry, {**NO_CALL, "key": "all", "scope": scope})

@@ -72,7 +72,7 @@ def test_a_shadow_policy_becomes_a_native_one(registry: Registry) -> None:
     policy = load_policy(json.dumps(source), registry)
     text = to_yaml(policy)
     assert text == (
-        "version: 1\n"
+        "version: 2\n"
         "rules:\n"
         "  - id: rule-0\n"
         "    kind: must_call_before\n"

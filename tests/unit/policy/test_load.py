@@ -33,7 +33,7 @@ def refused_rule(registry: Registry, **keys: Any) -> list[str]:
 def test_a_rule_has_defaults_for_all_but_kind_and_params(registry: Registry) -> None:
     rule = load_rule(registry)
     assert (rule.id, rule.slot, rule.kind) == ("r", "r", "no_call")
-    assert (rule.severity, rule.scope, rule.key, rule.then) == (Severity.ERROR, Scope.TRACE, ("session",), None)
+    assert (rule.severity, rule.scope, rule.key, rule.then) == (Severity.ERROR, Scope.SESSION, ("session",), None)
     assert (rule.on_error, rule.shadow, rule.cooldown, rule.hold) == ("open", False, None, None)
     assert (rule.when, rule.unless, rule.tags, rule.reason) == (None, None, (), "")
 
@@ -41,7 +41,7 @@ def test_a_rule_has_defaults_for_all_but_kind_and_params(registry: Registry) -> 
 def test_every_key_of_the_native_form_is_read(registry: Registry) -> None:
     text = """
 name: everything
-version: 1
+version: 2
 sessions: {idle: 5m, max_out_of_orderness: 2s}
 tool_classes: {write: [save, "@remove"], remove: "delete_*"}
 rules:
@@ -50,7 +50,7 @@ rules:
     params: {tool: "@write"}
     when: [{path: tool.args.amount, op: ">", value: 5}]
     unless: {path: labels.env, op: "==", value: test}
-    scope: session
+    scope: part
     key: [session, args.account, labels.tenant]
     severity: critical
     then: block
@@ -71,7 +71,7 @@ rules:
     assert tools.matches("delete_user")
     assert rule.when is not None
     assert rule.unless is not None
-    assert (rule.scope, rule.key) == (Scope.SESSION, ("session", "args.account", "labels.tenant"))
+    assert (rule.scope, rule.key) == (Scope.PART, ("session", "args.account", "labels.tenant"))
     assert (rule.severity, rule.then, rule.reason) == (Severity.CRITICAL, Action.BLOCK, "because")
     assert (rule.shadow, rule.on_error, rule.cooldown, rule.hold) == (True, "open", 60, 30)
     assert (rule.tags, rule.tests) == (("a", "b"), ({"events": [], "findings": []},))
@@ -170,7 +170,7 @@ def test_description_is_another_name_of_reason(registry: Registry) -> None:
         ({"key": "labels.a.b"}, "SG117"),
         ({"key": "tool.foo"}, "SG117"),
         ({"key": "nope.x"}, "SG117"),
-        ({"key": "agent", "scope": "session"}, "SG117"),
+        ({"key": "agent", "scope": "part"}, "SG117"),
         ({"key": ["labels.x"], "scope": "run"}, "SG117"),
         ({"key": ["session", "request.user"]}, "SG117"),
     ],
@@ -191,7 +191,7 @@ def test_a_wrong_key_of_a_rule_is_one_problem(registry: Registry, keys: dict[str
         ("rules: {a: 1}", ["SG106"]),
         ("rules: [5]", ["SG106"]),
         ("{rules: [], rulez: []}", ["SG152", "SG104"]),
-        ("{version: 2, rules: []}", ["SG107", "SG152"]),
+        ("{version: 3, rules: []}", ["SG107", "SG152"]),
         ("{name: '', rules: []}", ["SG107", "SG152"]),
         ("{sessions: {idle: 0}, rules: []}", ["SG116", "SG152"]),
         ("{sessions: {idlex: 5}, rules: []}", ["SG104", "SG152"]),

@@ -97,14 +97,16 @@ def test_all_twelve_kinds_are_installed(registry: Registry) -> None:
 @pytest.mark.parametrize("text", [CONFIRM, LOCKED, FOLLOWUP, GROUNDING])
 def test_an_example_loads_as_it_is_written(registry: Registry, text: str) -> None:
     rule = only(text, registry)
-    assert (rule.severity, rule.scope) == (Severity.ERROR, Scope.TRACE)
+    assert (rule.severity, rule.scope) == (Severity.ERROR, Scope.SESSION)
     assert f"id: {rule.id}" in text
     assert f"kind: {rule.kind}" in text
 
 
-def test_the_budget_is_per_session(registry: Registry) -> None:
-    rule = only(BUDGET, registry)
-    assert (rule.severity, rule.scope) == (Severity.WARNING, Scope.SESSION)
+def test_the_budget_is_for_each_part_that_a_user_began(registry: Registry) -> None:
+    policy = load_policy(BUDGET, registry)
+    assert [(rule.severity, rule.scope) for rule in policy.rules] == [(Severity.WARNING, Scope.PART)]
+    assert [warning.code for warning in policy.warnings] == ["SG160"]
+    assert only(f"apiVersion: shadow.dev/v1alpha1\n{BUDGET}", registry).scope is Scope.PART
 
 
 def test_the_schema_is_read_from_beside_the_policy(registry: Registry, tmp_path: Path) -> None:

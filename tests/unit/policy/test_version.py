@@ -55,7 +55,7 @@ def test_what_decides_nothing_is_not_in_the_version(registry: Registry, other: s
         BASE.replace("severity: error", "severity: info"),
         BASE.replace("severity: error", "then: allow"),
         BASE.replace("severity: error", "mode: shadow"),
-        BASE.replace("severity: error", "scope: session"),
+        BASE.replace("severity: error", "scope: part"),
         BASE.replace("severity: error", "key: [session, run]"),
         BASE.replace("severity: error", "cooldown: 5"),
         BASE.replace("severity: error", "on_error: closed"),

@@ -256,7 +256,7 @@ ANTHROPIC_ROUND = {
 
 
 def parts(trace: Sequence[Any]) -> list[str]:
-    return seen(trace, scope="session")
+    return seen(trace, scope="part")
 
 
 def test_a_user_message_begins_a_part_and_its_turn_does_not_begin_another() -> None:
