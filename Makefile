@@ -19,7 +19,7 @@ export VENV PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-searches test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,9 +62,13 @@ test: ## check the code and run every test that is not marked slow
 pytest: setup-dev
 	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=1
 
-test-slow: setup-tests ## run the tests that take minutes, and search with forty times as many examples
+test-slow: setup-tests ## run the tests that take minutes, and search with a hundred times as many examples
 	$(BIN)/pytest -m slow --timeout=7200
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup tests/property tests/laws/test_laws.py
+	@$(MAKE) --no-print-directory test-searches EXAMPLES=nightly
+
+EXAMPLES := landing
+test-searches: setup-tests ## run the tests that search by chance, with five times as many examples
+	HYPOTHESIS_PROFILE=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not slow" -n $(TESTERS) --dist loadgroup
 
 test-wheel: setup-dev compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
 	$(BIN)/pytest -m slow tests/laws/test_compiled.py --timeout=3600

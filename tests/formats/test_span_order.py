@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stream_guard as sg
@@ -90,7 +90,6 @@ def exports(draw: Any, whole: list[Unit]) -> list[dict[str, Any]]:
     return [exported(found[a:b]) for a, b in zip([0, *places], [*places, len(found)], strict=True)]
 
 
-@settings(max_examples=25)
 @given(data=st.data(), restarts=st.booleans())
 def test_recording_gives_the_same_events_in_whatever_order_its_spans_are(data: Any, *, restarts: bool) -> None:
     [record] = otlp_current()
@@ -100,7 +99,6 @@ def test_recording_gives_the_same_events_in_whatever_order_its_spans_are(data: A
     assert spans.counts.orphan_spans == 0
 
 
-@settings(max_examples=25)
 @given(data=st.data(), again=st.booleans())
 def test_messages_in_log_records_are_joined_with_their_spans_in_whatever_order_they_come(
     data: Any, *, again: bool
@@ -115,7 +113,6 @@ def test_messages_in_log_records_are_joined_with_their_spans_in_whatever_order_t
     assert spans.finish() == decode("otlp-json:events")
 
 
-@settings(max_examples=25)
 @given(data=st.data(), restarts=st.booleans())
 def test_live_spans_that_are_sent_when_they_end_give_the_same_events(data: Any, *, restarts: bool) -> None:
     [record] = otlp_current()

@@ -103,11 +103,11 @@ class CheckpointAgainstADict(AgainstADict):
 
 
 TestMemory = MemoryAgainstADict.TestCase
-TestMemory.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestMemory.settings = settings(max_examples=settings().max_examples, stateful_step_count=20, deadline=None)
 TestPacked = PackedAgainstADict.TestCase
-TestPacked.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestPacked.settings = settings(max_examples=settings().max_examples, stateful_step_count=20, deadline=None)
 TestCheckpoint = CheckpointAgainstADict.TestCase
-TestCheckpoint.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestCheckpoint.settings = settings(max_examples=settings().max_examples, stateful_step_count=20, deadline=None)
 
 
 def test_a_session_that_was_never_put_is_none(store: AnyStore) -> None:

@@ -84,7 +84,7 @@ def nested(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 TEXTS = st.recursive(spaced(st.one_of(NUMBERS, WORDS, STRINGS)), lambda inner: spaced(nested(inner)), max_leaves=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(text=TEXTS)
 @example(text=b'{"a":1,"b":{"a":1,"a":2}}')
 @example(text=b'[{"a":1},{"a":1}]')
@@ -98,7 +98,7 @@ def test_what_is_called_plain_nobody_refuses(text: bytes, is_plain: Look) -> Non
 RECORDS = event_lines(6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(
     number=st.integers(0, len(RECORDS) - 1),
     edits=st.lists(

@@ -203,7 +203,7 @@ def count(records: Sequence[Sequence[dict[str, Any]]]) -> tuple[int, list[str], 
 
 
 @pytest.mark.parametrize("trace", HAPPENED)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(data=st.data())
 def test_order_of_arrival_and_split_into_exports_do_not_matter(trace: Any, data: st.DataObject) -> None:
     spans = data.draw(st.permutations(trace()))

@@ -24,7 +24,7 @@ WORDS = [*SAID.split(" "), "\n", "\n\n", "\n- ", "\n## "]
 prompts = st.one_of(st.text(max_size=400), st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 @given(prompts, st.lists(st.text(max_size=20), max_size=4))
 def test_same_prompt_gives_the_same_policy_byte_for_byte_and_it_loads(prompt: str, tools: list[str]) -> None:
     found = extract(prompt, tools)

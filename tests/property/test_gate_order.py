@@ -227,4 +227,6 @@ class GateOrder(RuleBasedStateMachine):
 
 
 def test_no_order_of_questions_gets_a_forbidden_call_allowed() -> None:
-    run_state_machine_as_test(GateOrder, settings=settings(max_examples=80, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(
+        GateOrder, settings=settings(max_examples=2 * settings().max_examples, stateful_step_count=20, deadline=None)
+    )

@@ -112,7 +112,7 @@ def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, span: T
     return alerts, numbers, missing, letters.summary(), letters.total, summary.left_out
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples, deadline=None)
 @given(
     records=st.lists(_record, max_size=40),
     policy=st.sampled_from((POLICY, LATE)),

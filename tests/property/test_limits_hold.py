@@ -266,7 +266,7 @@ def search(examples: int, steps: int) -> None:
 
 
 def test_no_order_of_what_callers_write_runs_more_calls_than_a_limit_allows() -> None:
-    search(60, 30)
+    search(2 * settings().max_examples, 30)
 
 
 @pytest.mark.slow

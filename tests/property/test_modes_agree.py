@@ -103,7 +103,7 @@ def ids(found: list[Finding]) -> list[str]:
     return sorted(finding.alert_id for finding in found)
 
 
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 @given(cases())
 def test_batch_is_stream_with_restarts_is_inline(case: tuple[Policy, Trace]) -> None:
     policy, trace = case

@@ -37,7 +37,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(pattern=PATTERNS, texts=st.lists(TEXTS | st.text(max_size=20), min_size=1, max_size=8))
 def test_what_occurs_is_what_a_search_finds(pattern: str, texts: list[str]) -> None:
     try:
@@ -48,7 +48,7 @@ def test_what_occurs_is_what_a_search_finds(pattern: str, texts: list[str]) -> N
         assert regex.occurs_in(text) is (regex.search(text) is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(
     literals=st.lists(st.text("abkKsS .|(\n-", max_size=4), min_size=1, max_size=5),
     any_case=st.booleans(),
@@ -67,7 +67,7 @@ def test_a_regex_that_was_used_can_be_copied() -> None:
         assert copied.occurs_in("baa")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(listed=st.lists(PATTERNS, min_size=1, max_size=5), texts=st.lists(TEXTS, min_size=1, max_size=8))
 def test_a_set_finds_what_each_of_its_patterns_finds(listed: list[str], texts: list[str]) -> None:
     usable = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -51,7 +51,6 @@ def printed(width: int, rows: list[list[str]], headings: Sequence[str] = ("id", 
     st.sets(st.text("abcdef0123456789-", min_size=6, max_size=36), min_size=1, max_size=6),
     st.integers(min_value=20, max_value=100),
 )
-@settings(max_examples=30)
 def test_a_table_fits_the_terminal_and_every_id_in_it_can_be_told(ids: set[str], width: int) -> None:
     rows = [[name, name[::-1], "some words that may well be too long for the line"] for name in sorted(ids)]
     shown = printed(width, rows)

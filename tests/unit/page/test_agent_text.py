@@ -25,7 +25,7 @@ def test_a_sign_that_nobody_sees_is_shown_by_its_number(sign: str) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.text())
 def test_whatever_an_agent_writes_is_only_text(text: str) -> None:
     found = str(shown(text))

@@ -115,7 +115,7 @@ def test_what_json_writes_is_read(value: Json) -> None:
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-\\ntrufalsNI \t\ud800', max_size=12))
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 def test_nothing_is_read_that_json_refuses(text: str) -> None:
     def refuse(constant: str) -> None:
         raise ValueError(constant)

@@ -70,6 +70,6 @@ def written(formula: Formula) -> str:
 
 
 @given(FORMULAS)
-@settings(max_examples=200)
+@settings(max_examples=3 * settings().max_examples)
 def test_what_is_written_is_what_is_read(formula: Formula) -> None:
     assert parse(written(formula)) == formula

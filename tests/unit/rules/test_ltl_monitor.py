@@ -76,7 +76,7 @@ TURNS = st.lists(st.frozensets(st.sampled_from("abc")), min_size=1, max_size=7)
 
 
 @given(FORMULAS, TURNS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 def test_monitor_agrees_with_the_meaning(formula: Formula, turns: list[frozenset[str]]) -> None:
     watching = Monitor(formula, lambda name: name in {"a", "b", "c"})
     state = START

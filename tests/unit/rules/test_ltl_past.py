@@ -48,7 +48,7 @@ MEANINGS: dict[str, Callable[[Sequence[set[str]], int], bool]] = {
 
 
 @pytest.mark.parametrize("formula", MEANINGS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples, deadline=None)
 @given(turns=TURNS)
 def test_formula_means_what_it_says(formula: str, turns: list[set[str]]) -> None:
     meaning = MEANINGS[formula]
@@ -57,7 +57,7 @@ def test_formula_means_what_it_says(formula: str, turns: list[set[str]]) -> None
 
 
 @pytest.mark.parametrize("formula", ["G (@a -> formerly @b)", "G (@a -> previous @b)", "G (@a -> (!@c since @b))"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples, deadline=None)
 @given(turns=TURNS)
 def test_calls_that_follow_their_turn_count_for_it(formula: str, turns: list[set[str]]) -> None:
     assert bool(fires(formula, turns, listed=False)) is bool(fires(formula, turns))

@@ -51,7 +51,7 @@ def test_lines_are_appended_to_what_is_there(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a old\na new\nb new\n"
 
 
-@settings(max_examples=400)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.data())
 def test_crashes_at_any_byte_between_any_commits_give_the_same_file(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
