@@ -168,7 +168,7 @@ _A2A_REQUESTS: Final = (
     "tasks/sendSubscribe",
 )
 _MERGED_TOOLS: Final = "(merged tools)"  # written by ADK for a user interface: nothing is called by that name
-_REDACTED: Final = ("<REDACTED>", "[REDACTED]")
+_REDACTED: Final = ("<REDACTED>", "[REDACTED]", "HIDDEN:non-empty")
 _MAX_NAME: Final = 200
 
 
@@ -251,6 +251,8 @@ def sort_of(attributes: dict[str, Json], name: str = "") -> SpanSort:
             return "other" if sort == "tool" and _is_no_tool(attributes, name) else sort
     if attributes.get("a2a.method.name") in _A2A_REQUESTS:
         return "agent"
+    if attributes.get("gen_ai.tool.name") and "gen_ai.request.model" not in attributes:
+        return "tool"  # early versions of Koog name no operation
     return "llm" if "gcp.vertex.agent.llm_request" in attributes else "other"  # ADK's call_llm names no operation
 
 
@@ -320,16 +322,28 @@ def _read_tool(found: dict[str, Any], raw: RawSpan, fields: dict[str, Json]) -> 
         # MCP's own SDK leaves the tool out of its client spans, and names them "MCP send tools/call TOOL".
         named = raw.name.rpartition(f"{method} ")[2] if method else raw.name
         name = fields.get("tool") or named
+    inputs = _unwrapped(inputs, attributes)
     if raw.events and (inputs is None or outputs is None):
         inputs = arguments_in_messages(raw) if inputs is None else inputs
         outputs = result_in_messages(raw) if outputs is None else outputs
     found["name"], found["inputs"], found["outputs"] = name, _captured(inputs), outputs
-    found["call_id"] = fields.get("call_id", "")
+    # Agno's instrumentation takes the address of an object for the id: no call of the model has it.
+    found["call_id"] = "" if fields.get("provider") == "agno" else fields.get("call_id", "")
     found["failed"] = found["failed"] or attributes.get("gen_ai.tool.status") == "error"
     found["protocol"] = "mcp" if method else ""
     found["identity"] = _identity_of(attributes, fields)
     if "action" in fields:
         found["decision"] = read_decision(attributes, raw.name)
+
+
+def _unwrapped(inputs: Json, attributes: dict[str, Json]) -> Json:
+    """Return the arguments of a call without what a framework puts around them."""
+    found = unpack(inputs)
+    if found == {} and "tool.parameters" in attributes:  # Agno: how the function that runs the tool was called
+        return attributes["tool.parameters"]
+    if isinstance(found, dict) and "input" in found and found.keys() <= {"input", "options", "context", "signal"}:
+        return found["input"] if "metadata.class_name" in attributes else inputs  # BeeAI
+    return inputs
 
 
 def _identity_of(attributes: dict[str, Json], fields: dict[str, Json]) -> str:

@@ -61,15 +61,29 @@ def messages_of(raw: RawSpan) -> tuple[Json, Json]:
         inputs, outputs = messages_in_events(raw.events)
     if not inputs and not outputs:
         inputs, outputs = attributes.get("input.value"), attributes.get("output.value")
+    elif not outputs:
+        outputs = _whole_answer(attributes)
     return inputs or None, outputs or None
+
+
+def _whole_answer(attributes: Mapping[str, Json]) -> Json:
+    """Return the answer where only the messages to the model are in attributes of their own; no answer in pieces."""
+    found = unpack(attributes.get("output.value"))
+    return None if isinstance(found, list) and found and isinstance(found[0], str) else found
 
 
 def messages_in_events(events: Iterable[tuple[str, dict[str, Json]]]) -> tuple[list[Json] | None, list[Json] | None]:
     """Return the messages to the model and its answer, where each message is an event of the span or a log record."""
     inputs: list[Json] = []
     outputs: list[Json] = []
-    for name, body in events:
+    for name, fields in events:
         role = name.removeprefix("gen_ai.").removesuffix(".message")
+        body, written = fields, unpack(fields.get("body"))
+        if isinstance(written, dict):
+            # Koog: the fields of the event are one text, and each call of an answer is a choice with a number.
+            body = {key: value for key, value in written.items() if key != "index"}
+            if name == "gen_ai.choice":
+                body.pop("role", None)
         if name == "gen_ai.choice":
             message = unpack(body.get("message"))
             shared = {key: body[key] for key in ("finish_reason", "index") if key in body}
@@ -193,6 +207,8 @@ def _unwrap_message(item: Json) -> Json:
 def _unwrap_part(part: dict[str, Json]) -> Json:
     """Return a part of a message. A tool-use part has its call beside it."""
     content = object_at(part, "message_content")
+    if answered := object_at(part, "message").get("tool_call_id"):  # BeeAI: one message has the results of all calls
+        return {"type": "tool_result", "tool_use_id": answered, "content": content.get("text")}
     if call := object_at(part, "tool_call"):
         function = object_at(call, "function")
         return {
