@@ -72,19 +72,10 @@ class LogFormat(StrEnum):
 
 PolicyFile = Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")]
 FORMATS: Final = (
-    *("agentdojo", "agentlog", "anthropic", "atif", "auto", "claude-code", "claude-stream-json", "cloudevents"),
-    *("codex-rollout", "flat-spans", "inspect", "langchain", "langfuse", "langsmith", "native", "openai-chat"),
-    *(
-        "openai-responses",
-        "openinference",
-        "otlp",
-        "otlp-json",
-        "otlp-proto",
-        "steps",
-        "tau-bench",
-        "tau2",
-        "text-protocol",
-    ),
+    *("action-steps", "ag2", "agentdojo", "agentlog", "anthropic", "atif", "auto", "claude-code", "claude-stream-json"),
+    *("cloudevents", "codex-rollout", "copilot", "flat-spans", "inspect", "kimi", "langchain", "langfuse", "langsmith"),
+    *("mini-swe-agent", "native", "openai-chat", "openai-responses", "openhands", "openinference", "otlp", "otlp-json"),
+    *("otlp-proto", "pi", "steps", "swe-agent", "tau-bench", "tau2", "text-protocol"),
 )
 """The formats that come with the project; plugins may bring more."""
 

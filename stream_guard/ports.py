@@ -161,6 +161,10 @@ class Decoder(Protocol):
         """Return all events that are held back. No further record will come."""
         return ()
 
+    def advice(self) -> Sequence[str]:
+        """Return what can be done about inputs that could not be read, a text for each; after ``finish``."""
+        return ()
+
 
 class Store(Protocol):
     """Where sessions that are not in memory live; the blobs are opaque to it."""

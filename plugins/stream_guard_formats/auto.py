@@ -1,4 +1,4 @@
-"""The format ``auto``: detects the format of each record by its shape."""
+"""The format ``auto``: detects the format of a file by the shape of its records."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from stream_guard import (
     Turn,
     parts_of,
 )
-from stream_guard_formats.builtin import BUILT_IN
+from stream_guard_formats.builtin import BUILT_IN, LINES_OF_SESSIONS
+from stream_guard_formats.conversions import UnknownInputs
 from stream_guard_formats.detection import FormatDetector
+from stream_guard_formats.skipped import SkippedLines
 
 _LEAST_CONFIDENCE: Final = 0.5
+_CERTAIN: Final = 0.9  # a line of a session file that is certainly of another format is read as that
 _NATIVE: Final = "native"
 _MAX_INPUTS: Final = 1000  # inputs that are summed up; the oldest is dropped
 
@@ -31,19 +34,21 @@ _logger = logging.getLogger(__name__)
 
 
 class _InputSummary:
-    """What was read of one input: the formats, and whether any record called a tool."""
+    """What was read of one input: the formats, whether any record called a tool, and whose session file it is."""
 
-    __slots__ = ("calls", "formats", "records")
+    __slots__ = ("calls", "formats", "lines_of", "records")
 
     def __init__(self) -> None:
         self.formats: dict[str, float] = {}
         self.records = 0
         self.calls = False
+        self.lines_of = ""
 
 
 class AutoDecoder(JsonDecoder):
     """Detects the format of each record by its shape. One file may hold several formats.
 
+    A session file of a coding agent is of one format: lines of it that nobody knows are skipped, counted and logged.
     The first record of each format in each input is logged, with the confidence. At the end, inputs without any tool
     call are logged too. Native records cost no more than with the format ``native``; others are parsed twice.
     """
@@ -62,6 +67,8 @@ class AutoDecoder(JsonDecoder):
         self._native = self._decoders[_NATIVE].decode
         self._glance = self._decoders[_NATIVE].session_at_glance
         self._inputs: dict[str, _InputSummary] = {}
+        self._skipped = SkippedLines()
+        self._unknown = UnknownInputs()
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
         self._is_native: set[str] = set()  # inputs whose last record was native
@@ -109,8 +116,15 @@ class AutoDecoder(JsonDecoder):
                     read.records,
                     ", ".join(read.formats),
                 )
+        self._unknown.drop(origin for origin, read in self._inputs.items() if read.formats)
+        self._unknown.log()
         self._inputs.clear()
+        self._skipped.log()
         return events
+
+    def advice(self) -> Sequence[str]:
+        """Return a program for each input of no known format that makes native events of it."""
+        return self._unknown.programs()
 
     def decode(self, record: Record) -> Sequence[Event]:
         """Return the events that the decoder of the detected format finds, or raise DecodeError."""
@@ -142,11 +156,22 @@ class AutoDecoder(JsonDecoder):
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Detect the format of the record. Return the events that its decoder finds, or raise DecodeError."""
+        lines_of = self._inputs[record.origin].lines_of if record.origin in self._inputs else ""
+        if lines_of and (confidence := self._formats.ask(lines_of, data)) >= _LEAST_CONFIDENCE:
+            return self._decode_as(lines_of, confidence, record)
         name, confidence = self._formats.detect(data)
-        if confidence >= _LEAST_CONFIDENCE:
+        if confidence >= (_CERTAIN if lines_of else _LEAST_CONFIDENCE):
             return self._decode_as(name, confidence, record)
+        if lines_of and isinstance(data, dict):
+            self._skipped.add(record, str(data.get("type", data.get("kind", "without a type"))))
+            return []
         if isinstance(data, list) and data:
-            return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
+            try:
+                return [event for item, part in parts_of(data, record) for event in self.read(item, part)]
+            except DecodeError:
+                self._unknown.add(data, record)  # its first item may say little
+                raise
+        self._unknown.add(data, record)
         raise DecodeError(
             f"no format is known by this shape; name one of {', '.join(sorted(self._decoders))} with --from-format"
         )
@@ -157,6 +182,8 @@ class AutoDecoder(JsonDecoder):
         self.detected[name] = max(confidence, self.detected.get(name, 0.0))
         if name not in read.formats:
             read.formats[name] = confidence
+            if name in LINES_OF_SESSIONS and record.line:
+                read.lines_of = name
             level = logging.INFO if name == _NATIVE else logging.WARNING  # what everybody expects is no news
             _logger.log(level, "%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
         if name == _NATIVE:

@@ -31,18 +31,18 @@ class FormatDetector:
     def detect(self, data: Json) -> DetectedFormat:
         """Return the most likely format of a parsed record; confidence 0 where no decoder recognises it."""
         best = _UNKNOWN
-        for name, decoder in self._decoders.items():
-            confidence = self._ask(name, decoder, data)
+        for name in self._decoders:
+            confidence = self.ask(name, data)
             if confidence > best.confidence:
                 best = DetectedFormat(name, confidence)
                 if confidence >= 1.0:
                     break
         return best
 
-    def _ask(self, name: str, decoder: type[Decoder], data: Json) -> float:
+    def ask(self, name: str, data: Json) -> float:
         """Return the confidence of a decoder, at most 1; 0 where it fails, so that no plugin stops the others."""
         try:
-            return min(float(decoder.recognises(data)), 1.0)
+            return min(float(self._decoders[name].recognises(data)), 1.0)
         except Exception as error:  # noqa: BLE001  # a plugin may raise anything
             if name not in self._failed:
                 self._failed.add(name)

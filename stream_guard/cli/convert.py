@@ -28,7 +28,10 @@ def convert(
     ] = None,
     settings_file: SettingsFile = None,
 ) -> None:
-    """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read."""
+    """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read.
+
+    Of a file of no known format it says what it looks like, and prints a program that makes native events of it.
+    """
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
@@ -40,6 +43,8 @@ def convert(
             count += 1
             out.write(native_line(event))
     unread = recording.dead_letters.total
+    for advice in recording.advice():
+        typer.echo(advice, err=True)
     typer.echo(f"{recording.records} records, {count} events, {unread} could not be read", err=True)
     if unread:
         raise typer.Exit(INCONCLUSIVE)

@@ -69,3 +69,7 @@ class EventReader:
     def finish(self) -> Sequence[Event]:
         """Return every event that still waits: no record will follow."""
         return self._decoder.finish()
+
+    def advice(self) -> Sequence[str]:
+        """Return what can be done about inputs that could not be read."""
+        return self._decoder.advice()

@@ -162,6 +162,10 @@ class EventSelection(Decoder):
         """Return the selected events among those that still wait."""
         return self._select(self._decoder.finish())
 
+    def advice(self) -> Sequence[str]:
+        """Return what the decoder advises."""
+        return self._decoder.advice()
+
     def _select(self, events: Sequence[Event]) -> Sequence[Event]:
         kept = []
         for event in events:

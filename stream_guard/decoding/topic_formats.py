@@ -41,3 +41,7 @@ class TopicDecoder(Decoder):
     def finish(self) -> Sequence[Event]:
         """Return the events of all topics that still wait."""
         return [event for decoder in self._decoders.values() for event in decoder.finish()]
+
+    def advice(self) -> Sequence[str]:
+        """Return what the decoders of all topics advise."""
+        return [text for decoder in self._decoders.values() for text in decoder.advice()]

@@ -43,3 +43,7 @@ class WrappedDecoder(Decoder):
     def finish(self) -> Sequence[Event]:
         """Return the events that still wait."""
         return self.on_events(self._decoder.finish())
+
+    def advice(self) -> Sequence[str]:
+        """Return what the decoder advises."""
+        return self._decoder.advice()

@@ -59,6 +59,10 @@ class RecordedEvents:
         if self._strict and letters.total and not letters.is_kept:
             raise SourceError(f"{letters.total} records could not be read: {'; '.join(letters.summary())}")
 
+    def advice(self) -> Sequence[str]:
+        """Return what can be done about inputs that could not be read, once they were iterated."""
+        return self._reader.advice()
+
     def _noted(self, events: Sequence[Event], record: Record | None) -> Iterator[Event]:
         if self._places is None:
             yield from events

@@ -14,7 +14,7 @@ from stream_guard.sources.eval_logs import EVAL, EvalFile
 from stream_guard.sources.lines import LineFile
 from stream_guard.sources.tables import AVRO, PARQUET, TableFile
 
-LINES: Final = (".jsonl", ".ndjson", ".json")
+LINES: Final = (".jsonl", ".ndjson", ".json", ".traj")
 PACKINGS: Final = ("", ".gz", ".zst")
 ROWS: Final[Mapping[str, type[TableFile | EvalFile]]] = {AVRO: TableFile, PARQUET: TableFile, EVAL: EvalFile}
 """Files that are no lines: what reads them, by the end of their name."""

@@ -76,6 +76,51 @@ def _ids_by_place(seen: list[Seen]) -> list[Seen]:
     return found
 
 
+def _one_call_a_turn(seen: list[Seen]) -> list[Seen]:
+    found: list[Seen] = []
+    for one in seen:
+        if one.sort == "call" and found[-1].sort == "call":
+            found.append(Seen("turn", run=one.run, time=one.time))
+        found.append(one)
+    return found
+
+
+def _results_at_their_calls(seen: list[Seen]) -> list[Seen]:
+    results = {one.call_id: one for one in seen if one.sort == "result"}
+    found: list[Seen] = []
+    for one in seen:
+        if one.sort != "result":
+            found.append(one)
+        if one.sort == "call":
+            found.append(results[one.call_id])
+    return found
+
+
+def _ids_by_step(seen: list[Seen]) -> list[Seen]:
+    """Number the steps behind the instructions; a call has the number of its step."""
+    ids: dict[str, str] = {}
+    number = 0
+    for one in seen:
+        if one.sort == "call":
+            ids[one.call_id] = str(number)
+        else:
+            number += 1
+    return [one._replace(call_id=ids[one.call_id]) if one.call_id else one for one in seen]
+
+
+def _only_the_task(seen: list[Seen]) -> list[Seen]:
+    return [one for number, one in enumerate(seen) if one.sort != "user" or number == 0]
+
+
+def _no_empty_turn(seen: list[Seen]) -> list[Seen]:
+    return [one for one in seen if one.sort != "turn" or one.text]
+
+
+def _tool_rejection_in_words(seen: list[Seen]) -> list[Seen]:
+    words = "The tool call is rejected by the user. "
+    return [one._replace(text=words + one.text) if one.status == "blocked" else one for one in seen]
+
+
 SPANS = frozenset(
     {"flat-spans", "inspect", "langfuse", "langsmith", "openinference", "otlp", "otlp-json", "otlp-proto"}
 )
@@ -95,10 +140,12 @@ DIFFERENCES = (
                 "langchain",
                 "langfuse",
                 "langsmith",
+                "mini-swe-agent",
                 "openinference",
                 "otlp",
                 "otlp-json",
                 "otlp-proto",
+                "pi",
                 "steps",
                 "tau2",
             }
@@ -108,7 +155,12 @@ DIFFERENCES = (
         "a blocked call looks like one that ran",
         "the format has no flag at all; a result counts as an error when its text begins with `Error`",
         _blocked_becomes("ok"),
-        frozenset({"atif", "openai-chat", "openai-responses", "tau-bench", "text-protocol"}),
+        frozenset(
+            {
+                *("action-steps", "ag2", "atif", "openai-chat", "openai-responses", "swe-agent", "tau-bench"),
+                "text-protocol",
+            }
+        ),
     ),
     Difference(
         "a blocked call is told by its words",
@@ -123,13 +175,19 @@ DIFFERENCES = (
         frozenset({"codex-rollout"}),
     ),
     Difference(
+        "a rejected call is told by its words",
+        "a refusal is an error whose text begins as the program always begins it, and the text keeps that beginning",
+        _tool_rejection_in_words,
+        frozenset({"kimi"}),
+    ),
+    Difference(
         "no event has a time",
         "the format has no clock; rules that measure time answer `unevaluable`",
         _no_clock,
         frozenset(
             {
-                *("agentdojo", "anthropic", "claude-stream-json", "langchain", "openai-chat", "openai-responses"),
-                *("steps", "tau-bench", "text-protocol"),
+                *("action-steps", "ag2", "agentdojo", "anthropic", "claude-stream-json", "langchain", "openai-chat"),
+                *("openai-responses", "steps", "swe-agent", "tau-bench", "text-protocol"),
             }
         ),
     ),
@@ -139,8 +197,9 @@ DIFFERENCES = (
         _no_sub_agent,
         frozenset(
             {
-                *("agentdojo", "agentlog", "anthropic", "codex-rollout", "openai-chat", "openai-responses", "steps"),
-                *("tau-bench", "tau2", "text-protocol"),
+                *("action-steps", "ag2", "agentdojo", "agentlog", "anthropic", "codex-rollout", "mini-swe-agent"),
+                *("openai-chat", "openai-responses", "openhands", "pi", "steps", "swe-agent", "tau-bench", "tau2"),
+                "text-protocol",
             }
         ),
     ),
@@ -149,6 +208,36 @@ DIFFERENCES = (
         "it stands in the request of the turn that answers it",
         _no_person,
         frozenset({"agentlog"}),
+    ),
+    Difference(
+        "parallel calls are turns of their own",
+        "a step has one action",
+        _one_call_a_turn,
+        frozenset({"action-steps", "swe-agent"}),
+    ),
+    Difference(
+        "a result stands behind its call",
+        "a step holds the action and what came of it",
+        _results_at_their_calls,
+        frozenset({"swe-agent"}),
+    ),
+    Difference(
+        "what a person wrote after the task is no event",
+        "nobody writes while the agent runs",
+        _only_the_task,
+        frozenset({"swe-agent"}),
+    ),
+    Difference(
+        "an answer without a text is no turn",
+        "the parts of an answer are lines of their own, and a call is an event of its own",
+        _no_empty_turn,
+        frozenset({"kimi"}),
+    ),
+    Difference(
+        "a call's id is the number of its step",
+        "the format has no ids; results answer the calls before them, in their order",
+        _ids_by_step,
+        frozenset({"action-steps"}),
     ),
     Difference(
         "a call's id is its place: the number of the message and of the call in it",

@@ -8,6 +8,7 @@ from stream_guard.model import Event
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings
+from tests.formats.agent_files import RENDERERS as AGENT_FILES
 from tests.formats.differences import DIFFERENCES, apply_differences
 from tests.formats.exports import RENDERERS as EXPORTS
 from tests.formats.renderings import RENDERERS as TRANSCRIPTS
@@ -27,6 +28,7 @@ from tests.formats.telemetry import (
 RENDERERS = (
     TRANSCRIPTS
     | EXPORTS
+    | AGENT_FILES
     | {
         "langfuse": langfuse,
         "openinference": openinference,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, Self
 
-from stream_guard import Event, Json, JsonDecoder, Record
+import msgspec
+
+from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.chat.anthropic_messages import add_answer_results, add_user, answer_blocks
 from stream_guard_formats.conversation import Conversation, ResultStatus, label
-from stream_guard_formats.reading import as_object, has_fields, object_at, seconds, text_at
+from stream_guard_formats.reading import as_object, digest, has_fields, object_at, seconds, text_at
+from stream_guard_formats.skipped import SkippedLines
 
 # Lines of one message follow each other closely, so few messages have to be remembered.
 _MESSAGES: Final = 4096
@@ -22,6 +26,15 @@ _REFUSED: Final = (
 )
 _MAX_AGENT: Final = 200
 _LINES_WITHOUT_SESSION: Final = ("summary", "file-history-snapshot", "queue-operation", "pr-link")
+_LINES: Final = frozenset(
+    (
+        *("user", "assistant", "system", "progress", *_LINES_WITHOUT_SESSION, "custom-title", "ai-title", "agent-name"),
+        *("last-prompt", "attachment", "permission-mode", "tag", "mode", "content-replacement", "agent-color"),
+        *("agent-setting", "worktree-state", "file-history-delta", "saved_hook_context", "result", "stream_event"),
+    )
+)
+_COPIES: Final = 65536  # lines that are remembered, to know them when they come again under another uuid
+_SESSIONS: Final = 4096
 
 
 class ClaudeCodeDecoder(JsonDecoder):
@@ -31,6 +44,9 @@ class ClaudeCodeDecoder(JsonDecoder):
     tool call of that turn. A text in a later line is a turn of its own. No line is held back, so nothing is lost when a
     run stops between two lines. The first lines of the last 4096 messages are remembered, so that a line that is read
     again gives the same events.
+
+    A session that is resumed repeats lines under new uuids: they count once. Where it has a new id too, and begins with
+    such lines, it goes on in the session that they came from; ``trace_id`` is then its own id.
     """
 
     @classmethod
@@ -38,17 +54,43 @@ class ClaudeCodeDecoder(JsonDecoder):
         """Return the confidence that a record is a line of a session file."""
         if has_fields(data, "sessionId", "type"):
             return 0.95 if "uuid" in data else 0.8
-        return 0.8 if isinstance(data, dict) and data.get("type") in _LINES_WITHOUT_SESSION else 0.0
+        if _is_list_of_sessions(data) or (isinstance(data, dict) and data.get("type") in _LINES_WITHOUT_SESSION):
+            return 0.8
+        # What stands beside the file of a sub-agent.
+        return 0.6 if has_fields(data, "agentType") and not data.keys() & {"type", "messages", "steps"} else 0.0
 
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
+        self.skipped = SkippedLines()
         self._first_lines: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
+        self._copies: OrderedDict[str, tuple[str, str]] = OrderedDict()  # the uuid and the session of the first
+        self._begun: OrderedDict[str, None] = OrderedDict()  # sessions with lines of their own
+        self._resumed: dict[str, str] = {}  # the sessions that others go on with
+        self._memory: Memory | None = None
+
+    def remember(self, memory: Memory) -> Self:
+        """Return a copy that keeps in ``memory`` which sessions go on with others. It holds nothing back."""
+        holding = copy(self)
+        holding._memory = memory  # noqa: SLF001  # of its own class
+        holding._resumed = {  # noqa: SLF001
+            name: blob.decode("utf-8", "surrogatepass")
+            for name in memory.rows()
+            if (blob := memory.get(name)) is not None
+        }
+        return holding
+
+    def finish(self) -> Sequence[Event]:
+        """Log which lines were skipped. No further record will come."""
+        self.skipped.log()
+        return ()
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of the line. Lines about the program itself have none."""
         line = as_object(data, "a line of a session file")
-        session_id = text_at(line, "sessionId")
-        if not session_id:
+        own_id = text_at(line, "sessionId")
+        if "type" in line and str(line["type"]) not in _LINES:
+            self.skipped.add(record, str(line["type"]))
+        if not own_id:
             return []  # snapshots and summaries stand outside any session
         header: dict[str, Any] = {"time": seconds(line.get("timestamp"))}
         if line.get("type") == "progress":
@@ -62,6 +104,11 @@ class ClaudeCodeDecoder(JsonDecoder):
         elif line.get("isSidechain") is True and (agent := text_at(line, "agentId")):
             header |= {"run_id": agent[:_MAX_AGENT], "agent": "sub-agent", "agent_path": ("claude-code",)}
         message = object_at(line, "message")
+        if self._is_copy(own_id, line, message, record):
+            return []
+        session_id = self._resumed.get(own_id, own_id)
+        if session_id != own_id:
+            header["trace_id"] = own_id
         model = text_at(message, "model")
         conversation = Conversation(session_id, labels={"model": label(model)} if model else None)
         header["event_id"] = text_at(line, "uuid")[:_MAX_AGENT]
@@ -72,6 +119,27 @@ class ClaudeCodeDecoder(JsonDecoder):
             person = not header.get("run_id") and not line.get("isMeta") and not line.get("isCompactSummary")
             add_user(conversation, message.get("content"), read_status=_status, person=person, **header)
         return conversation.events
+
+    def _is_copy(self, own_id: str, line: dict[str, Json], message: dict[str, Json], record: Record) -> bool:
+        """Whether a line repeats another one under a new uuid; a session that begins so goes on with the other's."""
+        key = _copied_part(line, message)
+        if not key:
+            return False
+        uuid = text_at(line, "uuid") or f"{record.origin} {record.position}"
+        session_id = self._resumed.get(own_id, own_id)
+        first_uuid, first_session = self._copies.setdefault(key, (uuid, session_id))
+        if len(self._copies) > _COPIES:
+            self._copies.popitem(last=False)
+        if first_uuid == uuid:
+            self._begun.setdefault(own_id)
+            if len(self._begun) > _SESSIONS:
+                self._begun.popitem(last=False)
+            return False
+        if first_session != session_id and own_id not in self._begun and len(self._resumed) < _SESSIONS:
+            self._resumed[own_id] = first_session
+            if self._memory is not None:
+                self._memory.put(own_id, first_session.encode("utf-8", "surrogatepass"), 0.0)
+        return True
 
     def _answer(
         self, conversation: Conversation, message: dict[str, Json], record: Record, header: dict[str, Any]
@@ -104,6 +172,33 @@ class ClaudeCodeDecoder(JsonDecoder):
             return
         for block in content:
             conversation.call(message, block, **header)
+
+
+def _copied_part(line: dict[str, Json], message: dict[str, Json]) -> str:
+    """Return what a copy of a line has in common with it: ids of calls, or the time and the content. Empty: nothing."""
+    content = message.get("content")
+    ids = [
+        [block.get("id"), block.get("tool_use_id")]
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict) and (block.get("id") or block.get("tool_use_id"))
+    ]
+    part: list[Json]
+    if ids:
+        part = ["ids", message.get("id"), ids]
+    elif "timestamp" in line and content:
+        part = [line.get("type"), message.get("id"), line["timestamp"], content]
+    else:
+        return ""
+    try:
+        return digest(msgspec.json.encode(part))
+    except (OverflowError, ValueError, TypeError):  # a number that no digest can hold
+        return ""
+
+
+def _is_list_of_sessions(data: Json) -> bool:
+    """Whether a value is the list that Claude Code keeps of the sessions in a folder."""
+    entries = data.get("entries") if isinstance(data, dict) else None
+    return isinstance(entries, list) and bool(entries) and has_fields(entries[0], "sessionId", "fullPath")
 
 
 def _status(block: dict[str, Json], text: str) -> ResultStatus:

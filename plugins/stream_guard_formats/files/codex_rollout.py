@@ -13,6 +13,7 @@ from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.chat.response_items import call_of, read_output, result_of, text_in
 from stream_guard_formats.conversation import Conversation, ResultStatus, derived_session, label, text_block
 from stream_guard_formats.reading import as_object, digest, has_fields, object_at, seconds, text_at
+from stream_guard_formats.skipped import SkippedLines
 
 _LINES: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _FILE_ID: Final = re.compile(r"rollout-.{0,40}?([0-9a-f]{8}-[0-9a-f-]{27})\.jsonl")
@@ -78,8 +79,10 @@ class CodexRolloutDecoder(JsonDecoder):
     @classmethod
     def recognises(cls, data: Json) -> float:
         """Return the confidence that a record is a line of a rollout."""
-        if not has_fields(data, "payload") or data.get("type") not in _LINES:
+        if not has_fields(data, "payload") or not isinstance(data.get("type"), str):
             return 0.0
+        if data["type"] not in _LINES:  # a later version may have other lines
+            return 0.6 if "timestamp" in data and isinstance(data["payload"], dict) else 0.0
         return 1.0 if "timestamp" in data else 0.8
 
     @property
@@ -91,6 +94,7 @@ class CodexRolloutDecoder(JsonDecoder):
         super().__init__(strict_keys=strict_keys)
         self._rollouts: dict[str, Rollout] = {}
         self._memory: Memory | None = None
+        self.skipped = SkippedLines()
 
     def remember(self, memory: Memory) -> Self:
         """Return a copy that lets answers wait, and keeps them in ``memory``."""
@@ -115,6 +119,7 @@ class CodexRolloutDecoder(JsonDecoder):
             _end_answer(conversation, rollout)
             events += self._collect_events(conversation)
             self._keep(name, rollout)
+        self.skipped.log()
         return events
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
@@ -141,6 +146,8 @@ class CodexRolloutDecoder(JsonDecoder):
             self._item(conversation, rollout, payload, time)
         elif kind == "event_msg":
             _add_program_event(conversation, rollout, payload, time)
+        elif kind not in _LINES:
+            self.skipped.add(record, kind)
         if self._memory is None:
             _end_answer(conversation, rollout)
         try:

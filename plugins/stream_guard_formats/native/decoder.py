@@ -125,6 +125,10 @@ class NativeDecoder:
         """Return nothing: nothing waits."""
         return ()
 
+    def advice(self) -> Sequence[str]:
+        """Return nothing: the reason for each record says what is wrong with it."""
+        return ()
+
     def _look_closer(self, record: Record) -> list[Event]:
         """Read a record that the quick path refused: repair it, or raise DecodeError with the reason."""
         data = read_json(record, strict_keys=self._strict)

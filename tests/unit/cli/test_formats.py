@@ -26,7 +26,7 @@ def test_the_help_lists_every_format_of_the_project() -> None:
 
 
 def test_the_shell_completes_a_format() -> None:
-    assert complete_format("open") == ["openai-chat", "openai-responses", "openinference"]
+    assert complete_format("open") == ["openai-chat", "openai-responses", "openhands", "openinference"]
     assert complete_format("no such") == []
 
 
