@@ -8,10 +8,11 @@ each of these values is one that the tool may get.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Final, Literal, TypeAlias
 
-from pydantic_core import SchemaValidator, ValidationError, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, to_jsonable_python
 
 from stream_guard.language.arguments import MAX_NESTING
 from stream_guard.model import Json
@@ -54,6 +55,25 @@ def as_float(value: Json) -> Json:
 def as_flag(value: Json) -> Json:
     """Return the flag that executors make of a value, such as ``yes`` or 1; ValueError where they make none."""
     return _FLAG.validate_python(value.strip() if type(value) is str else value)
+
+
+def _written(schema: CoreSchema) -> Callable[[Json], Json]:
+    """Return what makes of a value the object of a type, and of that the text that says it."""
+    validate = SchemaValidator(schema).validate_python
+    return lambda value: to_jsonable_python(validate(value))
+
+
+FORMATS: Final[dict[Json, Callable[[Json], Json]]] = {
+    "date": _written(core_schema.date_schema()),
+    "date-time": _written(core_schema.datetime_schema()),
+    "time": _written(core_schema.time_schema()),
+    "duration": _written(core_schema.timedelta_schema()),
+    "uuid": _written(core_schema.uuid_schema()),
+    "uri": _written(core_schema.url_schema()),
+    "ipv4": lambda value: str(ip_address(value)),
+    "ipv6": lambda value: str(ip_address(value)),
+}
+"""Formats of a JSON Schema whose values executors make objects of; ValueError where they make none."""
 
 
 def may_hold_json(text: str) -> bool:

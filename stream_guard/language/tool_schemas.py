@@ -11,7 +11,16 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from stream_guard.language.executors import Type, as_flag, as_float, as_integer, as_number, cut_deep, taken_as
+from stream_guard.language.executors import (
+    FORMATS,
+    Type,
+    as_flag,
+    as_float,
+    as_integer,
+    as_number,
+    cut_deep,
+    taken_as,
+)
 from stream_guard.language.paths import json_equal
 from stream_guard.model import Json
 
@@ -88,7 +97,7 @@ def _exact_types(said: dict[str, Json]) -> tuple[type, ...]:
     members = _members(said)
     if members is None:
         kind = _EXACT.get(said["type"]) if isinstance(said.get("type"), str) else None
-        return () if kind is None or "contentMediaType" in said else (kind,)
+        return () if kind is None or "contentMediaType" in said or said.get("format") in FORMATS else (kind,)
     named = [member for member in members if member != {"type": "null"}]
     if len(named) != 1 or len(members) > 2 or not isinstance(named[0], dict) or "$ref" in named[0]:
         return ()
@@ -205,7 +214,7 @@ class _Fitting:
         match said.get("type"):
             case None:
                 return self._fit_untyped(value, said, level)
-            case "string" if isinstance(value, str):
+            case "string":
                 return self._fit_text(value, said, level)
             case "array" if isinstance(value, list):
                 return self._fit_list(value, said, level)
@@ -252,12 +261,25 @@ class _Fitting:
             return next((one for one in found if json_equal(one, value)), found[0])
         return found[0] if self._choice == "first" else found[-1]
 
-    def _fit_text(self, value: str, said: dict[str, Json], level: int) -> Json:
+    def _fit_text(self, value: Json, said: dict[str, Json], level: int) -> Json:
+        if said.get("format") in FORMATS and not isinstance(value, dict | list):
+            return self._fit_format(value, said["format"])
+        if not isinstance(value, str):
+            raise _UnfitError
         if said.get("contentMediaType") != "application/json":
             return value
         try:
             return self._fit(cut_deep(json.loads(value)), said.get("contentSchema", {}), level + 1)
         except (ValueError, RecursionError):
+            raise _UnfitError from None
+
+    def _fit_format(self, value: Json, form: Json) -> Json:
+        """Return the text that the tool's object has, of a date or an id, and first what was written."""
+        if isinstance(value, str) and self._choice == "same":
+            return value
+        try:
+            return FORMATS[form](value)
+        except ValueError:
             raise _UnfitError from None
 
     def _fit_list(self, value: list[Json], said: dict[str, Json], level: int) -> Json:
@@ -270,6 +292,9 @@ class _Fitting:
     def _fit_object(self, value: dict[str, Json], said: dict[str, Json], level: int) -> Json:
         properties, others = said.get("properties", {}), said.get("additionalProperties", {})
         known = properties if isinstance(properties, dict) else {}
+        by_pattern = said.get("patternProperties")
+        if isinstance(by_pattern, dict) and by_pattern:  # which of them a name fits is not looked at
+            others = {"anyOf": [*by_pattern.values(), others]}
         return {name: self._fit(item, known.get(name, others), level + 1) for name, item in value.items()}
 
     def add_defaults(self, value: Json, node: Json, level: int = 0) -> Json:

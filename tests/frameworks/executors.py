@@ -6,13 +6,17 @@ import functools
 import json
 import operator
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from math import isfinite
+from random import Random
 from types import GenericAlias, UnionType
 from typing import Any, Literal, TypeAlias, Union
+from uuid import UUID
 
 from hypothesis import strategies as st
-from pydantic import BaseModel, Json, create_model
+from pydantic import BaseModel, Json, TypeAdapter, create_model
 
 from stream_guard.integrations.langchain import _schema
 from stream_guard.language.tool_schemas import Executor
@@ -32,8 +36,12 @@ class Colour(Enum):
     ONE = "1"
 
 
+_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 NAMES = ("a", "b", "amount")
-SCALARS: list[Any] = [int, float, bool, str, Decimal, Any, Level, Colour, Literal["x", "1"], Literal[1, 2], Json]
+SCALARS: list[Any] = [
+    *(int, float, bool, str, Decimal, Any, Level, Colour, Literal["x", "1"], Literal[1, 2], Json),
+    *(UUID, date, datetime, timedelta),
+]
 
 
 def _model(fields: dict[str, Any]) -> Any:
@@ -52,68 +60,18 @@ def _wrapped(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-TYPES: st.SearchStrategy[Any] = st.recursive(st.sampled_from(SCALARS), _wrapped, max_leaves=4)
-"""Types of arguments, models in models and unions included."""
+_NESTED: st.SearchStrategy[Any] = st.recursive(st.sampled_from(SCALARS), _wrapped, max_leaves=4)
+TYPES: st.SearchStrategy[Any] = st.booleans().flatmap(lambda nested: _NESTED if nested else st.sampled_from(SCALARS))
+"""Types of arguments, models in models and unions included, and as many that hold nothing."""
 
 SPELLINGS = (
-    *(
-        "1",
-        "0",
-        "2",
-        " 7 ",
-        "+7",
-        "-7",
-        "1e3",
-        "1_000",
-        "7.0",
-        "7.5",
-        "\u0667",
-        "inf",
-        "nan",
-        "0012",
-        "9007199254740993",
-    ),
-    *(
-        "true",
-        "True",
-        "yes",
-        "on",
-        "t",
-        "Y",
-        "false",
-        "no",
-        "OFF",
-        "n",
-        "null",
-        "None",
-        "red",
-        "x",
-        "",
-        "note",
-        "1,000",
-    ),
+    *("1", "0", "2", " 7 ", "+7", "-7", "1e3", "1_000", "7.0", "7.5", "\u0667", "inf", "nan", "0012", "0x10", "1,000"),
+    *("9007199254740993", "true", "True", "yes", "on", "t", "Y", "false", "no", "OFF", "n", "null", "None", "Infinity"),
+    *("red", "x", "", "note", '"7"', "2026-01-02", "\uff17", "1E2", "-0", "7.", "1e400", '"true"', "\n1"),
 )
-LEAVES = st.one_of(
-    st.sampled_from(SPELLINGS),
-    st.integers(-3, 3),
-    st.booleans(),
-    st.none(),
-    st.floats(-9, 9),
-    st.integers(10**17, 10**18),
-)
-
-
-def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    held = st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3))
-    return st.one_of(held, held.map(json.dumps), held.map(lambda one: f" {json.dumps(one)}\n"))
-
-
-VALUES: st.SearchStrategy[Any] = st.recursive(LEAVES, _nested, max_leaves=6)
-"""Values that a model may write, JSON in texts included."""
-
-
 _NUMBERS: list[Any] = [0, 1, 2, 7, -7, "0", "1", "2", " 7 ", "+7", "-7", "1_000", "7.0", "0012", "9007199254740993"]
 _WORDS: list[Any] = ["true", "True", "yes", "on", "t", "Y", "1", "false", "no", "OFF", "n", "0", 0, 1, 1.0, True, False]
+_IDS: list[Any] = [f"{{{_ID}}}", f"urn:uuid:{_ID}", _ID.upper(), _ID.replace("-", ""), _ID]
 _OF_TYPE: list[tuple[Any, list[Any]]] = [
     (int, [*_NUMBERS, 10**17 + 1, 2.0, True]),
     (float, [*_NUMBERS, "1e3", "7.5", ".5", 2.5, 10**17 + 1, True]),
@@ -124,32 +82,52 @@ _OF_TYPE: list[tuple[Any, list[Any]]] = [
     (Literal["x", "1"], ["x", "1"]),
     (Literal[1, 2], [1, 2]),
     (Json, ['{"a": "1"}', '["yes", 7]', "7", "true", '"x"']),
+    (UUID, _IDS),
+    (date, ["2026-01-02", "2026-01-02T00:00:00", "1767312000", 1767312000, 0]),
+    (datetime, ["2026-01-02T03:04:05Z", "2026-01-02 03:04:05+00:00", "2026-01-02", "1767323045", 1767323045, 0.5]),
+    (timedelta, ["PT60S", "P0DT1M", "00:01:00", 60, "60"]),
 ]
 
 
-def _leaf(kind: Any) -> st.SearchStrategy[Any]:
-    """Return values that an executor takes for a type without others in it, and a few that it may refuse."""
-    own = next((values for one, values in _OF_TYPE if one is kind or one == kind), None)
-    return LEAVES if own is None else st.one_of(*[st.sampled_from(own)] * 6, LEAVES)
+def _leaf(random: Random) -> Any:
+    """Return a value that has nothing in it."""
+    plain = [random.choice(SPELLINGS), random.randint(-3, 3), random.random() < 0.5, None, random.uniform(-9, 9)]
+    return random.choice([*plain, random.choice(SPELLINGS), random.randint(10**17, 10**18)])
 
 
-def fitting(kind: Any) -> st.SearchStrategy[Any]:
-    """Return values that a model may write for a type: mostly of its shape, with leaves of any spelling."""
+def _any_value(random: Random, level: int = 0) -> Any:
+    """Return a value that a model may write, JSON in texts included."""
+    if level > 2 or random.random() < 0.5:
+        return _leaf(random)
+    inner = [_any_value(random, level + 1) for _ in range(random.randint(0, 3))]
+    held: Any = inner if random.random() < 0.5 else dict(zip(NAMES, inner, strict=False))
+    return random.choice([held, json.dumps(held), f" {json.dumps(held)}\n"])
+
+
+def value_for(kind: Any, random: Random) -> Any:
+    """Return a value that a model may write for a type: mostly of its shape, with leaves of any spelling."""
+    roll = random.random()
+    if roll < 0.05:
+        return _any_value(random)
+    shaped = _shaped(kind, random)
+    return json.dumps(shaped) if roll < 0.3 and isinstance(shaped, dict | list) else shaped
+
+
+def _shaped(kind: Any, random: Random) -> Any:
     origin: Any = getattr(kind, "__origin__", None)
     inner: tuple[Any, ...] = getattr(kind, "__args__", ())
-    shaped: st.SearchStrategy[Any] = _leaf(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        shaped = st.fixed_dictionaries({name: fitting(field.annotation) for name, field in kind.model_fields.items()})
-    elif origin is list:
-        shaped = st.lists(fitting(inner[0]), max_size=3)
-    elif origin is dict:
-        shaped = st.dictionaries(st.sampled_from(NAMES), fitting(inner[1]), max_size=2)
-    elif origin is tuple:
-        shaped = st.tuples(*map(fitting, inner)).map(list)
-    elif origin is Union or isinstance(kind, UnionType):
-        shaped = st.one_of([fitting(one) for one in inner if one is not type(None)])
-    as_text = shaped.map(lambda one: json.dumps(one) if isinstance(one, dict | list) else one)
-    return st.one_of(*[shaped] * 6, *[as_text] * 3, VALUES)
+        return {name: value_for(field.annotation, random) for name, field in kind.model_fields.items()}
+    if origin is list:
+        return [value_for(inner[0], random) for _ in range(random.randint(0, 3))]
+    if origin is dict:
+        return {name: value_for(inner[1], random) for name in random.sample(NAMES, random.randint(0, 2))}
+    if origin is tuple:
+        return [value_for(one, random) for one in inner]
+    if origin is Union or isinstance(kind, UnionType):
+        return value_for(random.choice([one for one in inner if one is not type(None)]), random)
+    own = next((values for one, values in _OF_TYPE if one is kind or one == kind), None)
+    return _leaf(random) if own is None or random.random() < 0.1 else random.choice(own)
 
 
 def function(kinds: dict[str, Any], defaults: dict[str, Any], got: list[dict[str, Any]]) -> Callable[..., str]:
@@ -164,6 +142,9 @@ def function(kinds: dict[str, Any], defaults: dict[str, Any], got: list[dict[str
     return made
 
 
+_WRITTEN: TypeAdapter[Any] = TypeAdapter(Any)
+
+
 def plain(value: Any) -> Any:
     """Return what a tool got as JSON."""
     if isinstance(value, BaseModel):
@@ -171,7 +152,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, Decimal):
-        return int(value) if value.is_finite() and value == int(value) else float(value)
+        is_whole = isfinite(float(value)) and value == int(value)  # one that no float holds is an infinity to a rule
+        return int(value) if is_whole else float(value)
+    if isinstance(value, UUID | date | timedelta):
+        return _WRITTEN.dump_python(value, mode="json")
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
