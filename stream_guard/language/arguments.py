@@ -27,7 +27,9 @@ _MOST: Final = 2**64 - 1
 _DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _NINETEEN_DIGITS: Final = b"0" * 19
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_TOO_DEEP: Final = f"nested deeper than {MAX_NESTING} levels"
 _decode = msgspec.json.Decoder().decode
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class Arguments(NamedTuple):
@@ -36,6 +38,10 @@ class Arguments(NamedTuple):
     value: Json  # the text itself where it cannot be read
     unreadable: bool = False
     contested: str = ""  # why common readers differ on it; empty: they agree
+
+
+UNREAD: Final = Arguments(f"arguments {_TOO_DEEP}", unreadable=True)
+"""What is made of arguments that came as values, nested too deep: a text that is not JSON."""
 
 
 def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:
@@ -93,10 +99,11 @@ def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]
 
 
 def read_call(call: ToolCall) -> ToolCall:
-    """Return a call with its arguments read where they are still text."""
-    if type(call.args) is not str:
+    """Return a call with its arguments read where they are still text. Those that are nested too deep are not read."""
+    args = call.args
+    if type(args) is not str and not is_deep(args):
         return call
-    value, unreadable, contested = read_arguments(call.args)
+    value, unreadable, contested = read_arguments(args) if type(args) is str else UNREAD
     return replace(call, args=value, parse_error=unreadable, contested=contested or call.contested)
 
 
@@ -154,7 +161,7 @@ def _read_closely(text: str) -> tuple[Json, str]:
     reader = _Reader()
     value = json.loads(text, object_pairs_hook=reader.take_object, parse_int=reader.take_integer)
     if _nesting(value) > MAX_NESTING:
-        raise _TooDeepError(f"they are nested deeper than {MAX_NESTING} levels")
+        raise _TooDeepError(f"they are {_TOO_DEEP}")
     if not text.isascii() or _ESCAPED_SURROGATE.search(text) is not None:
         value = mend_text(value)
     return value, reader.contested
@@ -216,9 +223,25 @@ def mend_text(value: Json) -> Json:
 
 def bounded(args: Json) -> Json:
     """Return arguments that a framework has read; too deep ones become a text that is not JSON."""
-    if _nesting(args) > MAX_NESTING:
-        return f"arguments nested deeper than {MAX_NESTING} levels"
-    return mend_text(args)
+    return UNREAD.value if _nesting(args) > MAX_NESTING else mend_text(args)
+
+
+def is_deep(args: Json) -> bool:
+    """Whether arguments that came as values are nested deeper than rules and stores go."""
+    if type(args) is dict:
+        for item in args.values():
+            if type(item) is dict or type(item) is list:
+                break
+        else:
+            return False
+    try:
+        if len(_pack(args)) <= MAX_NESTING:  # each level takes a byte
+            return False
+    except RecursionError:
+        return True
+    except (TypeError, ValueError, OverflowError):
+        pass  # of callers in this process: a value that JSON does not have
+    return _nesting(args) > MAX_NESTING
 
 
 def _nesting(value: Json) -> int:

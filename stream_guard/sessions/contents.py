@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 import xxhash
 
-from stream_guard.language.arguments import read_arguments
+from stream_guard.language.arguments import read_call
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_MOST_PARTS: Final = 1_000_000
 _hash: Final = xxhash.xxh3_64_intdigest
 
 
@@ -57,13 +58,29 @@ def content_of(event: Event, timed: bool = True) -> bytes:
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
-        return repr(told).encode("utf-8", "surrogatepass")
+        return _written_flat(told)
+
+
+def _written_flat(told: object) -> bytes:
+    """Return a value that no encoder takes, level by level: it may be nested deeper than a function can call itself."""
+    written: list[str] = []
+    waiting: list[object] = [told]
+    for item in waiting:  # grows while it is walked
+        if isinstance(item, dict):
+            written.append(repr(("dict", *map(repr, item))))
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            written.append(f"list {len(item)}")
+            waiting += item
+        else:
+            written.append(repr(item))
+        if len(written) >= _MOST_PARTS:  # of a value that holds itself
+            break
+    return "\n".join(written).encode("utf-8", "surrogatepass")
 
 
 def _told_as_text(call: ToolCall) -> tuple[Json, ...]:
-    """Return what a call tells whose arguments came as text. They are read later, which makes no other call of it."""
+    """Return what a call tells whose arguments are still to be read, which makes no other call of it."""
+    call = read_call(call)
     args, contested = call.args, call.contested
-    if type(args) is str:
-        reading = read_arguments(args)
-        args, contested = reading.value, reading.contested or contested
     return (call.tool, call.call_id, args, contested) if contested else (call.tool, call.call_id, args)

@@ -21,7 +21,7 @@ from stream_guard.engine.findings import contested_finding, lookalike_finding
 from stream_guard.engine.index import Plan
 from stream_guard.engine.names import SeenName
 from stream_guard.engine.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.language.arguments import read_arguments, read_call
+from stream_guard.language.arguments import UNREAD, Arguments, is_deep, read_arguments, read_call
 from stream_guard.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.observability.counts import Counts
 from stream_guard.sessions.catalogue import learn, with_handed
@@ -170,7 +170,10 @@ class Tracker:
         name = self._names[written]
         tool = written if name is None else name.tool
         call_id = call_id if type(call_id) is str else ""
-        reading = read_arguments(args) if type(args) is str else None  # JSON in JSON, as some sources write it
+        if type(args) is str:  # JSON in JSON, as some sources write it
+            reading: Arguments | None = read_arguments(args)
+        else:
+            reading = UNREAD if is_deep(args) else None
         args, contested = (args, "") if reading is None else (reading.value, reading.contested)
         plan = self._engine.local.calls[tool]
         known = match_block(session, call_id, tool, args, contested, self._leniency(plan)) if session.open else None
@@ -189,7 +192,7 @@ class Tracker:
                 self._report_lookalike(replace(call, tool=written), name, out)
 
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
-        if type(call.args) is str:
+        if not call.asked:  # of a question, a guard has read them
             call = read_call(call)
         name = self._names[call.tool]
         if name is None:
