@@ -35,14 +35,15 @@ class MaxDelegationParams(sg.Params):
 class MaxDelegationState(sg.State):
     """The runs that were seen, and when the latest of them began."""
 
-    seen: dict[str, bool] = {}
+    seen: dict[str, bool] = {}  # whether there was room for the run when it began
     began: list[float] = []
 
 
 class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
     """An agent's run must not lie deeper than ``depth``, and no more than ``runs`` may begin ``within_seconds``.
 
-    It fires at the first turn or call of the run that is too deep or too many. The latest 512 runs are remembered.
+    It fires at the first turn of the run that is too deep or too many, and at every call of it: none of them may run.
+    The latest 512 runs are remembered.
     """
 
     kind = "max_delegation"
@@ -60,6 +61,12 @@ class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
             hits=[3],
         ),
         sg.Example(
+            claim="every call of the run that is too many is a hit",
+            params={"runs": 1},
+            trace=[{"turn": "a", "run": "r1"}, {"call": "t", "run": "r2"}, {"call": "t", "run": "r2"}],
+            hits=[1, 2],
+        ),
+        sg.Example(
             claim="runs that begin at leisure are fine",
             params={"runs": 2, "within_seconds": 60},
             trace=[{"turn": "a", "run": f"r{number}", "at": number * 30} for number in range(4)],
@@ -73,25 +80,35 @@ class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
 
     def on_turn(self, turn: sg.Turn, state: MaxDelegationState) -> sg.Hit | None:
         """Judge the run at its first turn."""
-        return self._begin(turn, state)
+        known = _name(turn) in state.seen
+        hit = self._judge(turn, state)
+        return None if known else hit
 
     def on_tool_call(self, call: sg.ToolCall, state: MaxDelegationState) -> sg.Hit | None:
-        """Judge the run at its first call."""
-        return self._begin(call, state)
+        """Judge the run at each of its calls: the second one is as wrong as the first."""
+        return self._judge(call, state)
 
-    def _begin(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> sg.Hit | None:
-        if (run := short_digest([event.run_id, *event.agent_path])) in state.seen:
+    def _judge(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> sg.Hit | None:
+        has_room = self._note(event, state)
+        depth, most = len(event.agent_path), self.params.depth
+        if most is not None and depth > most:
+            evidence = {"agent": event.agent, "depth": depth, "limit": most}
+            return sg.Hit(f"{depth} agents stand above this one, {most} are allowed", evidence)
+        if has_room:
             return None
-        state.seen[run] = True
-        if len(state.seen) > _MOST_RUNS:
-            del state.seen[next(iter(state.seen))]
-        depth, most = len(event.agent_path), self.params.runs
-        if self.params.depth is not None and depth > self.params.depth:
-            evidence = {"agent": event.agent, "depth": depth, "limit": self.params.depth}
-            return sg.Hit(f"{depth} agents stand above this one, {self.params.depth} are allowed", evidence)
-        if most is None or (count := self._count(event.time, state)) <= most:
-            return None
-        return sg.Hit(f"run {count} where {most} are allowed", {"agent": event.agent, "runs": count, "limit": most})
+        evidence = {"agent": event.agent, "limit": self.params.runs}
+        return sg.Hit(f"one run more than the {self.params.runs} that are allowed", evidence)
+
+    def _note(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> bool:
+        """Count the run of an event unless it was counted before; return whether there was room for it."""
+        run, most = _name(event), self.params.runs
+        has_room = state.seen.get(run)
+        if has_room is None:
+            state.seen[run] = True
+            if len(state.seen) > _MOST_RUNS:
+                del state.seen[next(iter(state.seen))]
+            has_room = state.seen[run] = most is None or self._count(event.time, state) <= most
+        return has_room
 
     def _count(self, now: float | None, state: MaxDelegationState) -> int:
         """Return how many runs began, this one included, in the span that ends now."""
@@ -102,3 +119,7 @@ class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
         del state.began[:-most]
         # Half-open: a run that began exactly so long ago has left the span.
         return bisect_right(state.began, now) - bisect_right(state.began, now - span)
+
+
+def _name(event: sg.Turn | sg.ToolCall) -> str:
+    return short_digest([event.run_id, *event.agent_path])
