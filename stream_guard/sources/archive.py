@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -12,12 +13,13 @@ from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.sources.eval_logs import EVAL, EvalFile
 from stream_guard.sources.lines import LineFile
+from stream_guard.sources.parquet_process import ParquetReader
 from stream_guard.sources.tables import AVRO, PARQUET, TableFile
 
 LINES: Final = (".jsonl", ".ndjson", ".json", ".traj")
 PACKINGS: Final = ("", ".gz", ".zst")
-ROWS: Final[Mapping[str, type[TableFile | EvalFile]]] = {AVRO: TableFile, PARQUET: TableFile, EVAL: EvalFile}
-"""Files that are no lines: what reads them, by the end of their name."""
+ROWS: Final = (AVRO, PARQUET, EVAL)
+"""Ends of the names of files that are no lines."""
 SUFFIXES: Final = (*(lines + packing for lines in LINES for packing in PACKINGS), *ROWS)
 
 _NUMBER: Final = re.compile(r"(\d+)")
@@ -52,25 +54,39 @@ def _pieces(split: list[str]) -> Iterator[tuple[str, str]]:
 
 
 class ArchiveSource:
-    """The records of files, one after the other. An unreadable file raises SourceError: no record is skipped."""
+    """The records of files, one after the other.
+
+    What cannot be read of a file of rows is one record that says why, and the next file follows. Lines that cannot be
+    read raise SourceError.
+    """
 
     def __init__(self, files: list[Path], *, limit: int, positions: Mapping[str, int]) -> None:
         self._positions = dict(positions)
         self._limit = limit
         self._files = files
         self._open: LineFile | None = None
+        self._parquet = ParquetReader()
 
     def __iter__(self) -> Iterator[Record | None]:
-        for path in self._files:
-            origin = str(path)
-            start = self._positions.get(origin, 0)
-            if (rows := ROWS.get(path.suffix)) is not None:
-                file = rows(path, origin, limit=self._limit, position=start)
-                for record in file.read():
-                    self._positions[origin] = file.position
-                    yield record
-            else:
-                yield from self._lines(path, origin, start)
+        with closing(self._parquet):
+            for path in self._files:
+                origin = str(path)
+                start = self._positions.get(origin, 0)
+                yield from (self._rows if path.suffix in ROWS else self._lines)(path, origin, start)
+
+    def _rows(self, path: Path, origin: str, start: int) -> Iterator[Record]:
+        file: EvalFile | TableFile
+        if path.suffix == EVAL:
+            file = EvalFile(path, origin, limit=self._limit, position=start)
+        else:
+            file = TableFile(path, origin, limit=self._limit, position=start, parquet=self._parquet)
+        try:
+            for record in file.read():
+                self._positions[origin] = file.position
+                yield record
+        except SourceError as error:
+            # The position stays: once the file is mended, it is read on from there.
+            yield Record(b"", origin, file.position, truncated=max(1, path.stat().st_size), problem=str(error))
 
     def _lines(self, path: Path, origin: str, start: int) -> Iterator[Record]:
         self._open = file = LineFile(path, origin, limit=self._limit, position=start)
@@ -88,6 +104,7 @@ class ArchiveSource:
 
     def close(self) -> None:
         """Close what is open."""
+        self._parquet.close()
         if self._open is not None:
             self._open.close()
 
