@@ -64,6 +64,7 @@ _ROWS: Final = (
     ("curl", "--oauth2-bearer *, -b *=, --cookie *="),
     ("http|https|xh", "-a *:, --auth *:"),
     ("ab", "-A *:, -P *:"),
+    ("etcdctl", "--user *:"),
     ("lftp", "-u *,"),
     ("sqlplus|sqlldr|expdp|impdp|rman", "+1 */"),
     ("ssh-keygen", "-N *, -P *"),
