@@ -1,4 +1,4 @@
-"""How many calls of real agents a rule that stops would stop because it has forgotten, or could not read, something.
+"""How many calls of real agents a rule that stops would stop for a doubt: it forgot, or values may be taken otherwise.
 
 STREAM_GUARD_DATA=<folder> python -m tests.bench.forgetting
 
@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stream_guard.engine.gaps import FORGOTTEN
+from stream_guard.engine.gaps import FORGOTTEN, TAKEN_ALIKE
 from stream_guard.model import Action, Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
@@ -28,6 +28,7 @@ from tests.bench.packs import SETS, VARIABLE, Recordings, _labelled, registry
 MOST: Final = 0.005
 """The share of calls that rules may stop for this."""
 _UNREAD: Final = "the rest of a text that is too long to be read"
+_DOUBTS: Final = (FORGOTTEN, TAKEN_ALIKE, _UNREAD)
 _WIDE: Final[dict[str, dict[str, Any]]] = {
     "flow": {"kind": "no_value_flow", "params": {"tool": "*", "source": "*"}},
     **{
@@ -44,6 +45,16 @@ _WIDE: Final[dict[str, dict[str, Any]]] = {
     },
     "approval": {"kind": "no_change_after_approval", "params": {"approval": "*get*", "tool": "*cancel*"}},
     "file": {"kind": "max_calls", "params": {"n": 1000}, "key": ["session", "args.file_path"]},
+    **{
+        f"{path} over {over}": {"kind": "tool_guard", "params": {"when": {"arg_gt": {"path": path, "value": over}}}}
+        for path in ("amount", "price", "total", "quantity", "limit", "timeout", "page", "max_results")
+        for over in (0, 100)
+    },
+    **{
+        f"{path} is {value}": {"kind": "tool_guard", "params": {"when": {"arg_eq": {"path": path, "value": value}}}}
+        for path in ("force", "recursive", "confirm", "replace_all", "overwrite")
+        for value in (True, False)
+    },
     "sum": {"kind": "max_aggregate", "params": {"measure": "sum", "path": "tool.args.amount", "over": 1e9}},
 }
 
@@ -68,13 +79,13 @@ def policies() -> Iterator[Policy]:
 
 
 def judge(events: Sequence[Event], policy: Policy) -> Stopped:
-    """Return how many calls a policy would stop for want of memory."""
+    """Return how many calls a policy would stop for such a doubt."""
     counts, found = Counts(), list[Finding]()
     table = open_table(policy, counts)
     for event in events:
         table.feed(event, found)
         found.clear()
-    lost = {place: count for place, count in counts.lacking.items() if place[1] in (FORGOTTEN, _UNREAD)}
+    lost = {place: count for place, count in counts.lacking.items() if place[1] in _DOUBTS}
     return Stopped(sum(counts.tools.values()), lost)
 
 
@@ -92,7 +103,7 @@ def measure(folder: Path, one: Recordings) -> Stopped:
 
 def table(folder: Path) -> str:
     """Return a row for each set, with every cause."""
-    lines = ["| recordings | calls | stopped for want of memory | causes |", "| --- | --- | --- | --- |"]
+    lines = ["| recordings | calls | stopped for a doubt | causes |", "| --- | --- | --- | --- |"]
     for one in SETS:
         stopped = measure(folder, one)
         total = sum(stopped.causes.values())
