@@ -20,7 +20,8 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
         str | None, typer.Option(help="Where audit, reviews and incidents are kept: a file or postgresql://...")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep what rules remember of sessions here, for the next start.")
+        str | None,
+        typer.Option(help="Keep what rules remember of sessions here: a file, or postgresql://... for many servers."),
     ] = None,
     alerts: Annotated[
         list[str] | None, typer.Option("--alerts", "-a", help="Where alerts go, as for run; may be repeated.")

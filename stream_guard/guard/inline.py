@@ -19,6 +19,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.sessions.ended import CommittingStore, EndedSessions
+from stream_guard.sessions.kept import NO_LIMIT
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Counted
 from stream_guard.settings import SessionLimits
@@ -26,9 +27,10 @@ from stream_guard.storage.stores import MemoryStore
 
 _ALLOW: Final = Action.ALLOW  # asked for by name, a member of an enum costs more than a rule
 _LISTED: Final = 4096  # attempts whose findings are listed again when they are asked about again
-_SAVE_EVERY: Final = 1024  # events between two times that the store is brought up to date
+_TIDY_EVERY: Final = 1024  # events between two looks at how many sessions are in memory
 
 Stamped = TypeVar("Stamped", bound=Header)
+Answer = TypeVar("Answer")
 
 
 class JudgedAttempt(NamedTuple):
@@ -44,8 +46,8 @@ class Guard:
 
     It goes by one clock, its own: whatever callers stamp on their events, each is judged at the time it came.
 
-    With a ``store``, sessions survive a restart. An ended session is stored before the decision that ends it is
-    returned; the others every so many events, and when ``commit`` is called.
+    With a ``store``, sessions survive a restart, and a kill: what a question or an event changed is committed before
+    the answer is returned. Where that fails, StoreError is raised: nothing was decided, and nothing may run.
     """
 
     def __init__(
@@ -60,6 +62,9 @@ class Guard:
         self.counts = counts if counts is not None else Counts()
         self._store = store if store is not None else MemoryStore()
         self._is_kept = store is not None
+        self._is_shared = self._store.is_shared
+        if self._is_shared:
+            limits = (limits or SessionLimits()).model_copy(update={"in_memory": 0, "max_live": NO_LIMIT})
         self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
         self._skew = self._table.limits.max_future_skew
         self._clock = clock if clock is not None else ReceiverClock(self._skew)
@@ -72,34 +77,40 @@ class Guard:
         # What `with` does, but found once: every check takes the lock.
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._preview: EndPreview | None = None
-        self._unsaved = 0
+        self._untidied = 0
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
 
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
-        with self._lock:
-            return self._feed(self._stamp(event))
+        return self._kept(event, lambda: self._feed(self._stamp(event)))
 
     def receive(self, event: Event) -> tuple[list[Finding], Event | None]:
         """Fold an event as ``observe`` does; return also the event as it is to be recorded, None for a redelivery."""
-        with self._lock:
-            event = self._stamp(event)
-            recorded = None if self._table.has_seen(event) else event
-            return self._feed(event), recorded
+
+        def feed() -> tuple[list[Finding], Event | None]:
+            stamped = self._stamp(event)
+            recorded = None if self._table.has_seen(stamped) else stamped
+            return self._feed(stamped), recorded
+
+        return self._kept(event, feed)
 
     def note_answer(self, decision: GateDecision) -> list[Finding]:
         """Fold what was answered to a question where that is another answer than this guard gave."""
-        with self._lock:
-            decision = self._stamp(decision)
-            self._table.note_answer(decision)
-            return self._feed(decision)
+
+        def feed() -> list[Finding]:
+            stamped = self._stamp(decision)
+            self._table.note_answer(stamped)
+            return self._feed(stamped)
+
+        return self._kept(decision, feed)
 
     def end_all(self) -> list[Finding]:
         """End every open session, and return what rules find at the end: no more events will come."""
         found: list[Finding] = []
         with self._lock:
             self._table.end_all(found)
+            self._save()
         return found
 
     def open_obligations(self, session_id: str) -> list[Finding]:
@@ -107,9 +118,8 @@ class Guard:
         with self._lock:
             if self._ended.reason(session_id) is not None:
                 return []
-            if self._preview is None:
-                self._preview = EndPreview(self._policy)
-            return self._preview.open_obligations(self._table, session_id)
+            preview = self._preview = self._preview or EndPreview(self._policy)
+            return self._store.together([session_id], lambda: preview.open_obligations(self._table, session_id))
 
     def check(self, attempt: ToolCall) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.
@@ -121,22 +131,17 @@ class Guard:
 
     def judge(self, attempt: ToolCall) -> JudgedAttempt:
         """Return the decision on an attempt, and the attempt as it was judged."""
+        if self._is_kept:  # before the caller acts on it: what was counted stays counted after a crash
+            return self._kept(attempt, lambda: self._decide(attempt))
         self._acquire()
         try:
-            judgement = self._decide(attempt)
-            if judgement.ends_session:
-                self._store.commit({})  # before the caller acts on it: an ended session stays ended after a crash
+            return self._decide(attempt)
         finally:
             self._release()
-        return judgement
 
     async def acheck(self, attempt: ToolCall) -> Decision:
-        """Decide as ``check`` does; the event loop does not wait while the end of a session is stored."""
-        with self._lock:
-            judgement = self._decide(attempt)
-        if judgement.ends_session and self._is_kept:
-            await asyncio.to_thread(self._write)
-        return judgement.decision
+        """Decide as ``check`` does; the event loop does not wait while that is stored."""
+        return (await asyncio.to_thread(self.judge, attempt) if self._is_kept else self.judge(attempt)).decision
 
     def engine_for(self, policy: Policy) -> Engine:
         """Return what ``use`` takes: another policy, compiled while this guard goes on judging."""
@@ -159,14 +164,24 @@ class Guard:
         with self._lock:
             self._save()
 
-    def _write(self) -> None:
-        with self._lock:
-            self._store.commit({})
-
     def _save(self) -> None:
         self._table.commit()
         self._store.commit({})
-        self._unsaved = 0
+
+    def _kept(self, event: Event, work: Callable[[], Answer]) -> Answer:
+        """Do some work on an event, and return when what it changed is stored, where there is a store."""
+        with self._lock:
+            if not self._is_kept:
+                return work()
+
+            def saved() -> Answer:
+                if self._is_shared:  # others may have changed what was in memory, and a try that failed left it there
+                    self._table.drop_memory()
+                found = work()
+                self._table.commit()
+                return found
+
+            return self._store.together(self._table.rows_of(event) if self._is_shared else (), saved)
 
     def _stamp(self, event: Stamped) -> Stamped:
         """Return an event with the time at which it came. A stamp that is far ahead of it is counted."""
@@ -245,10 +260,8 @@ class Guard:
             del self._listed[next(iter(self._listed))]
 
     def _tidy(self) -> None:
-        """Every so many events, commit the sessions and move those that are too many out of memory."""
-        self._unsaved += 1
-        if self._unsaved >= _SAVE_EVERY:
+        """Every so many events, move the sessions that are too many out of memory."""
+        self._untidied += 1
+        if self._untidied >= _TIDY_EVERY:
             self._table.make_room()
-            self._unsaved = 0
-            if self._is_kept:
-                self._save()
+            self._untidied = 0

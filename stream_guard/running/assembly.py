@@ -133,7 +133,7 @@ class Assembly:
         self.opened.callback(source.close)
         return source
 
-    def open_checkpoint(self, file: Path | None, source: str = "") -> CheckpointStore | None:
+    def open_checkpoint(self, file: Path | None, source: str = "", *, synced: bool = False) -> CheckpointStore | None:
         """Open the file that progress is kept in, if there is one; SettingsError where the source cannot be resumed."""
         if file is None:
             if source.startswith(OTLP):
@@ -143,7 +143,7 @@ class Assembly:
             return None
         if source == "-":
             raise SettingsError("--checkpoint cannot be used with standard input: a pipe cannot be taken up again")
-        store = CheckpointStore(file)
+        store = CheckpointStore(file, synced=synced)
         self.opened.callback(store.close)
         return store
 

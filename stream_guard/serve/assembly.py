@@ -24,7 +24,7 @@ from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import policies
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.history.opening import open_database
+from stream_guard.history.opening import is_postgres, open_database
 from stream_guard.http.protocol import ConnectionLimits
 from stream_guard.http.server import listen, make_config
 from stream_guard.observability.counts import Counts
@@ -41,6 +41,8 @@ from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.settings import ApiSettings
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.sources.otlp import open_otlp
+from stream_guard.storage.shared import SharedStore
+from stream_guard.storage.stores import CheckpointStore
 
 _GRACE: Final = 5  # seconds for open requests after a signal to stop
 # Seconds that a connection may rest between requests. Clients that keep connections drop them after 5 to 15: a server
@@ -72,7 +74,7 @@ def open_server(
     assembly: Assembly,
     alerts: Sequence[str] = (),
     *,
-    checkpoint: Path | None = None,
+    checkpoint: str | None = None,
     telemetry: str = "",
     page: bool = False,
     following: ReloadingPolicy | None = None,
@@ -91,9 +93,9 @@ def open_server(
     keeper = _open_keeper(assembly) if page else None
     counts, registry = Counts(), CollectorRegistry()
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
-    store = assembly.open_checkpoint(checkpoint)
     clock = ReceiverClock(settings.sessions.max_future_skew)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=clock)
+    store, guard_clock = _open_state(checkpoint, assembly, clock)
+    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
     if store is not None:
         opened.callback(guard.commit)
     reviews = Reviews(database, settings.reviews, clock=clock)
@@ -117,6 +119,21 @@ def open_server(
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
     app = make_app(service, decoder, door)
     return Ready(app, listening, url, settings.api, door.warning, door, lambda: gate.policy, counts, keeper)
+
+
+def _open_state(
+    address: str | None, assembly: Assembly, clock: ReceiverClock
+) -> tuple[CheckpointStore | SharedStore | None, ReceiverClock]:
+    """Open what keeps sessions, in a file or in a database that servers share; return also the guard's clock.
+
+    Servers that share sessions have one clock, the database's: else each would have windows of its own.
+    """
+    if address is None or not is_postgres(address):
+        # Synced: what agents asked, nobody asks again.
+        return assembly.open_checkpoint(None if address is None else Path(address), synced=True), clock
+    store = SharedStore(address)
+    assembly.opened.callback(store.close)
+    return store, ReceiverClock(assembly.settings.sessions.max_future_skew, store.time)
 
 
 def _open_keeper(assembly: Assembly) -> EventKeeper:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from stream_guard.language.sketch import Sketch, sketch_number
 from stream_guard.model import RESERVED
@@ -19,8 +19,18 @@ _SKETCH_BYTES: Final = 2**14  # of a million forgotten ends, one session in 40 i
 _LONG_AGO: Final = "a rule ended it, too long ago to say why"
 
 
+Answer = TypeVar("Answer")
+
+
 class CommittingStore(Store, Protocol):
     """A store that writes in commits."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes read and write its rows: then nothing of them may be kept in memory."""
+
+    def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
+        """Do some work while nobody else has these rows, and return when what it put is durable."""
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Make what was put and dropped durable."""

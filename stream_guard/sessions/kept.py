@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from math import inf
 from typing import Final
@@ -18,6 +19,8 @@ from stream_guard.sessions.session import Session, is_remembered, pack, unpack
 from stream_guard.sessions.shares import TenantShares, share_of
 from stream_guard.settings import SessionLimits
 
+NO_LIMIT: Final = sys.maxsize
+"""As ``max_live``: the store keeps every session that there is."""
 _SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
 
 
@@ -51,7 +54,8 @@ class KeptSessions:
         self.clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self.resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
         self.deadlines = Deadlines()
-        self.shares = TenantShares() if engine.policy.by_tenant else None
+        # Nobody is evicted where there is no limit, so nobody's share matters.
+        self.shares = TenantShares() if engine.policy.by_tenant and limits.max_live < NO_LIMIT else None
         self.forgotten = ForgottenSessions(store)
         for session_id, deadline in store.deadlines():
             if not _is_session(session_id):
@@ -206,6 +210,11 @@ class KeptSessions:
         self.touched.clear()
         self.forgotten.flush()
         self._leave_clean(len(self.clean) - self._limits.in_memory)
+
+    def drop_memory(self) -> None:
+        """Forget the sessions in memory, changed ones too."""
+        self.touched.clear()
+        self.clean.clear()
 
     def make_room(self) -> None:
         """Put the sessions that were loaded first into the store when more are in memory than the limit allows."""

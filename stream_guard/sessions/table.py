@@ -195,6 +195,15 @@ class SessionTable:
             return counted
         return self._fold.release(current, inf, out, event) or counted
 
+    def rows_of(self, event: Event) -> list[str]:
+        """Return the names of the rows that an event will be folded into: its session, and values of keys."""
+        keys = (group.key_id(event) for group in self.engine.cross_session)
+        return [event.session_id, *(key_id for key_id in keys if key_id is not None)]
+
+    def drop_memory(self) -> None:
+        """Forget what is in memory: the store knows better."""
+        self._kept.drop_memory()
+
     def find_counted(self, attempt: ToolCall) -> Counted | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import isnan, nan
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stream_guard.errors import StoreError
 from stream_guard.storage.private_files import create_private
@@ -22,6 +22,8 @@ MARK: Final = SqliteMark(
     other_version="finish the run with the stream_guard that wrote it, or move the file away and start from the "
     "beginning of the input",
 )
+
+Answer = TypeVar("Answer")
 
 _DEADLINE: Final = struct.Struct("<d")
 _PLAIN: Final = b"\0"
@@ -36,6 +38,8 @@ class MemoryStore:
     From ``packed_from`` rows on, new ones are compressed: rows of one policy are alike, so each takes a third of its
     size beside one of them as the dictionary. Below, the time that it takes buys nothing.
     """
+
+    is_shared: Final = False
 
     def __init__(self, *, packed_from: int = 10_000) -> None:
         # The deadline is packed in front of the blob: as an object it would take 80 bytes a session.
@@ -76,6 +80,11 @@ class MemoryStore:
             (deadline,) = _DEADLINE.unpack_from(row)
             yield session_id, None if isnan(deadline) else deadline
 
+    def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
+        """Do the work: nobody else has any row."""
+        del names
+        return work()
+
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Keep the metadata; everything else is in the store already."""
         self._meta.update(meta)
@@ -93,11 +102,14 @@ class CheckpointStore:
 
     A process that is killed leaves the state of its last commit. One process at a time uses the file; its lock ends
     with the process. After a power failure the file is consistent, but may be a few commits old: the work since is
-    repeated, with the same alert ids.
+    repeated, with the same alert ids. ``synced`` is for work that nobody can repeat: each commit is on the disk.
     """
 
-    def __init__(self, path: Path) -> None:
+    is_shared: Final = False
+
+    def __init__(self, path: Path, *, synced: bool = False) -> None:
         self.path = path
+        self._synced = synced
         self._puts: dict[str, tuple[bytes, float | None]] = {}
         self._drops: set[str] = set()
         self._db: sqlite3.Connection | None = None
@@ -141,12 +153,21 @@ class CheckpointStore:
         for session_id, (_, deadline) in puts.items():
             yield session_id, deadline
 
+    def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
+        """Do the work and commit: no other process has the file."""
+        del names
+        found = work()
+        self.commit({})
+        return found
+
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Write all puts, drops and metadata in one transaction.
 
         After a StoreError nothing is written, and the same commit can be tried again.
         """
         db = self._connection()
+        if not (self._puts or self._drops or meta):
+            return
         try:
             db.execute("BEGIN IMMEDIATE")
             db.executemany("DELETE FROM sessions WHERE id = ?", [(_key(session_id),) for session_id in self._drops])
@@ -181,7 +202,7 @@ class CheckpointStore:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         refuse_other_files(db, self.path, MARK)
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if self._synced else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
         write_mark(db, MARK)
         # With rowids: blobs in the leaves of the primary key made commits four times slower (measured).
