@@ -27,19 +27,20 @@ _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS sg_gate_states "
     "(name BYTEA PRIMARY KEY, blob BYTEA NOT NULL, deadline DOUBLE PRECISION) WITH (fillfactor = 60)"
 )
-_LOCK: Final = "SELECT pg_advisory_xact_lock(number) FROM unnest(%s::bigint[]) AS number"
-# A statement of its own behind the locks: it sees what was committed until they were had.
-_READ: Final = (
+_HOLD: Final = (
+    "SELECT pg_advisory_xact_lock(number) FROM unnest(ARRAY[{numbers}]::bigint[]) AS number; "
+    # A statement of its own behind the locks: it sees what was committed until they were had.
     "SELECT name, blob, extract(epoch FROM clock_timestamp())::float8 "
-    "FROM unnest(%s::bytea[]) AS asked (name) LEFT JOIN sg_gate_states USING (name)"
+    "FROM (VALUES {asked}) AS asked (name) LEFT JOIN sg_gate_states USING (name)"
 )
+_DROP: Final = "DELETE FROM sg_gate_states WHERE name IN ({names}); "
 _WRITE: Final = (
-    "INSERT INTO sg_gate_states SELECT * FROM unnest(%s::bytea[], %s::bytea[], %s::float8[]) "
-    "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline"
+    "INSERT INTO sg_gate_states VALUES {rows} "
+    "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline; "
 )
-_DROP: Final = "DELETE FROM sg_gate_states WHERE name = ANY(%s::bytea[])"
+_CREATE_LOCK: Final = 0x53_47_47_53  # two gates that start at once
 # Of sessions that were idle for their time, and an hour more: they would begin anew.
-_PURGE: Final = "DELETE FROM sg_gate_states WHERE deadline < extract(epoch FROM clock_timestamp()) - 3600"
+_PURGE: Final = "DELETE FROM sg_gate_states WHERE deadline < extract(epoch FROM clock_timestamp()) - 3600; "
 _PURGE_EVERY: Final = 4096  # commits
 
 
@@ -65,9 +66,7 @@ class SharedStore:
         self._puts: dict[bytes, tuple[bytes, float | None]] = {}
         self._drops: set[bytes] = set()
         try:
-            with self._transaction():
-                self._execute(_LOCK, [[_number(_digest("sg_gate_states"))]])  # two that start at once
-                self._execute(_TABLE)
+            self._run(f"BEGIN; SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {_TABLE}; COMMIT")
         except psycopg.Error as error:
             raise self._explain(error) from error
 
@@ -80,15 +79,13 @@ class SharedStore:
         asked = list(names)
         for left in reversed(range(_TRIES)):
             try:
-                with self._transaction():
-                    self._hold(asked)
+                with self._clean_slate():
+                    self._hold(asked, before="BEGIN; ")
                     found = work()
-                    self._write()
-            except self._psycopg.OperationalError as error:
-                if not left:
-                    raise self._explain(error) from error
+                    self._run(self._changes() + "COMMIT")
             except self._psycopg.Error as error:
-                raise self._explain(error) from error
+                if not left or not isinstance(error, self._psycopg.OperationalError):
+                    raise self._explain(error) from error
             else:
                 return found
         raise AssertionError("the last try returns or raises")
@@ -129,36 +126,40 @@ class SharedStore:
             self._db.close()
             self._db = None
 
-    def _hold(self, names: Iterable[str]) -> None:
+    def _hold(self, names: Iterable[str], before: str = "") -> None:
         """Lock rows and read them; those that are locked already stay as they are."""
         # In the same order everywhere: two that want the same rows do not wait for each other.
         missing = sorted({_digest(name) for name in names} - self._held.keys(), key=_number)
-        if missing:
-            self._execute(_LOCK, [[_number(name) for name in missing]])
-            for name, blob, now in self._execute(_READ, [missing]).fetchall():
-                self._held[bytes(name)] = None if blob is None else bytes(blob)
-                self._now = now
+        if not missing:
+            return
+        numbers = ", ".join(str(_number(name)) for name in missing)
+        asked = ", ".join(f"({_literal(name)})" for name in missing)
+        for name, blob, now in self._run(before + _HOLD.format(numbers=numbers, asked=asked)):
+            self._held[name], self._now = blob, now
 
-    def _write(self) -> None:
+    def _changes(self) -> str:
+        """Return the statements that write what was put and dropped."""
+        written = ""
         if self._drops:
-            self._execute(_DROP, [list(self._drops)])
+            written += _DROP.format(names=", ".join(map(_literal, self._drops)))
         if self._puts:
-            rows = [(name, *put) for name, put in self._puts.items()]
-            self._execute(_WRITE, [list(column) for column in zip(*rows, strict=True)])
+            rows = (
+                f"({_literal(name)}, {_literal(blob)}, {'NULL' if deadline is None else repr(deadline)})"
+                for name, (blob, deadline) in self._puts.items()
+            )
+            written += _WRITE.format(rows=", ".join(rows))
         self._unpurged += 1
         if self._unpurged >= _PURGE_EVERY:
             self._unpurged = 0
-            self._execute(_PURGE)
+            written += _PURGE
+        return written
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _clean_slate(self) -> Iterator[None]:
+        """Begin and end with no row held; what went wrong leaves no transaction open."""
         try:
-            db = self._connection()
-            # In a pipeline, what needs no answer waits for nobody: the beginning goes with the locks, the writing with
-            # the commit.
-            with db.pipeline(), db.transaction():
-                yield
-        except self._psycopg.Error:
+            yield
+        except BaseException:
             self.close()
             raise
         finally:
@@ -166,12 +167,23 @@ class SharedStore:
             self._puts.clear()
             self._drops.clear()
 
-    def _execute(self, sql: str, values: list[Any] | None = None) -> Any:
-        return self._connection().execute(sql, values)
+    def _run(self, sql: str) -> list[Any]:
+        """Run statements in one exchange, and return the rows of the last.
+
+        There are no values but digests, blobs and numbers of ours, as literals: parameters take one exchange for each
+        statement.
+        """
+        done = self._connection().execute(sql)
+        while done.nextset():
+            pass
+        return done.fetchall() if done.description is not None else []
 
     def _connection(self) -> Any:
         if self._db is None or self._db.closed:
-            self._db = self._psycopg.connect(self._address, autocommit=True, connect_timeout=_PATIENCE)
+            # Nothing is prepared: several statements at once cannot be.
+            self._db = self._psycopg.connect(
+                self._address, autocommit=True, connect_timeout=_PATIENCE, prepare_threshold=None
+            )
             self._db.execute(_SETTINGS)
         return self._db
 
@@ -182,6 +194,10 @@ class SharedStore:
 
 def _digest(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def _literal(value: bytes) -> str:
+    return f"'\\x{value.hex()}'::bytea"
 
 
 def _number(digest: bytes) -> int:

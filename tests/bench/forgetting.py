@@ -28,7 +28,8 @@ from tests.bench.packs import SETS, VARIABLE, Recordings, _labelled, registry
 MOST: Final = 0.005
 """The share of calls that rules may stop for this."""
 _UNREAD: Final = "the rest of a text that is too long to be read"
-_DOUBTS: Final = (FORGOTTEN, TAKEN_ALIKE, _UNREAD)
+_WORDS: Final = {FORGOTTEN: "forgotten", TAKEN_ALIKE: "a number or a flag as a text", _UNREAD: "too long"}
+_DOUBTS: Final = frozenset(_WORDS)
 _WIDE: Final[dict[str, dict[str, Any]]] = {
     "flow": {"kind": "no_value_flow", "params": {"tool": "*", "source": "*"}},
     **{
@@ -60,9 +61,10 @@ _WIDE: Final[dict[str, dict[str, Any]]] = {
 
 
 class Stopped(NamedTuple):
-    """The attempts of a set, and how many each rule would have stopped, by rule and cause."""
+    """The attempts of a set, how many would have been stopped, and how many by each rule and cause."""
 
     attempts: int
+    stopped: int
     causes: Mapping[tuple[str, str], int]
 
 
@@ -82,23 +84,28 @@ def judge(events: Sequence[Event], policy: Policy) -> Stopped:
     """Return how many calls a policy would stop for such a doubt."""
     counts, found = Counts(), list[Finding]()
     table = open_table(policy, counts)
+    stopped = before = 0
     for event in events:
         table.feed(event, found)
         found.clear()
+        doubts = sum(count for place, count in counts.lacking.items() if place[1] in _DOUBTS)
+        stopped += doubts > before
+        before = doubts
     lost = {place: count for place, count in counts.lacking.items() if place[1] in _DOUBTS}
-    return Stopped(sum(counts.tools.values()), lost)
+    return Stopped(sum(counts.tools.values()), stopped, lost)
 
 
 def measure(folder: Path, one: Recordings) -> Stopped:
     """Judge the sessions of a set."""
-    attempts, causes = 0, Counter[tuple[str, str]]()
+    attempts, stopped, causes = 0, 0, Counter[tuple[str, str]]()
     for path in sorted(folder.glob(one.pattern)):
         events = [event for found, _ in _labelled(path, one.group) for event in found]
         both = [judge(events, policy) for policy in policies()]
         attempts += both[0].attempts
-        for stopped in both:
-            causes.update(stopped.causes)
-    return Stopped(attempts, causes)
+        for one_policy in both:
+            stopped += one_policy.stopped
+            causes.update(one_policy.causes)
+    return Stopped(attempts, stopped, causes)
 
 
 def table(folder: Path) -> str:
@@ -106,10 +113,9 @@ def table(folder: Path) -> str:
     lines = ["| recordings | calls | stopped for a doubt | causes |", "| --- | --- | --- | --- |"]
     for one in SETS:
         stopped = measure(folder, one)
-        total = sum(stopped.causes.values())
-        causes = "; ".join(f"{rule}: {count} ({lacks})" for (rule, lacks), count in sorted(stopped.causes.items()))
-        share = f"{total / stopped.attempts:.2%}" if stopped.attempts else "-"
-        lines.append(f"| {one.name} | {stopped.attempts} | {total} ({share}) | {causes or 'none'} |")
+        causes = "; ".join(f"{rule}: {count} ({_WORDS[why]})" for (rule, why), count in sorted(stopped.causes.items()))
+        share = f"{stopped.stopped / stopped.attempts:.2%}" if stopped.attempts else "-"
+        lines.append(f"| {one.name} | {stopped.attempts} | {stopped.stopped} ({share}) | {causes or 'none'} |")
     return "\n".join(lines)
 
 
