@@ -1,4 +1,4 @@
-"""``explain``: why a rule fired, why it did not, and what a rule asks for."""
+"""``explain``: why a rule fired, why it did not, what a rule asks for, and what a policy takes a tool for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from stream_guard.errors import SettingsError
 
 def explain(  # noqa: PLR0913, PLR0917  # as many as a user may say
     what: Annotated[
-        str, typer.Argument(help="An alert or a session, by its id or the beginning of it, or a rule of the policy.")
+        str,
+        typer.Argument(
+            help="An alert or a session, by its id or the beginning of it, or a rule of the policy; or a tool: --tool."
+        ),
     ],
     traces: Annotated[
         list[str] | None,
@@ -22,6 +25,10 @@ def explain(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     policy: Annotated[Path | None, typer.Option("--policy", "-p", help="The policy file.")] = None,
     rule: Annotated[str, typer.Option(help="With a session: only this rule, fired or not.")] = "",
+    tool: Annotated[
+        bool,
+        typer.Option("--tool", help="It is a tool: say its classes, why it is in them, and which rules look at it."),
+    ] = False,
     around: Annotated[int, typer.Option(min=0, help="How many entries to show before and after an alert.")] = 3,
     form: Annotated[ListFormat, typer.Option("--format", help="How to print it.")] = ListFormat.TABLE,
     source_format: SourceFormat = "auto",
@@ -42,6 +49,9 @@ def explain(  # noqa: PLR0913, PLR0917  # as many as a user may say
         if rules is None:
             return
         explanation = Explanation(recorded, rules, form, around)
+        if tool:
+            explanation.tool(what)
+            return
         spec = find_rule(what, rules)
         if spec is not None:
             explanation.rule(spec, with_traces=bool(traces))

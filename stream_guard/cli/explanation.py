@@ -20,6 +20,7 @@ from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry,
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
 from stream_guard.history import incidents
+from stream_guard.language.patterns import classes_of
 from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.reports.safe import visible
@@ -36,6 +37,12 @@ def find_rule(name: str, policy: Policy) -> RuleSpec | None:
 def no_rule(name: str, policy: Policy) -> str:
     """Return that a policy has no such rule, and which one may be meant."""
     return f"the policy has no rule {name[:80]!r}{did_you_mean(name, [spec.id for spec in policy.rules])}"
+
+
+def _looks_at(spec: RuleSpec, tool: str) -> bool:
+    """Whether a rule is about tools, and about this one: not about any tool there is."""
+    tools = spec.rule.tools()
+    return tools is not None and tools.matches(tool) and not tools.matches("")
 
 
 class Explanation:
@@ -61,6 +68,21 @@ class Explanation:
         if survey is not None:
             for line in _survey_words(survey):
                 printer.line(line)
+
+    def tool(self, name: str) -> None:
+        """Explain what a tool is to the policy: its classes, each with the reason, and the rules that look at it."""
+        classes = classes_of(name, self._policy.tool_classes)
+        rules = [spec.id for spec in self._policy.rules if _looks_at(spec, name)]
+        if self._as_json:
+            show_one({"tool": name, "classes": classes, "rules": rules})
+            return
+        printer = TimelinePrinter(self._console, {})
+        printer.line(visible(name), style="bold")
+        for one, why in classes.items():
+            printer.line(f"@{visible(one)}: {visible(why)}", indent=2)
+        if not classes:
+            printer.line("it is in no class; list it under tool_classes if it belongs to one", indent=2)
+        printer.line(f"rules that look at it: {visible(', '.join(rules) or 'none')}", indent=2)
 
     def alert_or_session(self, name: str, rule: str) -> None:
         """Explain an alert, or a session with everything that was found and nearly found in it."""

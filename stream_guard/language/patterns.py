@@ -12,6 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from stream_guard.language.lookalikes import HIDDEN, see_through
+from stream_guard.language.standard_classes import STANDARD_CLASSES
 from stream_guard.language.tool_words import readings
 from stream_guard.model import Json
 
@@ -19,6 +20,7 @@ TOOL_CLASSES = "tool_classes"  # the key under which a policy's classes reach th
 
 _GLOB = frozenset("*?|()")
 _BY_WORDS = "~"  # before a glob: it is matched against the readings of a name (``tool_words``)
+_BUT = "!"  # before a name or a glob: these tools are not meant
 _KEPT: Final = 10_000  # characters of a text that is kept with what was found in it
 # One more pattern of each set tells which texts of ASCII need a second look.
 _HIDDEN_SIGN = f"[{HIDDEN}]"
@@ -187,14 +189,20 @@ class ToolPattern:
     """Which tools a rule is about: names, globs (``mcp__*``), alternatives (``a|b``), classes (``@write``).
 
     ``~send_*mail*`` is about every name whose words read so: ``send_email``, ``GmailSendEmail``, ``email.send``.
+    ``!clear_filter`` takes tools out, of a class and of all that hold it.
     """
 
-    __slots__ = ("_by_words", "_globs", "_memo", "expanded", "names", "text")
+    __slots__ = ("_but", "_by_words", "_globs", "_memo", "expanded", "names", "text")
 
     def __init__(self, patterns: str | Iterable[str], classes: Mapping[str, Sequence[str]] | None = None) -> None:
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
         self.text = "|".join(listed)
-        self.expanded = tuple(_expand(listed, classes or {}, ()))  # classes are replaced by their members
+        members = list(_expand(listed, classes or {}, ()))  # classes are replaced by their members
+        self.expanded = tuple(name for name in members if not name.startswith(_BUT))
+        excepted = [name.removeprefix(_BUT) for name in members if name.startswith(_BUT)]
+        if excepted and not self.expanded:
+            raise ValueError(f'"{self.text}" only takes tools out; name those that are meant before it')
+        self._but = ToolPattern(excepted, classes) if excepted else None
         by_words = [name[1:] for name in self.expanded if name.startswith(_BY_WORDS)]
         literal_ones = [name for name in self.expanded if not name.startswith(_BY_WORDS)]
         self.names = frozenset(name for name in literal_ones if not _GLOB & set(name))
@@ -205,14 +213,15 @@ class ToolPattern:
     @property
     def exact(self) -> frozenset[str] | None:
         """The names it matches, when there is a closed list of them; else None."""
-        return None if self._globs or self._by_words else self.names
+        return None if self._globs or self._by_words or self._but is not None else self.names
 
     def matches(self, tool: str) -> bool:
         """Whether the pattern matches the tool."""
-        if tool in self.names:
-            return True
-        if not self._globs and not self._by_words:
-            return False
+        if self._but is None:
+            if tool in self.names:
+                return True
+            if not self._globs and not self._by_words:
+                return False
         known = self._memo.get(tool)
         if known is None:
             # Tool names are the agent's text: hallucinated ones must not grow this without bound.
@@ -221,12 +230,29 @@ class ToolPattern:
             known = self._memo[tool] = self._find(tool)
         return known
 
+    def why(self, tool: str) -> str:
+        """Return why the pattern matches the tool, in a few words; nothing where it does not."""
+        if not self.matches(tool):
+            return ""
+        if tool in self.names:
+            return "it is listed"
+        for part in self.expanded:
+            if part.startswith(_BY_WORDS):
+                found = _read_as(tool, _whole(part[1:]))
+                if found is not None:
+                    return f"it reads {found}, which is {_alternative(part[1:], found)}"
+            elif part == "*":
+                return "every tool is, but for those that are taken out"
+            elif _GLOB & set(part) and _whole(part).search(tool) is not None:
+                return f"its name is {_alternative(part, tool)}"
+        return ""
+
     def _find(self, tool: str) -> bool:
-        if any(glob.search(tool) is not None for glob in self._globs):
+        if self._but is not None and self._but.matches(tool):
+            return False
+        if tool in self.names or any(glob.search(tool) is not None for glob in self._globs):
             return True
-        return bool(self._by_words) and any(
-            glob.search(reading) is not None for reading in readings(see_through(tool)) for glob in self._by_words
-        )
+        return any(_read_as(tool, glob) is not None for glob in self._by_words)
 
     def __repr__(self) -> str:
         return f"ToolPattern({self.text!r})"
@@ -265,18 +291,42 @@ class ToolPattern:
         return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
 
 
+def classes_of(tool: str, classes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the classes that a tool is in, of a policy and of every policy, each with the reason."""
+    names = dict.fromkeys((*classes, *STANDARD_CLASSES))
+    return {name: why for name in names if (why := ToolPattern(f"@{name}", classes).why(tool))}
+
+
 def _expand(patterns: Iterable[str], classes: Mapping[str, Sequence[str]], inside: tuple[str, ...]) -> Iterator[str]:
     for pattern in patterns:
         if not pattern.startswith("@"):
             yield pattern
             continue
         name = pattern[1:]
-        if name in inside:
+        members = classes.get(name) if name not in inside else None
+        if members is not None:
+            yield from _expand(members, classes, (*inside, name))
+        # One line that only takes tools out is about the class that every policy knows.
+        if name in STANDARD_CLASSES and all(member.startswith(_BUT) for member in members or ()):
+            yield from _expand(STANDARD_CLASSES[name], STANDARD_CLASSES, ())
+        elif members is not None:
+            continue
+        elif name in inside:
             raise ValueError(f'tool class "@{name}" contains itself')
-        if name not in classes:
-            known = ", ".join(f"@{key}" for key in sorted(classes)) or "none"
-            raise ValueError(f'unknown tool class "@{name}"; declared under tool_classes: {known}')
-        yield from _expand(classes[name], classes, (*inside, name))
+        else:
+            known = ", ".join(f"@{key}" for key in sorted({*classes, *STANDARD_CLASSES}))
+            raise ValueError(f'unknown tool class "@{name}"; there are {known}, and more can stand under tool_classes')
+
+
+def _read_as(tool: str, glob: Regex) -> str | None:
+    """Return the reading of a name that a pattern matches."""
+    return next((reading for reading in readings(see_through(tool)) if glob.search(reading) is not None), None)
+
+
+def _alternative(glob: str, text: str) -> str:
+    """Return the one of a pattern's alternatives that matches; the whole pattern where they stand in brackets."""
+    parts = [] if "(" in glob else glob.split("|")
+    return next((part for part in parts if _whole(part).search(text) is not None), glob)
 
 
 def _whole(glob: str) -> Regex:

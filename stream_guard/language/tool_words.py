@@ -30,7 +30,7 @@ _LOOKING: Final = _listed(
     "explain identify authenticate examine monitor watch see scan detect predict recommend suggest confirm quote ask "
     "request propose plan prepare draft simulate track test evaluate assess review audit generate translate convert "
     "parse format extract classify select choose sort filter resolve match discuss answer tell say remember recall "
-    "wait draw plot render measure has is can does"
+    "wait draw plot render measure has is can does login logout"
 )
 _ACTING: Final = _listed(
     "create update modify edit write delete remove cancel add set insert replace move copy rename rebook reschedule "
@@ -41,14 +41,17 @@ _ACTING: Final = _listed(
     "invoke submit click input fill follow unfollow subscribe unsubscribe accept decline block unblock ban mute "
     "archive restore rotate register enroll download save store import export sync post upsert overwrite truncate "
     "append attach detach lock unlock open transmit dispatch deliver email mail issue process make give provide book "
-    "order schedule return"
+    "order schedule return star fork join redeem override bypass force"
 )
 _VERBS: Final = _LOOKING | _ACTING
 # As often the name of a thing: a later verb counts too. order_cancel cancels.
 _THINGS_TOO: Final = _listed(
     "order book email mail post issue process return charge exchange share block schedule set run store drop patch "
-    "commit push trash archive place change start stop open purchase input"
+    "commit push trash archive place change start stop open purchase input refund"
 )
+# At the end of a name that begins with such a thing, they say that it is looked at: order_status, refund_policy.
+_NAMED: Final = _THINGS_TOO - {"post", "set"}
+_SAID_OF_THINGS: Final = _listed("status details detail info information history policy summary log logs lookup id ids")
 # Things that stand before the verb in names like email.send. The name of a product is none: AcmeEdit edits no acme.
 # Nor are tasks and plans: coding agents keep lists of their own in TaskUpdate, and change nothing outside by it.
 _THINGS: Final = _THINGS_TOO | _listed(
@@ -91,18 +94,24 @@ def readings(name: str) -> tuple[str, ...]:
     """Return the ways to read a name, each once."""
     whole = tool_words(name)
     own = tool_words(_PARTS.split(name[:_LONGEST])[-1])
-    found = [name[:_LONGEST].lower(), *_read(whole)]
+    written = name[:_LONGEST].lower()
+    found = [*([] if written == "_".join(whole) else [written]), *_read(whole)]
     if own != whole:
         found += _read(own)
     return tuple(dict.fromkeys(found))
 
 
 def _read(words: list[str]) -> Iterator[str]:
+    if words and words[0] in _NAMED and words[-1] in _SAID_OF_THINGS:
+        words = ["get", *words]
     yield "_".join(words)
     for place, word in enumerate(words):
         verb = _FORMS.get(word)
         if verb is None:
             continue
+        if word in _NAMED and words[-1] in _SAID_OF_THINGS:
+            yield "_".join(["get", *words[place:]])
+            return
         yield "_".join([verb, *words[place + 1 :]])
         things = [thing for thing in words[:place] if thing.removesuffix("s") in _THINGS]
         if things:  # email.send

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from stream_guard.language.patterns import ToolPattern
+from stream_guard.language.standard_classes import STANDARD_CLASSES
 from stream_guard.model import Json
 from stream_guard.policy.agents import Agents, PolicyAgent
 from stream_guard.policy.codes import Code
@@ -40,10 +41,12 @@ def _check_member(
     at = ("tool_classes", name, number)
     if not member.startswith("@"):
         try:
-            ToolPattern(member)
+            ToolPattern(member.removeprefix("!"))
         except ValueError as error:
             report.add(at, str(error), Code.TOOLS)
             return False
+        return True
+    if member[1:] in STANDARD_CLASSES and member[1:] in (name, *(STANDARD_CLASSES.keys() - classes.keys())):
         return True
     if member[1:] not in classes:
         near = did_you_mean(member, [f"@{known}" for known in classes if known != name]) or "; it is not declared here"
@@ -62,6 +65,8 @@ def _size(
     name: str, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], inside: tuple[str, ...]
 ) -> int | None:
     """Return how many patterns the class stands for; None when it contains itself or nests too deep."""
+    if name in STANDARD_CLASSES and (name in inside or name not in classes):
+        return len(STANDARD_CLASSES[name])
     if name in inside or len(inside) > MAX_DEPTH:
         return None
     if name not in sizes:

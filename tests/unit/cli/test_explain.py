@@ -129,3 +129,15 @@ def test_sessions_are_listed_and_shown_with_and_without_a_policy(samples: tuple[
     assert shown.count("call ") >= mine["calls"]
     whole = json.loads(output("sessions", "show", alert.session_id, events, "--policy", policy, "--format", "json"))
     assert len([entry for entry in whole["entries"] if entry["kind"] == "tool_call"]) == mine["calls"]
+
+
+def test_a_tool_is_explained_by_its_classes_the_words_that_put_it_there_and_the_rules_about_it(
+    samples: tuple[Path, Path],
+) -> None:
+    shown = output("explain", "mcp__disk__removeFile", "--tool", "--policy", samples[1])
+    assert "@delete: it reads remove_file, which is remove_*" in " ".join(shown.split())
+    nothing = output("explain", "frobnicate\x1b[31m", "--tool", "--policy", samples[1])
+    assert "\x1b" not in nothing
+    data = json.loads(output("explain", "issue_refund", "--tool", "--policy", samples[1], "--format", "json"))
+    assert data["classes"]["money"] == "it is listed"
+    assert "confirm-before-refund" in data["rules"]
