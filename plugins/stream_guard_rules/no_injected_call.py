@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from string import ascii_lowercase
 from typing import Any, Final
@@ -14,12 +14,15 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_rules.shared.action_requests import (
     ACTION_SORTS,
+    PAYMENT,
     REQUEST_PATTERN,
+    SEVERE,
     SEVERE_ACTIONS,
     ActionRequest,
     action_requests_in,
     actions_among,
     delegates_to_others,
+    meanings_of,
 )
 from stream_guard_rules.shared.evidence import cut
 from stream_guard_rules.shared.fingerprints import (
@@ -47,6 +50,7 @@ _SKETCH_BYTES: Final = 2**15
 _PIECES: Final = 6  # in a row that are joined where a value was split
 _FEW_PIECES: Final = 3
 _SHORTEST: Final = 6  # characters of a value that is one among other words
+_SHORTEST_NAME: Final = 7  # letters of a value that has nothing but letters: shorter ones are words of everybody
 _LONG: Final = 64  # characters of an argument that is a text of its own rather than a value
 _STEM: Final = 4
 _SHORTEST_WORD: Final = 3
@@ -105,7 +109,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
     """
 
     kind = "no_injected_call"
-    state_version = 3
+    state_version = 4
     state_limit = 81920
     examples = (
         sg.Example(
@@ -184,7 +188,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         text = message.text[:MOST_TEXT].encode("utf-8", "replace").decode()
         words = _words(text)
         state.given |= dict.fromkeys(fingerprints_of(text, 4), 1)
-        state.asked |= dict.fromkeys(map(_stem_checksum, _stems(words)), 1)
+        state.asked |= dict.fromkeys(_meanings(words), 1)
         drop_oldest(state.given, _MOST_GIVEN)
         drop_oldest(state.asked, _MOST_GIVEN)
         state.user_actions = sorted(actions_among(words).union(state.user_actions))
@@ -247,7 +251,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         for form in decoded_forms(text):
             if len(form) <= _LONG:
                 value = letters_and_digits(form)
-                fingerprints = [fingerprint(value)] if len(value) >= self.params.min_chars else []
+                shortest = max(self.params.min_chars, _SHORTEST_NAME if value.isalpha() else 0)
+                fingerprints = [fingerprint(value)] if len(value) >= shortest else []
             else:
                 fingerprints = list(self._values_in(form))
             if any(one not in state.given and _is_requested(one, state) for one in fingerprints):
@@ -263,13 +268,19 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
                 yield fingerprint(value)
 
     def _is_only_injected(self, tool: str, state: NoInjectedCallState) -> bool:
-        """Whether two words of the tool's name stand in one sentence of the instructions, and the user lacks one."""
-        named = [word for word in sg.tool_words(tool) if len(word) >= _SHORTEST_WORD]
-        words = [_stem_checksum(stem) for stem in _stems(named)]
+        """Whether one sentence of the instructions says what the tool's name says, and the user does not.
+
+        Two words of the name must mean the same, of which the user lacks one; that it pays is enough by itself.
+        """
+        words = _meanings({word for word in sg.tool_words(tool) if len(word) >= _SHORTEST_WORD})
         sentences = [*state.sentences, *state.requests]
         found_in = [[word for word in words if word in sentence] for sentence in sentences]
         if state.older is not None:
             found_in += [list(pair) for pair in combinations(words, 2) if _pair(*pair) in state.older]
+        if _PAYS in words:
+            return _PAYS not in state.asked and any(_PAYS in found for found in found_in)
+        if state.delegated and _SEVERE.isdisjoint(words):
+            return False
         return any(len(found) > 1 and any(word not in state.asked for word in found) for found in found_in)
 
 
@@ -308,7 +319,7 @@ def _note_older(number: int, state: NoInjectedCallState) -> None:
 
 def _add_sentence(sentences: list[list[int]], text: str, state: NoInjectedCallState) -> list[list[int]]:
     """Return the sentences with one more. Of one that is forgotten, or is long, each pair of words is kept."""
-    stems = sorted(map(_stem_checksum, _stems(_words(text))))
+    stems = sorted(_meanings(_words(text)))
     if len(stems) < 2 or stems[:_MOST_STEMS] in sentences:
         return sentences
     forgotten = [*sentences[: max(0, len(sentences) - _MOST_SENTENCES + 1)]]
@@ -327,10 +338,10 @@ def _words(text: str) -> set[str]:
     return {word for word in set(letters.split()) if len(word) >= _SHORTEST_WORD}
 
 
-def _stems(words: Iterable[str]) -> set[str]:
-    """Return the beginnings of the words: delete, deletes and deletion have the same."""
-    return {word[:_STEM] for word in words}
+def _meanings(words: set[str]) -> list[int]:
+    """Return checksums of what words mean: delete, deletes and erase have the same."""
+    return [crc32(meaning.encode()) for meaning in meanings_of(words, _STEM)]
 
 
-def _stem_checksum(stem: str) -> int:
-    return crc32(stem.encode())
+_PAYS: Final = crc32(PAYMENT.encode())
+_SEVERE: Final = frozenset(crc32(meaning.encode()) for meaning in SEVERE)

@@ -12,34 +12,65 @@ from typing import Final, NamedTuple
 import re2
 
 _ACTIONS: Final = (
-    "pay transfer wire remit deposit donate",
-    "buy purchase order",
-    "book reserve rent",
+    "pay transfer wire remit deposit donate repay prepay reimburse settle tip",
+    "buy purchase order rebuy reorder checkout",
+    "book reserve rent hire",
     "send forward email e-mail mail share reply respond",
-    "post publish",
-    "notify inform contact message",
+    "post publish tweet",
+    "notify inform contact message tell",
     "submit report",
     "visit browse open access navigate go",
-    "click follow",
-    "download fetch",
-    "delete remove erase wipe drop destroy clear empty",
-    "cancel revoke",
-    "change update reset replace edit modify rename overwrite set",
-    "create add append insert write",
-    "upload push commit",
-    "move copy",
-    "give",
-    "grant assign",
+    "click follow press tap",
+    "download fetch save",
+    "delete remove erase wipe drop destroy clear empty purge discard trash uninstall",
+    "cancel revoke terminate withdraw",
+    "change update reset replace edit modify rename overwrite set adjust reschedule",
+    "create add append insert write make schedule draft register generate",
+    "upload push commit sync backup",
+    "move copy export import",
+    "give provide reveal disclose leak",
+    "grant assign authorize authorise",
     "invite",
     "star fork subscribe",
-    "accept approve authorize authorise confirm",
+    "accept approve confirm join",
     "install run execute launch deploy",
-    "disable enable stop restart",
+    "disable enable stop restart deactivate activate",
+    "refund return exchange",
+    "apply redeem",
+    "input enter fill",
 )
 _ACTION_SORTS: Final = {word: number for number, words in enumerate(_ACTIONS) for word in words.split()}
 ACTION_SORTS: Final = len(_ACTIONS)
 """How many sorts of actions there are; they are numbered."""
+_FORMS: Final = (
+    {
+        form: sort
+        for word, sort in _ACTION_SORTS.items()
+        for form in (f"{word}s", f"{word}es", f"{word}ed", f"{word}d", f"{word}ing", f"{word.removesuffix('e')}ing")
+    }
+    | _ACTION_SORTS
+    | {"paid": 0, "sent": 3, "bought": 1, "wrote": 13, "made": 13, "gave": 16}
+)
 _PAYMENT: Final = _ACTION_SORTS["pay"]
+_HANDING_OVER: Final = frozenset(_ACTION_SORTS[word] for word in ("send", "give", "create"))
+_MONEY: Final = frozenset(
+    [
+        "money",
+        "payment",
+        "payments",
+        "fund",
+        "funds",
+        "fee",
+        "fees",
+        "balance",
+        "amount",
+        "bill",
+        "rent",
+        "invoice",
+        "dollars",
+        "usd",
+    ]
+)
 SEVERE_ACTIONS: Final = frozenset(
     _ACTION_SORTS[word] for word in ("delete", "cancel", "change", "grant", "install", "disable")
 )
@@ -102,8 +133,28 @@ def action_requests_in(text: str, span: int) -> Iterator[ActionRequest]:
 
 
 def actions_among(words: Set[str]) -> set[int]:
-    """Return the sorts of actions that a user's words name."""
-    return {_ACTION_SORTS[word] for word in words & _ACTION_SORTS.keys()}
+    """Return the sorts of actions that words name: to send money is to pay."""
+    found = {_FORMS[word] for word in words & _FORMS.keys()}
+    return found | {_PAYMENT} if found & _HANDING_OVER and words & _MONEY else found
+
+
+def meanings_of(words: Set[str], stem: int) -> set[str]:
+    """Return what words mean, as far as two texts can be compared by it: sorts of actions, and beginnings of the rest.
+
+    Whoever pays moves money: beside a payment, the words for money say nothing more.
+    """
+    actions = actions_among(words)
+    rest = {word[:stem] for word in words - _FORMS.keys()}
+    if _PAYMENT in actions and words & _MONEY:
+        actions -= _HANDING_OVER
+        rest -= {word[:stem] for word in _MONEY}
+    return rest | {f"#{action}" for action in actions}
+
+
+PAYMENT: Final = f"#{_PAYMENT}"
+"""The meaning of a payment."""
+SEVERE: Final = frozenset(f"#{action}" for action in SEVERE_ACTIONS)
+"""The meanings of severe actions."""
 
 
 def delegates_to_others(text: str) -> bool:
