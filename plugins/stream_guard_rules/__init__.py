@@ -15,6 +15,7 @@ from stream_guard_rules.max_parallel_calls import MaxParallelCalls
 from stream_guard_rules.max_text_length import MaxTextLength
 from stream_guard_rules.max_total_tokens import MaxTotalTokens
 from stream_guard_rules.max_turns import MaxTurns
+from stream_guard_rules.must_be_given import MustBeGiven
 from stream_guard_rules.must_be_grounded import MustBeGrounded
 from stream_guard_rules.must_be_offered import MustBeOffered
 from stream_guard_rules.must_be_similar import MustBeSimilar
@@ -40,6 +41,7 @@ from stream_guard_rules.no_change_after_approval import NoChangeAfterApproval
 from stream_guard_rules.no_denial_evasion import NoDenialEvasion
 from stream_guard_rules.no_false_claim import NoFalseClaim
 from stream_guard_rules.no_handoff_loop import NoHandoffLoop
+from stream_guard_rules.no_hidden_failure import NoHiddenFailure
 from stream_guard_rules.no_injected_call import NoInjectedCall
 from stream_guard_rules.no_long_quote import NoLongQuote
 from stream_guard_rules.no_pii import NoPii
@@ -72,6 +74,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MaxTextLength,
         MaxTotalTokens,
         MaxTurns,
+        MustBeGiven,
         MustBeGrounded,
         MustBeOffered,
         MustBeSimilar,
@@ -97,6 +100,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         NoDenialEvasion,
         NoFalseClaim,
         NoHandoffLoop,
+        NoHiddenFailure,
         NoInjectedCall,
         NoLongQuote,
         NoPii,

@@ -22,6 +22,7 @@ from stream_guard_rules.shared.fingerprints import (
 from stream_guard_rules.shared.json_texts import texts_in
 from stream_guard_rules.shared.lost_memory import UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
+from stream_guard_rules.shared.prompts import system_prompt
 
 _MOST_FINGERPRINTS: Final = 3072
 _SKETCH_BYTES: Final = 2**16  # of 50,000 pieces, one value in 70 is taken for one of them
@@ -156,7 +157,7 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
 
     def on_turn(self, turn: sg.Turn, state: ArgProvenanceState) -> sg.Verdict:
         """Remember the system prompt, once."""
-        text = _system_prompt(turn.request)
+        text = system_prompt(turn.request)
         if text and (number := crc32(text.encode("utf-8", "replace"))) != state.system:
             state.system = number
             self._remember(text, _SYSTEM, state)
@@ -254,15 +255,3 @@ def _bits(origins: Origins | None, tools: int) -> int:
 
 def _fingerprints_in(value: sg.Json) -> list[int]:
     return [one for text in texts_in(value) for one in value_fingerprints(text)]
-
-
-def _system_prompt(request: dict[str, sg.Json] | None) -> str:
-    """Return the system prompt of a request, wherever the API puts it."""
-    if request is None:
-        return ""
-    system = request.get("system")
-    messages = request.get("messages")
-    first = messages[0] if isinstance(messages, list) and messages else None
-    if system is None and isinstance(first, dict) and first.get("role") in {"system", "developer"}:
-        system = first.get("content")
-    return "\n".join(texts_in(system))

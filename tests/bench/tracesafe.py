@@ -11,9 +11,9 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
@@ -22,8 +22,24 @@ from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 
 VARIABLE = "STREAM_GUARD_DATA"
-# What each file plants, and the check that is to see it; the others find slips of the base models, in both twins.
-FILES = {"7_HallucinatedTool": "tool", "9_RedundantArg": "arguments", "11_VersionConflict": "version"}
+# What each file plants, and the rule that is to see it; others find slips of the base models, in both twins.
+RULES: Sequence[tuple[str, str, dict[str, Any]]] = (
+    ("7_HallucinatedTool", "must_be_offered", {"checks": ["tool"]}),
+    ("8_HallucinatedArgValue", "must_be_given", {}),
+    ("8_HallucinatedArgValue", "must_be_given", {"texts": True}),
+    ("9_RedundantArg", "must_be_offered", {"checks": ["arguments"]}),
+    ("11_VersionConflict", "must_be_offered", {"checks": ["version"]}),
+)
+
+
+class PairScore(NamedTuple):
+    """How many faulty traces, and how many of their unharmed twins, have a finding."""
+
+    file: str
+    rule: str
+    faulty: int
+    twins: int
+    pairs: int
 
 
 def events_of(trace: Mapping[str, Any], session: str) -> Iterator[Event]:
@@ -33,8 +49,10 @@ def events_of(trace: Mapping[str, Any], session: str) -> Iterator[Event]:
         {key: one[key] for key in ("name", "description", "parameters") if key in one} for one in trace["tool_lists"]
     ]
     calls: list[str] = []
-    for step in trace["trace"]:
+    for number, step in enumerate(trace["trace"]):
         said = step["content"]
+        if step["role"] == "user" and number:  # the first one is the question before it was changed
+            yield UserMessage(session_id=session, text=str(said))
         if step["role"] == "agent" and isinstance(said, dict) and "name" in said:
             calls.append(said["name"])
             call_id = f"c{len(calls)}"
@@ -51,17 +69,30 @@ def fires(policy: Policy, trace: Mapping[str, Any]) -> bool:
     return any(True for _ in evaluate(events_of(trace, "s"), policy))
 
 
-def table(folder: Path) -> str:
-    """Return the table of all files."""
-    lines = ["| file | check | faulty, with a finding | unharmed twins, with a finding |", "| --- | --- | --- | --- |"]
-    for name, check in FILES.items():
-        rule = {"id": "as-offered", "kind": "must_be_offered", "params": {"checks": [check]}}
-        policy = load_policy(json.dumps({"rules": [rule]}), build_registry())
-        with gzip.open(folder / "tracesafe" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as opened:
-            pairs = [json.loads(line) for line in opened]
+def lines_of(path: Path) -> list[bytes]:
+    """Return the lines of a packed file."""
+    with gzip.open(path) as opened:
+        return opened.read().splitlines()
+
+
+def scores(folder: Path) -> Iterator[PairScore]:
+    """Yield the score of each rule on the file that it is for."""
+    for name, kind, params in RULES:
+        policy = load_policy(json.dumps({"rules": [{"id": "r", "kind": kind, "params": params}]}), build_registry())
+        pairs = [json.loads(line) for line in lines_of(folder / "tracesafe" / f"{name}.jsonl.gz")]
         bad = sum(fires(policy, pair["new_trace"]) for pair in pairs)
         good = sum(fires(policy, pair["original_trace"]) for pair in pairs)
-        lines.append(f"| {name} | {check} | {bad} of {len(pairs)} | {good} of {len(pairs)} |")
+        said = ", ".join(f"{key}: {value}" for key, value in params.items())
+        yield PairScore(name, f"{kind} {said}".rstrip(), bad, good, len(pairs))
+
+
+def table(folder: Path) -> str:
+    """Return the table of all files."""
+    lines = ["| file | rule | faulty, with a finding | unharmed twins, with a finding |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {one.file} | {one.rule} | {one.faulty} of {one.pairs} | {one.twins} of {one.pairs} |"
+        for one in scores(folder)
+    ]
     return "\n".join(lines)
 
 
