@@ -12,6 +12,7 @@ _SUMMARIES: Final = {
     "money_movement": "Agents that pay, refund or buy: amounts, payees, repetition, and payments nobody asked for.",
     "personal_assistant": "Agents that read what strangers write: injected instructions and acts nobody asked for.",
     "runaway": "Any agent: loops, storms of errors, and sessions that go on without end.",
+    "workplace": "Agents with a shell, files and services of a company: harm to people, records and safeguards.",
 }
 
 

@@ -21,7 +21,7 @@ def policy_of(name: str) -> Policy:
 
 
 def test_the_packs_are_those_that_are_promised() -> None:
-    assert PACKS == ["coding_agent", "customer_support", "money_movement", "personal_assistant", "runaway"]
+    assert PACKS == ["coding_agent", "customer_support", "money_movement", "personal_assistant", "runaway", "workplace"]
 
 
 @pytest.mark.parametrize("name", PACKS)
