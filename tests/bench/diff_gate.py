@@ -65,6 +65,7 @@ SHOWN_BY: Final = {
     "tool renamed": "new_tools",
     "argument renamed": "arguments",
     "argument wrong": "odd_values",
+    "value exchanged": "task_values",
 }
 BETTER: Final = (SKIPPED, "policy broken", "call repeated", "refusal", "twice the tokens")
 

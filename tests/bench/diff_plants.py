@@ -290,6 +290,35 @@ def _wrong(value: Any, drawn: random.Random) -> Any:
     return [] if isinstance(value, list) else None
 
 
+def exchange_value(session: Session, drawn: random.Random) -> Session | None:
+    """Give a call that changes something another value that stood in the session: the wrong order, date or item."""
+    places = [
+        (place, number, name, others)
+        for place, number in _calls(session)
+        if _is_change(_block(session, place, number))
+        for name, value in sorted(_given(_block(session, place, number)).items())
+        if (others := _siblings(value, session[:place]))
+    ]
+    if not places:
+        return None
+    place, number, name, others = drawn.choice(places)
+    block = _block(session, place, number)
+    return _with_block(session, place, number, block | {"input": block["input"] | {name: drawn.choice(others)}})
+
+
+def _given(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block["input"].items() if isinstance(value, str) and len(value) <= 40}
+
+
+def _siblings(value: str, before: Session) -> list[str]:
+    """Return other values of the same form that results have shown."""
+    form = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "9", value)))
+    shown = " ".join(str(event.output) for event in before if isinstance(event, ToolResult))
+    pattern = re.sub("a+", "[a-z]+", re.sub("A", "[A-Z]", re.escape(form).replace("9", r"\d")))
+    found = set(re.findall(rf"(?<![\w#-]){pattern}(?![\w-])", shown))
+    return sorted(found - {value}) if re.search(r"\d", value) else []
+
+
 PLANTS: Final[dict[str, Plant]] = {
     "confirmation skipped": skip_confirmation,
     "policy broken": break_policy,
@@ -299,6 +328,7 @@ PLANTS: Final[dict[str, Plant]] = {
     "tool renamed": rename_tool,
     "argument renamed": rename_argument,
     "argument wrong": mistake_argument,
+    "value exchanged": exchange_value,
 }
 
 

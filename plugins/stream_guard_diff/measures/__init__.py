@@ -9,6 +9,7 @@ from stream_guard_diff.measures.calls import measure_calls
 from stream_guard_diff.measures.items import ItemTable, SessionItem
 from stream_guard_diff.measures.speech import measure_speech
 from stream_guard_diff.measures.steps import measure_steps
+from stream_guard_diff.measures.task_values import measure_task_values
 from stream_guard_diff.measures.usage import measure_usage
 from stream_guard_diff.trails import SessionTrail
 
@@ -21,6 +22,13 @@ def measure_sessions(trails: Sequence[SessionTrail], tasks: Sequence[int] = ()) 
     ``tasks`` says which sessions have the same task, by a number each.
     """
     table = ItemTable(len(trails), tasks)
-    for measure in (measure_calls, measure_steps, measure_arguments, measure_speech, measure_usage):
+    for measure in (
+        measure_calls,
+        measure_steps,
+        measure_arguments,
+        measure_task_values,
+        measure_speech,
+        measure_usage,
+    ):
         measure(trails, table)
     return table

@@ -46,7 +46,7 @@ def measure_arguments(trails: Sequence[SessionTrail], table: ItemTable) -> None:
 def _add_names(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     """Of the sessions that call a tool, how often the call has an argument of a name; then names that are odd."""
     rows = [
-        [(call.tool, set(call.args) if isinstance(call.args, dict) else set()) for call in _calls(trail)]
+        [(call.tool, set(call.args) if isinstance(call.args, dict) else set()) for call in calls_of(trail)]
         for trail in trails
     ]
     calls = Counter(tool for row in rows for tool, _ in row)
@@ -179,7 +179,7 @@ def _empty_places(trails: Sequence[SessionTrail]) -> tuple[list[set[ArgumentPlac
     given = [
         [
             (call.tool, name, value)
-            for call in _calls(trail)
+            for call in calls_of(trail)
             if isinstance(call.args, dict)
             for name, value in call.args.items()
         ]
@@ -202,7 +202,7 @@ def _read_values(trail: SessionTrail) -> Iterator[GivenValue]:
     for step in trail.steps:
         if isinstance(step, RecordedTurn):
             for call in step.calls:
-                for name, value in _leaves(call.args, longest=LONGEST):
+                for name, value in leaves_of(call.args, longest=LONGEST):
                     tokens = tokens_of(value)
                     unknown = tuple(dict.fromkeys(token for token in tokens if token not in known))
                     yield GivenValue((call.tool, name), value, unknown)
@@ -214,8 +214,8 @@ def _read_values(trail: SessionTrail) -> Iterator[GivenValue]:
 def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, list[str]]:
     found: defaultdict[ArgumentPlace, list[str]] = defaultdict(list)
     total = 0
-    for call in _calls(trail):
-        for name, value in _leaves(call.args):
+    for call in calls_of(trail):
+        for name, value in leaves_of(call.args):
             total += 1
             if total > _MOST_VALUES:
                 return dict(found)
@@ -223,21 +223,22 @@ def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, list[str]]:
     return dict(found)
 
 
-def _leaves(args: Json, name: str = "", longest: int = SHORT) -> Iterator[tuple[str, str]]:
+def leaves_of(args: Json, name: str = "", longest: int = SHORT) -> Iterator[tuple[str, str]]:
     """Yield the values of arguments up to a length, with the names that lead to them."""
     if isinstance(args, dict):
         for key, item in args.items():
-            yield from _leaves(item, f"{name}.{key}" if name else str(key), longest)
+            yield from leaves_of(item, f"{name}.{key}" if name else str(key), longest)
     elif isinstance(args, list) and args:
         for item in args:
-            yield from _leaves(item, name, longest)
+            yield from leaves_of(item, name, longest)
     else:
         value = args if isinstance(args, str) else json.dumps(args)
         if value and len(value) <= longest:
             yield name, value
 
 
-def _calls(trail: SessionTrail) -> Iterator[RecordedCall]:
+def calls_of(trail: SessionTrail) -> Iterator[RecordedCall]:
+    """Yield the calls of a session."""
     for turn in trail.recording.turns:
         yield from turn.calls
 

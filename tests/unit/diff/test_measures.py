@@ -232,3 +232,20 @@ def test_a_thing_that_too_few_sessions_have_is_not_counted_where_more_are_asked_
     assert novelty(deals, sets)[2] == ["c", "d"]
     ones = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [1.0]])
     assert novelty(deals, sets)[0][0] == differences(deals, ones)[0, 0]
+
+
+def of_another_task(block: dict[str, Any]) -> dict[str, Any]:
+    """Refund an order that exists, and that other sessions are about."""
+    order = f"W{int(block['input']['order_id'][1:]) + FAULTY}"
+    return block | {"input": block["input"] | {"order_id": order}}
+
+
+def test_a_value_that_no_other_run_of_the_task_gives_a_consequential_call_shows_where_they_agree() -> None:
+    wrong = run(3, TASKS, plant=edit_calls(of_another_task), share=FAULTY / TASKS)
+    trails = read_trails(run(1, TASKS) + run(2, TASKS) + wrong)
+    table = measure_sessions(trails, [*range(TASKS)] * 3)
+    planted = [2 * TASKS + number for number in range(FAULTY)]
+    assert sessions_that(table, "task_values", "no other run of its task") == planted
+    # One other run agrees with nobody, and says nothing.
+    alone = measured(edit_calls(of_another_task))
+    assert not [item for item in alone.items if item.axis == "task_values"]
