@@ -19,7 +19,7 @@ export VENV PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-searches test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-searches test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection scorecard broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -135,6 +135,9 @@ bench-kafka: setup-dev ## measure the worker on a real broker against clients th
 
 bench-detection: setup-dev ## measure how well rules find what is wrong in recordings with labels; needs STREAM_GUARD_DATA
 	$(BIN)/python -m tests.bench.detection
+
+scorecard: setup-dev ## score all packs on all recordings with labels that STREAM_GUARD_DATA has; writes a page to .cache
+	$(BIN)/python -m tests.bench.scorecard
 
 broker: setup-dev ## start an Apache Kafka broker on loopback, for development; prints its address
 	@$(BIN)/python -m tests.kafka.broker start

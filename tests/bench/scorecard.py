@@ -1,0 +1,162 @@
+"""All packs over all recordings with labels: what they catch, what they alarm for nothing, and what they cost.
+
+    STREAM_GUARD_DATA=<folder> python -m tests.bench.scorecard [--keep]
+
+Prints a page, and writes it with a plot and JSON to ``.cache``; ``--keep`` writes the page that the project shows.
+Figures only; rows in which nothing is found stay in. ``tests/bench/fetch.py`` gets recordings that are public.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stream_guard.analysis.labels import DetectionShare
+from stream_guard.errors import DecodeError
+from stream_guard.model import Event
+from stream_guard.policy.spec import Policy
+from stream_guard.running.batch import evaluate
+from tests.bench import hintbench, tracesafe
+from tests.bench.packs import BENIGN, SETS, VARIABLE, Recordings, _labelled, all_packs, rules_of
+from tests.bench.scorecard_page import Row, page, plot
+
+ROOT: Final = Path(__file__).parents[2]
+LEFT_OUT: Final = "left out"
+MEANS: Final = {
+    "agentdyn": "bad: the agent did what an injected instruction asked for",
+    "claude_code": "all went well",
+    "claude_code, long": "all went well",
+    "tau_bench": "bad: the task was not solved as it should be",
+    "tau2": "bad: the task was not solved as it should be",
+    "sentinel_steps": "bad: a failure was put into the run, such as a loop",
+    "langfuse_export": "all went well",
+    "trail_otel": "bad: all have labelled errors",
+    "hintbench": "bad: an LLM wrote risks into the run; three of four are bad",
+    "openagentsafety": "bad: a check of the outcome and a judge agree that the unsafe act was done",
+    "mini_swe_agent": "all went well",
+}
+
+
+def _agreed(label: Any) -> str:
+    if not label["agreed"]:
+        return LEFT_OUT
+    return "unsafe" if label["unsafe"] else BENIGN
+
+
+MORE: Final = (
+    Recordings("hintbench", "hintbench/trajectories.jsonl.gz", lambda label: "risky" if label["risky"] else BENIGN),
+    Recordings("openagentsafety", "openagentsafety/trajectories.jsonl.gz", _agreed),
+    Recordings("mini_swe_agent", "mini_swe_agent/trajectories.jsonl.gz", lambda _: BENIGN),
+)
+
+
+class Sessions(NamedTuple):
+    """The sessions of a set: their events, and the group of each."""
+
+    events: list[Event]
+    groups: dict[str, str]
+
+
+def read(folder: Path, one: Recordings) -> Sessions:
+    """Return the sessions of a set that can be read; runs of an agent that no format has are read by us."""
+    found = Sessions([], {})
+    for path in sorted(folder.glob(one.pattern)):
+        for events, group in _runs(path, one):
+            found.events.extend(events)
+            found.groups.update({event.session_id: group for event in events})
+    return found
+
+
+def _runs(path: Path, one: Recordings) -> Iterator[tuple[Sequence[Event], str]]:
+    if one.name != "hintbench":
+        yield from _labelled(path, one.group)
+        return
+    labels = [json.loads(line) for line in path.with_name("labels.jsonl").read_text(encoding="utf-8").splitlines()]
+    for line, label in zip(tracesafe.lines_of(path), labels, strict=True):
+        yield list(hintbench.events_of(line)), "risky" if label["risky"] else BENIGN
+
+
+def score(folder: Path, one: Recordings, policy: Policy) -> list[Row]:
+    """Return a row for each pack, and for all of them together; none where there are no recordings."""
+    sessions = read(folder, one)
+    groups = {name: group for name, group in sessions.groups.items() if group != LEFT_OUT}
+    if not groups:
+        return []
+    began = time.process_time()
+    fired: defaultdict[str, set[str]] = defaultdict(set)
+    for finding in evaluate(sessions.events, policy):
+        if not finding.shadow:
+            fired[finding.rule_id].add(finding.session_id)
+    cost = (time.process_time() - began) / len(sessions.events) * 1e6
+    packs = rules_of()
+    rows = {**packs, "all packs": [rule for rules in packs.values() for rule in rules]}
+    bad = {name for name, group in groups.items() if group != BENIGN}
+    fine = groups.keys() - bad
+    found = []
+    for pack, rules in rows.items():
+        hit = set[str]().union(*(fired[rule] for rule in rules)) & groups.keys()
+        found.append(
+            Row(
+                one.name,
+                pack,
+                DetectionShare(len(hit & bad), len(hit)),
+                DetectionShare(len(hit & bad), len(bad)),
+                DetectionShare(len(hit & fine), len(fine)),
+                cost if pack == "all packs" else None,
+            )
+        )
+    return found
+
+
+def pairs(folder: Path) -> list[Row]:
+    """Return rows for traces that come with an unharmed twin each, for the kinds that compare calls with offers."""
+    if not (folder / "tracesafe").is_dir():
+        return []
+    return [
+        Row(
+            f"tracesafe {one.file.partition('_')[0]}",
+            one.rule,
+            DetectionShare(one.faulty, one.faulty + one.twins),
+            DetectionShare(one.faulty, one.pairs),
+            DetectionShare(one.twins, one.pairs),
+            None,
+        )
+        for one in tracesafe.scores(folder)
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Score what is found, and write the page."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        print(f"{VARIABLE} is not set; it names the folder of the recordings", file=sys.stderr)
+        return 2
+    policy = all_packs()
+    rows: list[Row] = []
+    for one in (*SETS, *MORE):
+        try:
+            rows += score(Path(folder), one, policy)
+        except (DecodeError, OSError) as error:
+            print(f"{one.name}: {error}", file=sys.stderr)
+        print(f"{one.name}: done", file=sys.stderr, flush=True)
+    rows += pairs(Path(folder))
+    out = ROOT / ".cache"
+    out.mkdir(exist_ok=True)
+    (out / "scorecard.json").write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n")
+    written = {"scorecard.md": page(rows, MEANS), "scorecard.svg": plot(rows)}
+    for name, text in written.items():
+        (out / name).write_text(text, encoding="utf-8")
+        if "--keep" in arguments:
+            (ROOT / "docs" / name).write_text(text, encoding="utf-8")
+    print(written["scorecard.md"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
