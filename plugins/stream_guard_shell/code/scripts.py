@@ -13,7 +13,7 @@ from stream_guard_shell.shell.hosts import host_of
 
 _TEXT: Final = r"""(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`)"""
 _CALL: Final = re.compile(
-    r"(?<![\w$])((?:[A-Za-z_$][\w$]*(?:\.|::|->))*[A-Za-z_$][\w$]*)\s*\(?\s*" + _TEXT + r"(?=([^\n;]{0,200}))"
+    r"(?:(?<![\w$])((?:[A-Za-z_$][\w$]*(?:\.|::|->))*[A-Za-z_$][\w$]*)\s*\(?\s*)?" + _TEXT + r"(?=([^\n;]{0,200}))"
 )
 _ENV: Final = re.compile(
     r"process\.env(?:\.(\w+)|\[['\"](\w+)['\"]\])?|\$ENV\{['\"]?(\w+)['\"]?\}|ENV\[['\"](\w+)['\"]\]"
@@ -32,7 +32,7 @@ def read_script(call: ProgramCall, code: Field) -> None:
     recorder.spend(len(text) // 4)
     for found in _CALL.finditer(text):
         value = next((one for one in found.groups()[1:4] if one is not None), "")
-        action = _ACTIONS.get(re.split(r"\.|::|->", found.group(1))[-1])
+        action = _ACTIONS.get(re.split(r"\.|::|->", found.group(1) or "")[-1])
         if action is not None and "\0" not in value:
             action(call, re.sub(r"\\(.)", r"\1", value), found.group(5))
     for found in _ENV.finditer(text):

@@ -71,7 +71,7 @@ def _globbed(piece: Piece) -> Piece:
 class Expander(Recorder):
     """Expands words in the state of a shell."""
 
-    def substitute(self, shell: Shell, body: Program) -> Field:
+    def substitute(self, shell: Shell, body: Program, stdin: Field | None = None) -> Field:
         """Run a substitution in a shell of its own; return what it writes."""
         raise NotImplementedError
 
@@ -200,7 +200,7 @@ class Expander(Recorder):
             shell.assign(found.group(1), Variable())
 
     def _substituted(self, shell: Shell, part: Substitution) -> Field:
-        output = self.substitute(shell, part.body)
+        output = self.substitute(shell, part.body, unknown() if part.direction == ">" else None)
         if part.direction:
             return unknown("process", fields=(output,) if part.direction == "<" else ())
         plain = output.known and not output.origins("decoded", "net", "file")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stream_guard_shell.expansion.fields import Field, unknown
 from stream_guard_shell.expansion.places import resolve
 from stream_guard_shell.interpreter.walk import Walker, flat, net_origins
 from stream_guard_shell.shell.call import ProgramCall
 from stream_guard_shell.shell.recorder import OverLimitError
 from stream_guard_shell.shell.state import Shell
+from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.syntax.nodes import AndOr, Command, PipedCommands, Sequence, SimpleCommand
 from stream_guard_shell.syntax.reading import Script
 from stream_guard_shell.syntax.scanner import MOST_LEVELS, RefusedTextError
 from stream_guard_shell.tools.table import find_tool, is_in_bin, is_runner
+
+_WITH_SUBCOMMANDS: Final = frozenset(
+    word_list(
+        "git docker podman kubectl helm npm pnpm yarn pip pip3 uv cargo go gh aws gcloud az terraform tofu pulumi"
+    )
+)
 
 
 class Interpreter(Walker):
@@ -153,5 +162,7 @@ def _with_words(command: Command, rest: SimpleCommand) -> Command:
 
 
 def _only_asks(words: list[Field]) -> bool:
-    """Whether a program is only asked what it is."""
+    """Whether a program is only asked what it is, or one of its subcommands how it is used."""
+    if len(words) == 3 and words[0].literal in _WITH_SUBCOMMANDS and words[1].literal not in ("run", "exec"):
+        return words[2].literal == "--help"
     return len(words) == 2 and words[1].literal in ("--version", "--help")

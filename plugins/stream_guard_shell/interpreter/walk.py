@@ -149,13 +149,13 @@ class Walker(Redirector):
             self.value(shell, word)
         self.in_test -= 1
 
-    def substitute(self, shell: Shell, body: Program) -> Field:
+    def substitute(self, shell: Shell, body: Program, stdin: Field | None = None) -> Field:
         """Run a substitution in a shell of its own."""
         inner = shell.subshell()
         pieces: list[Piece] = []
         test, self.in_test = self.in_test, 0
         for line in body.lines:
-            pieces.extend(self._sequence(inner, line, None).pieces)
+            pieces.extend(self._sequence(inner, line, stdin).pieces)
         self.in_test = test
         if body.refusal:
             self.opaque(body.refusal)

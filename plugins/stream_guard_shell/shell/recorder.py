@@ -10,7 +10,6 @@ from stream_guard_shell.expansion.places import (
     FilePlace,
     glob_folder,
     is_below,
-    joined,
     nearest,
     normal,
     resolve,
@@ -97,7 +96,7 @@ class Recorder:
         """Return a place as fields; what is mounted into a container is here, without ``on``."""
         for here, there in shell.mounts:
             if place.text == there or place.text.startswith(there.rstrip("/") + "/"):
-                inner = normal(joined(here, "./" + place.text[len(there) :])) if here != "/" else place.text
+                inner = normal(f"{here}/{place.text[len(there) :]}")
                 return {place.kind: inner, "on": ""}
         return {**place.fields, "on": shell.on}
 
@@ -157,7 +156,7 @@ class Recorder:
         if place.kind == "path":
             return is_below(place.text, self.made_here)
         return place.kind == "glob" and (
-            place.text in self.made_here or is_below(glob_folder(place.text), self.made_here)
+            is_below(place.text, self.made_here) or is_below(glob_folder(place.text), self.made_here)
         )
 
     def delete(self, shell: Shell, field: Field, *, recursive: bool = False) -> None:

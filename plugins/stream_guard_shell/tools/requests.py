@@ -97,8 +97,8 @@ def last_name(url: Field) -> Field:
     text = url.with_holes
     path = re.sub(r"^[A-Za-z][\w+.-]*://", "", text).partition("#")[0].partition("?")[0]
     name = path.rpartition("/")[2] if "/" in path else ""
-    if "\0" in name:
-        return unknown()
+    if "\0" in name or (not name and not url.known):
+        return Field([piece for piece in url.pieces if not piece.known])
     return literal(name or "index.html")
 
 

@@ -59,6 +59,8 @@ def wrapped(call: ProgramCall) -> Field:
         words, shell = assigned(call, words)
         folder = options.value("D", "chdir")
         shell = inside(shell, folder) if folder is not None else shell
+    if not words and call.name == "sudo" and options.has("s", "i", "shell", "login") and call.stdin is not None:
+        return call.recorder.run_text(shell.subshell(process=True), call.stdin, "sh")
     return call.recorder.run_words(shell, words, call.stdin) if words else unknown()
 
 

@@ -14,8 +14,9 @@ PROJECT, HOME = "/home/u/project", "/home/u"
 
 
 class Written(NamedTuple):
-    """A command as it stands in the file, with what it does."""
+    """A command as it stands in a section of a file, with what it does."""
 
+    section: str
     line: int
     command: str
     effects: frozenset[tuple[Any, ...]]
@@ -24,16 +25,19 @@ class Written(NamedTuple):
 
 def written() -> Iterator[Written]:
     for path in sorted(Path(__file__).parent.glob("cases*.txt")):
-        found: list[tuple[int, str, list[str]]] = []
+        section = ""
+        found: list[tuple[str, int, str, list[str]]] = []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if line.startswith("  "):
-                found[-1][2].append(line.strip())
-            elif line.strip() and not line.startswith(("# ", "==")):
-                found.append((number, line, []))
-        for number, command, lines in found:
+                found[-1][3].append(line.strip())
+            elif line.startswith("== "):
+                section = f"{path.stem}: {line[3:]}"
+            elif line.strip() and not line.startswith("# "):
+                found.append((section, number, line, []))
+        for name, number, command, lines in found:
             effects = frozenset(effect(line) for line in lines if not line.startswith("!"))
             opaque = frozenset(word for line in lines if line.startswith("!") for word in line[1:].split())
-            yield Written(number, command.replace("\\n", "\n"), effects, opaque)
+            yield Written(name, number, command.replace("\\n", "\n"), effects, opaque)
 
 
 def effect(line: str) -> tuple[Any, ...]:
@@ -65,11 +69,20 @@ def text_of(word: str) -> str:
 CASES = list(written())
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.line}-{case.command[:40]}" for case in CASES])
-def test_the_command_does_what_is_written(case: Written) -> None:
+@pytest.mark.parametrize("section", list(dict.fromkeys(case.section for case in CASES)))
+def test_the_commands_of_a_section_do_what_is_written(section: str) -> None:
+    wrong = [told for case in CASES if case.section == section and (told := _difference(case))]
+    assert not wrong, "\n".join(wrong)
+
+
+def _difference(case: Written) -> str:
+    """Return in words what a command is read to do and should not, and the other way round."""
     reading = read_command(case.command, PROJECT, HOME)
-    assert frozenset((one.kind, one.fields) for one in reading.effects) == case.effects
-    assert reading.opaque == case.opaque
+    got = frozenset((one.kind, one.fields) for one in reading.effects)
+    if got == case.effects and reading.opaque == case.opaque:
+        return ""
+    extra, missing = sorted(map(str, got - case.effects)), sorted(map(str, case.effects - got))
+    return f"{case.line}: {case.command!r}: extra {extra}, missing {missing}, opaque {sorted(reading.opaque)}"
 
 
 def test_the_cases_cover_every_effect_and_every_reason() -> None:
