@@ -10,7 +10,6 @@ from stream_guard.agent_hooks.reasons import MOST, doubts, finding, plain, refus
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Protocol
 
     from stream_guard.agent_hooks.question import AgentDialect, Call, HookAnswer, HookQuestion
@@ -20,6 +19,15 @@ if TYPE_CHECKING:
 
         def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
             """Return the answer to a request; GateError when there is none."""
+
+    class HookCounts(Protocol):
+        """Counts that outlive one hook."""
+
+        def unjudged(self, session: str) -> int:
+            """Count a call that runs without judgement; return how many of its session did before."""
+
+        def held(self, session: str, *, again: bool) -> int:
+            """Count that an agent is sent back to work; return how often it was before, ``again`` and again."""
 
 
 ON_ERROR = ("closed", "ask", "open")
@@ -31,8 +39,7 @@ class Asking:
     """Answers the questions of one agent.
 
     ``on_error`` says what a call gets that the gate could not judge; ``pause_as`` whether a pause is a denial that
-    names its review, or a prompt of the agent's own. ``count_unjudged`` counts a call that runs without judgement, and
-    returns how many of its session did before.
+    names its review, or a prompt of the agent's own. Without ``counts`` nothing is remembered between two questions.
     """
 
     def __init__(
@@ -43,11 +50,11 @@ class Asking:
         on_error: str = "closed",
         pause_as: str = "review",
         agent: str = "",
-        count_unjudged: Callable[[str], int] | None = None,
+        counts: HookCounts | None = None,
     ) -> None:
         self._gate, self._dialect = gate, dialect
         self._on_error, self._pause_as, self._agent = on_error, pause_as, agent
-        self._count_unjudged = count_unjudged
+        self._counts = counts
 
     def answer(self, asked: HookQuestion) -> HookAnswer:
         """Return what the agent is told."""
@@ -78,6 +85,8 @@ class Asking:
         call = asked.call
         if call is None:
             raise AssertionError("a question about a call has one")
+        if not call.tool:
+            return self._unjudged(asked, "the payload names no tool")
         header = self._header(asked)
         ids = {"event_id": call.key} if call.key else {}
         try:
@@ -99,7 +108,7 @@ class Asking:
     def _unjudged(self, asked: HookQuestion, why: str) -> HookAnswer:
         """Answer for a call that nobody judged, as the settings say."""
         if self._on_error == "open":
-            before = self._count_unjudged(asked.session) if self._count_unjudged is not None else 0
+            before = self._counts.unjudged(asked.session) if self._counts is not None else 0
             # Said once in a session: a warning at every call is one that nobody reads.
             return self._allow(asked, "" if before else f"this call was allowed without being judged: {why}")
         if self._on_error == "ask":
@@ -122,7 +131,7 @@ class Asking:
         """Let the agent stop when no obligation is open, and else say what is missing."""
         header = self._header(asked)
         try:
-            found, _ = self._send({**header, **_turn(asked.text, "end_turn")})
+            found, action = self._send({**header, **_turn(asked.text, "end_turn")})
             owed = self._gate.post("/v1/obligations", header).get("obligations") or []
         except GateError as error:
             text = f"nobody can say whether an obligation is open: {error}"
@@ -130,9 +139,19 @@ class Asking:
             if self._on_error == "closed" and not asked.asked_again:
                 return self._dialect.hold(asked, plain(f"stream_guard: {text} Tell the user, then stop."))
             return self._allow(asked, text)
-        if not owed:
-            return self._allow(asked, "; ".join(found))
-        return self._warn(self._dialect.hold(asked, unfinished(owed)), "; ".join(found))
+        # A rule that stops and was broken by these last words holds the agent up as an open obligation does.
+        missing = [finding(alert) for alert in owed] + (found if action in _STOPPING else [])
+        if not missing or self._was_held_enough(asked):
+            return self._allow(asked, "; ".join([*found, *missing]) if missing else "; ".join(found))
+        held = self._dialect.hold(asked, unfinished(list(dict.fromkeys(missing))))
+        return self._warn(held, "; ".join(found) if action not in _STOPPING else "")
+
+    def _was_held_enough(self, asked: HookQuestion) -> bool:
+        """Whether the agent was sent back as often as its contract bears; it must not work for ever."""
+        before = int(asked.asked_again) if self._dialect.most_holds == 1 else asked.held
+        if before is None and self._counts is not None:
+            before = self._counts.held(asked.session, again=asked.asked_again)
+        return (before or 0) >= self._dialect.most_holds
 
     def _tell(self, asked: HookQuestion, event: dict[str, Any]) -> str:
         """Tell the gate what happened; return what rules found, or what went wrong, in words for the user."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stream_guard.agent_hooks.question import (
     CALL,
+    HAPPENED,
     PROMPT,
     STOP,
     AgentDialect,
@@ -16,7 +17,6 @@ from stream_guard.agent_hooks.question import (
     HookQuestion,
     happened,
     other,
-    result,
     text_of,
 )
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _STOPS = ("Stop", "SubagentStop")
+# What became of a call; the last one was refused by the user, or by the agent's own rules.
+_RESULTS = {"PostToolUse": "ok", "PostToolUseFailure": "error", "PermissionDenied": "blocked"}
 
 
 class ClaudeCode(AgentDialect):
@@ -40,7 +42,6 @@ class ClaudeCode(AgentDialect):
             "SessionStart",
             "Setup",
             "UserPromptExpansion",
-            "PermissionDenied",
             "PostToolBatch",
             "Notification",
             "MessageDisplay",
@@ -71,14 +72,8 @@ class ClaudeCode(AgentDialect):
         session, agent = self.session_of(data), text_of(data, "agent_type")
         if event in self.judged:
             return HookQuestion(event, CALL, session, call=_call(data), agent=agent)
-        if event in ("PostToolUse", "PostToolUseFailure"):
-            failed = event == "PostToolUseFailure"
-            output = (
-                data.get("error")
-                if failed
-                else next((data[n] for n in ("tool_response", "tool_output") if n in data), None)
-            )
-            return result(event, session, _call(data), failed=failed, output=output, agent=agent)
+        if event in _RESULTS:
+            return HookQuestion(event, HAPPENED, session, call=_call(data), told=_told(event, data), agent=agent)
         if event == "UserPromptSubmit":
             return HookQuestion(event, PROMPT, session, text=text_of(data, "submitted_prompt", "prompt"), agent=agent)
         if event in _STOPS:
@@ -142,11 +137,12 @@ class VsCode(ClaudeCode):
     """VS Code: a prompt is refused by the common keys, and ``Stop`` is answered in a wrapper."""
 
     name = "vscode"
+    may_lack_session = True
     judged = ("PreToolUse",)
 
     def session_of(self, data: dict[str, Any]) -> str:
         """Return the session; the contract leaves it out at times, and a transcript is of one session."""
-        return text_of(data, "session_id", "transcript_path", "cwd")
+        return text_of(data, "session_id", "transcript_path")
 
     def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
         """Stop the agent before it reads the prompt."""
@@ -163,6 +159,7 @@ class Kimi(ClaudeCode):
     """Kimi Code: one form of denial for calls, prompts and the end of the work; no prompt of its own."""
 
     name = "kimi"
+    most_holds = 1
     message = "message"
     asks = False
     ends = False
@@ -201,6 +198,17 @@ class Droid(ClaudeCode):
 
     name = "droid"
     judged = ("PreToolUse",)
+
+
+def _told(event: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return what the gate is told of a result."""
+    names = ("error",) if event == "PostToolUseFailure" else ("tool_response", "tool_output")
+    output = next((data[name] for name in names if name in data), None)
+    return {
+        "kind": "tool_result",
+        "status": _RESULTS[event],
+        **({"output": output} if _RESULTS[event] != "blocked" else {}),
+    }
 
 
 def _call(data: dict[str, Any]) -> Call:

@@ -6,13 +6,19 @@ that a gate speaks are here.
 
 from __future__ import annotations
 
-import json
-import socket
 import time
+
+from stream_guard.agent_hooks.quick_json import dumps, loads
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
+    import socket
     from typing import Any
+else:
+    try:  # what ``socket`` is made of: that one makes enums of all constants first
+        import _socket as socket
+    except ImportError:
+        import socket
 
 _MOST = 64 * 2**20  # bytes of an answer; more is no answer of a gate
 CUT = -1  # the connection was closed in the middle
@@ -39,7 +45,7 @@ class GateClient:
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request; GateError when there is none, or it is a refusal."""
         try:
-            status, answer = self._exchange(self._request(path, json.dumps(body).encode()))
+            status, answer = self._exchange(self._request(path, dumps(body).encode()))
         except ConnectionResetError:
             self.close()
             raise GateError(f"the gate at {self._url} closed the connection without an answer", CUT) from None
@@ -49,7 +55,7 @@ class GateClient:
             why = error.strerror or type(error).__name__
             raise GateError(f"the gate at {self._url} cannot be reached: {why}; is `stream-guard serve` up?") from None
         try:
-            said = json.loads(answer)
+            said = loads(answer)
         except ValueError:
             said = None
         if status == 200 and isinstance(said, dict):
@@ -95,15 +101,37 @@ class GateClient:
 
     def _connect(self) -> socket.socket:
         if self._socket is None:
-            # As bytes: for text Python imports the tables of international names first.
-            address: Any = (self._host.encode(), self._port)
-            self._socket = socket.create_connection(address, self._left())
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._scheme == "https":
-                import ssl  # noqa: PLC0415  (takes as long to import as all the rest)
-
-                self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=self._host)
+                self._socket = self._connect_safely()
+            else:
+                self._socket = self._connect_plainly()
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
+
+    def _connect_plainly(self) -> socket.socket:
+        """Connect to the first address that answers."""
+        # As bytes: for text Python imports the tables of international names first.
+        found = socket.getaddrinfo(self._host.encode(), self._port, 0, socket.SOCK_STREAM)
+        failed: OSError | None = None
+        for family, kind, protocol, _, address in found:
+            opened = socket.socket(family, kind, protocol)
+            opened.settimeout(self._left())
+            try:
+                opened.connect(address)
+            except OSError as error:
+                opened.close()
+                failed = error
+            else:
+                return opened
+        raise failed or OSError("the name has no address")
+
+    def _connect_safely(self) -> socket.socket:
+        # These take as long to import as all the rest.
+        import ssl  # noqa: PLC0415
+        from socket import create_connection  # noqa: PLC0415
+
+        opened = create_connection((self._host, self._port), self._left())
+        return ssl.create_default_context().wrap_socket(opened, server_hostname=self._host)
 
     def _receive(self, connection: socket.socket, received: bytearray) -> None:
         connection.settimeout(self._left())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
-from stream_guard.agent_hooks import unjudged
+from stream_guard.agent_hooks import session_counts
 from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
 from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError, folder_of
+from stream_guard.agent_hooks.quick_json import dumps, loads
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run_hook(options: Mapping[str, str]) -> int:
             dialect.warn(dialect.allow(HookQuestion("", NOTHING, "")), text) if is_open else dialect.refuse_unread(text)
         )
     if answer.said is not None:
-        sys.stdout.write(json.dumps(answer.said) + "\n")
+        sys.stdout.write(dumps(answer.said) + "\n")
         sys.stdout.flush()
     if answer.stderr:
         sys.stderr.write(answer.stderr + "\n")
@@ -80,6 +80,8 @@ def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> H
         dialect = dialect_of(speaking)
     asked = dialect.read(data, options["event"])
     asked.folder = folder_of(data)
+    if not asked.session and dialect.may_lack_session:
+        asked.session = f"{dialect.name}:{os.getppid()}:{asked.folder}"
     client, on_error, pause_as = _open(options)
     try:
         return Asking(
@@ -88,16 +90,30 @@ def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> H
             on_error=on_error,
             pause_as=pause_as,
             agent=options["agent"],
-            count_unjudged=lambda session: unjudged.count(session, os.environ),
+            counts=DiskCounts(),
         ).answer(asked)
     finally:
         client.close()
 
 
+class DiskCounts:
+    """What is counted about a session, kept between the processes of its hooks."""
+
+    def unjudged(self, session: str) -> int:
+        """Count a call that runs without judgement; return how many did before."""
+        return session_counts.count(session_counts.UNJUDGED, session, os.environ)
+
+    def held(self, session: str, *, again: bool) -> int:
+        """Count that the agent is sent back to work; return how often it was since it first wanted to stop."""
+        if not again:
+            session_counts.forget(session_counts.HELD, session, os.environ)
+        return session_counts.count(session_counts.HELD, session, os.environ)
+
+
 def _payload(said: bytes, agent: str) -> dict[str, Any]:
     """Return the object of a payload; some agents begin it with a byte order mark."""
     try:
-        data = json.loads(said.removeprefix(b"\xef\xbb\xbf"))
+        data = loads(said.removeprefix(b"\xef\xbb\xbf"))
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"standard input is not the JSON that {agent} sends: {error}") from None
     if not isinstance(data, dict):

@@ -45,6 +45,7 @@ class CursorAgent(AgentDialect):
     """Cursor: ``permission`` for what waits, ``continue`` for prompts, a follow-up message at the end."""
 
     name = "cursor"
+    most_holds = 5  # the default of its loop_limit
 
     def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
@@ -60,8 +61,9 @@ class CursorAgent(AgentDialect):
             return HookQuestion(event, PROMPT, session, text=text_of(data, "prompt"))
         if event in ("stop", "subagentStop"):
             loops = data.get("loop_count")
-            again = isinstance(loops, int) and loops > 0
-            return HookQuestion(event, STOP, session, asked_again=again)
+            asked = HookQuestion(event, STOP, session, asked_again=isinstance(loops, int) and loops > 0)
+            asked.held = loops if isinstance(loops, int) else None
+            return asked
         if event == "sessionEnd":
             return happened(event, session, {"kind": "session_end"})
         return other(event, session, _SILENT, data)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from stream_guard.agent_hooks.question import (
     CALL,
     PROMPT,
@@ -72,6 +70,7 @@ class AmazonQ(_ByExitCode):
     """Amazon Q Developer CLI and Kiro CLI 2: no session and no ids; only a call can be stopped."""
 
     name = "amazon-q"
+    may_lack_session = True
     stops_prompts = False
     # Kiro of version 3 begins the same names with a capital letter.
     _SILENT = frozenset(
@@ -89,7 +88,7 @@ class AmazonQ(_ByExitCode):
 
     def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload."""
-        named, session = text_of(data, "hook_event_name") or event, self._session(data)
+        named, session = text_of(data, "hook_event_name") or event, text_of(data, "session_id")
         event = named[:1].lower() + named[1:]
         if event == "preToolUse":
             return HookQuestion(event, CALL, session, call=_plain_call(data))
@@ -107,10 +106,6 @@ class AmazonQ(_ByExitCode):
         if self.stops_prompts:
             return self.deny(question, text, ends=ends)
         return super().refuse_prompt(question, text, ends=ends)
-
-    def _session(self, data: dict[str, Any]) -> str:
-        """Return the session, or one made of the folder and the process that asks: the contract has none."""
-        return text_of(data, "session_id") or f"{self.name}:{os.getppid()}:{text_of(data, 'cwd')}"
 
 
 class Kiro(AmazonQ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -44,6 +45,42 @@ class Change:
         elif self.executable:
             beside.chmod(0o755)
         beside.replace(self.path)
+
+
+def remember(changes: list[Change], state: Path) -> None:
+    """Keep what each file was when it was written, so that a later change shows; what was taken out is forgotten."""
+    known = _remembered(state)
+    for change in changes:
+        known.pop(str(change.path), None)
+        if change.after is not None:
+            known[str(change.path)] = _digest(change.after)
+    state.parent.mkdir(parents=True, exist_ok=True)
+    state.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(state: Path) -> dict[str, str]:
+    """Return, for each file that was written, what became of it: as installed, changed, or gone."""
+    found = {}
+    for name, digest in sorted(_remembered(state).items()):
+        try:
+            now = _read(Path(name))
+        except HookInstallError:
+            now = ""
+        same = "as installed" if now is not None and _digest(now) == digest else "changed since it was installed"
+        found[name] = "gone" if now is None else same
+    return found
+
+
+def _remembered(state: Path) -> dict[str, str]:
+    try:
+        known = json.loads(state.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(digest) for name, digest in known.items()} if isinstance(known, dict) else {}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def plan(agent: str, project: Path, home: Path, *, flags: str = "", undo: bool = False) -> list[Change]:

@@ -34,7 +34,7 @@ class Call:
 class HookQuestion:
     """One payload of a hook. ``text`` is what was said, ``told`` what the gate is told as it is."""
 
-    __slots__ = ("about", "agent", "asked_again", "call", "event", "folder", "session", "text", "told")
+    __slots__ = ("about", "agent", "asked_again", "call", "event", "folder", "held", "session", "text", "told")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class HookQuestion:
         self.event, self.about, self.session = event, about, session
         self.call, self.text, self.told, self.agent = call, text, told, agent
         self.asked_again = asked_again  # the agent was already held up once when it wanted to stop
+        self.held: int | None = None  # how often it was, where the payload says it
         self.folder = ""  # where the agent works
 
 
@@ -74,6 +75,8 @@ class AgentDialect:
     """
 
     name = ""
+    may_lack_session = False  # then it is the folder and the process that asks
+    most_holds = 8  # times in a row that the agent may be sent back to work; Claude Code and Copilot end after these
 
     def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload; ``event`` is what the command line says where the payload does not."""
@@ -158,7 +161,7 @@ def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]
 def made_call_id(tool: str, args: Any) -> str:
     """Return an id for a call of an agent that gives none: its result, with the same arguments, has the same one."""
     from hashlib import sha256  # noqa: PLC0415  (only agents without ids pay for the import)
-    from json import dumps, loads  # noqa: PLC0415
+    from json import dumps, loads  # noqa: PLC0415  (sorts names, which the quick one does not)
 
     if isinstance(args, str):
         try:  # noqa: SIM105  (contextlib is one more import)

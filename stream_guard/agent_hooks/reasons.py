@@ -36,10 +36,10 @@ def doubts(ruling: dict[str, Any]) -> list[str]:
     return [f"this call was allowed, {reason}"] if reason else []
 
 
-def unfinished(obligations: list[Any]) -> str:
+def unfinished(missing: list[str]) -> str:
     """Return what is left to do before the agent may stop."""
-    lines = [f"- {finding(alert)}" for alert in obligations[:MOST]]
-    more = [f"- and {len(obligations) - MOST} more"] if len(obligations) > MOST else []
+    lines = [f"- {one}" for one in missing[:MOST]]
+    more = [f"- and {len(missing) - MOST} more"] if len(missing) > MOST else []
     return "\n".join(["stream_guard: not finished yet.", *lines, *more])
 
 

@@ -5,12 +5,16 @@ With plain options a hook never comes here: ``stream_guard.agent_hooks.command``
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_guard.agent_hooks.dialects import AGENTS
+from stream_guard.agent_hooks.dialects import AGENTS, dialect_of
 from stream_guard.commands import SettingsFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Agent = Annotated[str, typer.Argument(help=f"The agent: {', '.join(AGENTS)}.")]
 
@@ -50,7 +54,7 @@ def install(
     """Write a hook into an agent's settings: shows the change, asks first, can undo."""
     from pathlib import Path
 
-    from stream_guard.agent_hooks.installing import plan
+    from stream_guard.agent_hooks.installing import plan, remember
     from stream_guard.agent_hooks.settings_files import PLANS
 
     _known(agent)
@@ -61,6 +65,10 @@ def install(
         raise typer.Exit(1)
     for change in changes:
         change.write()
+    if changes:
+        remember(changes, _installed())
+    importlib.import_module("stream_guard.agent_hooks.command")  # compiled now, so that the first hook need not do it
+    dialect_of(agent)
     typer.echo(f"{agent}: {len(changes)} files written." if changes else f"{agent}: nothing to change.")
     if PLANS[agent].note and not undo:
         typer.echo(PLANS[agent].note)
@@ -98,18 +106,32 @@ def play(
 
 
 def status(*, clear: Annotated[bool, typer.Option("--clear", help="Forget them after showing them.")] = False) -> None:
-    """Show how many calls of which sessions ran although no gate could be asked."""
+    """Show settings that were changed since their installation, and how many calls ran although no gate was asked."""
     import os
 
-    from stream_guard.agent_hooks import unjudged
+    from stream_guard.agent_hooks import session_counts
+    from stream_guard.agent_hooks.installing import compare
 
-    found = unjudged.counts(os.environ)
+    for file, now in compare(_installed()).items():
+        typer.echo(f"{file}: {now}")
+
+    found = session_counts.counts(session_counts.UNJUDGED, os.environ)
     for session, count in found.items():
         typer.echo(f"{session}: {count} calls ran without being judged")
     if not found:
         typer.echo("no call ran without being judged")
     if clear:
-        unjudged.clear(os.environ)
+        session_counts.clear(session_counts.UNJUDGED, os.environ)
+
+
+def _installed() -> Path:
+    """Return the file that says what was written where."""
+    import os
+    from pathlib import Path
+
+    from stream_guard.agent_hooks.session_counts import folder
+
+    return Path(folder("installed.json", os.environ))
 
 
 def _known(agent: str) -> None:

@@ -116,7 +116,8 @@ class Routes:
         async def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
             return await ways[path](body, who)
 
-        return _json(await answer_hook(request.path_params["agent"], await self._body(request), ask))
+        agent, pause_as = request.path_params["agent"], request.query_params.get("pause_as", "review")
+        return _json(await answer_hook(agent, await self._body(request, ("pause_as",)), ask, pause_as))
 
     async def _check(self, data: Json, who: Identity) -> dict[str, Any]:
         attempt = stamp(to_attempt(data, self._decoder), who, self._gate.policy.agents)
@@ -225,8 +226,8 @@ class Routes:
         known = partial(work, by=_answerer(who, body.by), note=body.note, tenant=who.tenant, via=who.via)
         return await _answered(self._service.run(known, request.path_params["id"]))
 
-    async def _body(self, request: Request) -> Any:
-        _refuse_unknown(request, ())
+    async def _body(self, request: Request, query: Sequence[str] = ()) -> Any:
+        _refuse_unknown(request, query)
         return await read_json(request, self._service.settings.max_body_bytes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.agent_hooks.asking import Asking
+from stream_guard.agent_hooks.asking import PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
 from stream_guard.agent_hooks.question import HookAnswer, folder_of
@@ -35,16 +35,20 @@ class _ThisGate:
         return plain
 
 
-async def answer_hook(agent: str, data: Json, ask: Ask) -> dict[str, Any]:
+async def answer_hook(agent: str, data: Json, ask: Ask, pause_as: str = "review") -> dict[str, Any]:
     """Return what the agent is told; an empty object changes nothing."""
     if agent not in AGENTS:
         raise RequestRefused(404, f"no hook is called {show(agent)}{did_you_mean(agent, AGENTS)}")
     if not isinstance(data, dict):
         raise RequestRefused(422, f"send the object that {agent} gives its hooks")
+    if pause_as not in PAUSE_AS:
+        raise RequestRefused(422, f"pause_as is {show(pause_as)}; write {' or '.join(PAUSE_AS)}")
     dialect = dialect_of(speaker(data, agent))
-    asking = Asking(_ThisGate(ask, asyncio.get_running_loop()), dialect)
+    asking = Asking(_ThisGate(ask, asyncio.get_running_loop()), dialect, pause_as=pause_as)
     asked = dialect.read(data, "")
     asked.folder = folder_of(data)
+    if not asked.session and dialect.may_lack_session:
+        asked.session = f"{dialect.name}:{asked.folder}"
     return _shown(await asyncio.to_thread(asking.answer, asked))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from stream_guard.agent_hooks.asking import PAUSE_AS
 from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.distribution import own_version
 from stream_guard.guard.reviews import Review
@@ -152,7 +153,8 @@ def _hook() -> JsonObject:
     anything = {"type": "object"}
     operation = _post("Answer a hook of a coding agent that asks over HTTP, in its own words.", anything, anything)
     named = {"name": "agent", "in": "path", "required": True, "schema": {"enum": list(AGENTS)}}
-    operation["parameters"] = [named]
+    paused = {"name": "pause_as", "in": "query", "required": False, "schema": {"enum": list(PAUSE_AS)}}
+    operation["parameters"] = [named, paused]
     operation["responses"]["404"] = _answer("There is no such agent.", _ref("Error"))
     return operation
 

@@ -41,7 +41,7 @@ def run(case: dict[str, Any]) -> LeftOut | None:
         elif case.get("carrier") == "http":
             said, code, stderr = _post(case, gate)
         else:
-            said, code, stderr = _start(case, gate)
+            said, code, stderr = start(case, gate)
     _compare("answer", said, wanted.get("stdout_json"))
     expect("exit", code, wanted.get("exit"))
     if wanted.get("stderr_contains") is not None and wanted["stderr_contains"].lower() not in stderr.lower():
@@ -59,7 +59,7 @@ def _gate(case: dict[str, Any]) -> Iterator[str]:
         serving(Path(folder), json.dumps(_policy(case))) as (address, _),
     ):
         for payload in _earlier(case):
-            _start({**case, "stdin": payload, "stdin_b64": None, "grow": None}, address)
+            start({**case, "stdin": payload, "stdin_b64": None, "grow": None}, address)
         yield address
 
 
@@ -111,7 +111,7 @@ def _grow(payload: Any, grow: dict[str, Any]) -> None:
     payload[key] = unit * times if isinstance(unit, str) else [copy.deepcopy(unit) for _ in range(times)]
 
 
-def _start(case: dict[str, Any], gate: str) -> tuple[Any, int | None, str]:
+def start(case: dict[str, Any], gate: str) -> tuple[Any, int | None, str]:
     """Start the hook as the agent's settings do."""
     options = ["--gate", gate, "--timeout", "30", "--event", str(case.get("event") or "")]
     for name in ("on_error", "pause_as"):
@@ -144,8 +144,9 @@ def _plugin(case: dict[str, Any], gate: str) -> Any:
 
 def _post(case: dict[str, Any], gate: str) -> tuple[Any, None, str]:
     """Ask the gate itself, as an agent with hooks over HTTP does, or the plugin of one."""
+    pause = f"?pause_as={case['pause_as']}" if case.get("pause_as") else ""
     request = urllib.request.Request(
-        f"{gate}/v1/hooks/{case['agent']}", data=_stdin(case), headers={"content-type": "application/json"}
+        f"{gate}/v1/hooks/{case['agent']}{pause}", data=_stdin(case), headers={"content-type": "application/json"}
     )
     try:
         with urllib.request.urlopen(request, timeout=30) as answered:

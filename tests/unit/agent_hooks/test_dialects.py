@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from stream_guard.agent_hooks import unjudged
+from stream_guard.agent_hooks import session_counts
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.client import GateError
+from stream_guard.agent_hooks.command import DiskCounts
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
 from stream_guard.agent_hooks.question import CALL, NOTHING, UNKNOWN
 from stream_guard.agent_hooks.samples import samples_of
+from stream_guard.agent_hooks.session_counts import UNJUDGED
 from stream_guard.agent_hooks.settings_files import PLANS
 from tests.vectors.case import read_cases
 
@@ -73,7 +75,7 @@ def test_a_pause_names_its_review_whatever_the_agent_understands(agent: str) -> 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_call_that_nobody_can_judge_does_not_run_and_runs_with_one_warning_where_that_was_chosen(
-    agent: str, tmp_path: Path
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [(event, payload), *_] = samples_of(agent)
     dialect, gate = dialect_of(agent), FakeGate(up=False)
@@ -82,26 +84,53 @@ def test_a_call_that_nobody_can_judge_does_not_run_and_runs_with_one_warning_whe
     assert (shut.said, shut.code) != (allowed.said, allowed.code)
     assert "could not judge this call: nobody is there" in json.dumps(shut.said) + shut.stderr
 
-    def count(session: str) -> int:
-        return unjudged.count(session, {"XDG_STATE_HOME": str(tmp_path)})
-
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     spoken = [
-        Asking(gate, dialect, on_error="open", count_unjudged=count).answer(dialect.read(payload, event))
+        Asking(gate, dialect, on_error="open", counts=DiskCounts()).answer(dialect.read(payload, event))
         for _ in range(3)
     ]
     warned = ["without being judged" in json.dumps(one.said) + one.stderr for one in spoken]
     assert warned == [True, False, False]
     assert (spoken[2].said, spoken[2].code) == (allowed.said, 0)
-    assert list(unjudged.counts({"XDG_STATE_HOME": str(tmp_path)}).values()) == [3]
+    assert list(session_counts.counts(UNJUDGED, {"XDG_STATE_HOME": str(tmp_path)}).values()) == [3]
 
 
 def test_the_name_of_a_session_cannot_leave_the_folder_of_the_counts(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path)}
     for session in ("../../x", "/etc/passwd", "", "a\0b", "x" * 5000):
-        assert unjudged.count(session, environment) == 0
-    assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {Path(unjudged.folder(environment))}
-    unjudged.clear(environment)
-    assert unjudged.counts(environment) == {}
+        assert session_counts.count(UNJUDGED, session, environment) == 0
+    where = Path(session_counts.folder(UNJUDGED, environment))
+    assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {where}
+    session_counts.clear(UNJUDGED, environment)
+    assert session_counts.counts(UNJUDGED, environment) == {}
+
+
+@pytest.mark.parametrize(
+    ("agent", "payload", "most"),
+    [
+        ("claude-code", {"hook_event_name": "Stop"}, 8),
+        ("codex", {"hook_event_name": "Stop"}, 8),
+        ("copilot-cli", {"stopReason": "end_turn"}, 8),
+        ("gemini-cli", {"hook_event_name": "AfterAgent"}, 8),
+        ("kimi", {"hook_event_name": "Stop"}, 1),
+        ("cursor", {"hook_event_name": "stop"}, 5),
+    ],
+)
+def test_an_agent_is_sent_back_to_work_as_often_as_its_contract_bears_and_then_let_go_with_a_warning(
+    agent: str, payload: dict[str, Any], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    dialect = dialect_of(agent)
+
+    def wants_to_stop(before: int) -> str:
+        told = {**payload, "session_id": "s", "sessionId": "s", "stop_hook_active": before > 0, "loop_count": before}
+        said = Asking(FakeGate(owed=1), dialect, counts=DiskCounts()).answer(dialect.read(told, ""))
+        return json.dumps(said.said) if said.code == 0 else "refused"
+
+    answers = [wants_to_stop(before) for before in range(most + 2)]
+    assert all("not finished yet" in answer for answer in answers[:most])
+    assert not any("not finished yet" in answer for answer in answers[most:])
+    assert "not finished yet" in wants_to_stop(0), "a new try of the agent begins the count anew"
 
 
 @pytest.mark.parametrize("agent", ["gemini-cli", "droid", "goose", "amazon-q"])
