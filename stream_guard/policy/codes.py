@@ -34,6 +34,7 @@ class Code(StrEnum):
     AGENT = "SG124"
     TEST = "SG125"
     PACK = "SG126"
+    SHARED = "SG127"
     NO_ID = "SG151"
     NO_RULES = "SG152"
     NOT_LISTED = "SG153"

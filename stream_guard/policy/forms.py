@@ -248,4 +248,7 @@ class PolicyForm(FormBase):
     packs: list[PackForm | Text] = Field(
         default=[], description="rules that come from policy packs, by the name of the pack"
     )
-    rules: list[Any] = Field(description="the rules; may be left out where there are packs")
+    shared: list[Text] = Field(
+        default=[], description="policy files of a team whose rules hold too, and which no rule here replaces"
+    )
+    rules: list[Any] = Field(description="the rules; may be left out where there are packs or shared files")

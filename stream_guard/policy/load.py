@@ -26,6 +26,7 @@ from stream_guard.policy.label_checks import check_labels
 from stream_guard.policy.message_parts import printable, show
 from stream_guard.policy.packs import with_packs
 from stream_guard.policy.report import ProblemReport
+from stream_guard.policy.shared_files import with_shared
 from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
 from stream_guard.registry import Registry
@@ -54,7 +55,8 @@ def load_policy(
     document = read_document(source, file)
     if folder is None and isinstance(source, Path):
         folder = source.parent
-    native = with_packs(to_native(document, registry), document, registry, file_read)
+    native = with_shared(to_native(document, registry), document, registry, folder, file_read)
+    native = with_packs(native, document, registry, file_read)
     report = ProblemReport(document, [*document.problems, *native.problems], native)
     form, rules = _read_form(native.form, report)
     if form is None:

@@ -82,7 +82,7 @@ def with_packs(
         taken = list(_rules(raw, pack["rules"], own_ids))
         origins |= {len(rules) + index: at for index in range(len(taken))}
         rules += taken
-        classes = _join(classes, pack.get("tool_classes", {}))
+        classes = join_classes(classes, pack.get("tool_classes", {}))
         problems += _unknown_ids(raw, at, pack["rules"], document)
     joined = {"tool_classes": classes} if classes else {}
     return replace(native, form={**form, **joined, "rules": rules}, problems=problems, origins=origins)
@@ -112,7 +112,7 @@ def _texts(raw: Json, key: str) -> list[str]:
     return [text for text in listed_texts if isinstance(text, str)] if isinstance(listed_texts, list) else []
 
 
-def _join(own: Json, added: Mapping[str, Json]) -> Json:
+def join_classes(own: Json, added: Mapping[str, Json]) -> Json:
     """Return tool classes with the members of both, the policy's first, so that its places stay what they are."""
     if not isinstance(own, dict):
         return own  # reported with the form

@@ -44,7 +44,7 @@ def _offer_packs(policy: JsonSchemaValue, definitions: dict[str, JsonSchemaValue
     definitions["policy.PackForm"]["properties"]["pack"] = name
     policy["properties"]["packs"]["items"]["anyOf"] = [{"$ref": "#/$defs/policy.PackForm"}, name]
     policy["required"].remove("rules")
-    policy["anyOf"] = [{"required": ["rules"]}, {"required": ["packs"]}]
+    policy["anyOf"] = [{"required": ["rules"]}, {"required": ["packs"]}, {"required": ["shared"]}]
 
 
 def _rule(kinds: Mapping[str, RuleType], definitions: dict[str, JsonSchemaValue]) -> JsonSchemaValue:
