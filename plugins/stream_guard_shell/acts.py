@@ -21,15 +21,22 @@ _PYTHON_TOOL: Final = re.compile(r"(?i:python|jupyter|notebook_cell)")
 _FOLDERS: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory", "dir_path")
 _FILES: Final = ("file_path", "path", "filePath", "notebook_path", "target_file", "absolute_path", "filename", "file")
 _EDITOR_COMMANDS: Final = frozenset(("view", "create", "str_replace", "insert", "undo_edit"))
-_CREATING: Final = frozenset(("write", "write_file", "write_to_file", "create_file", "createfile", "create"))
-_EDITING: Final = frozenset(
-    (
-        "edit", "multiedit", "notebookedit", "replace", "edit_file", "replace_in_file", "str_replace", "insert",
-        "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "search_replace",
-    )
-)  # fmt: skip
-_READING: Final = frozenset(("read", "read_file", "view_file", "open_file", "cat_file", "view", "notebookread"))
-_DELETING: Final = frozenset(("delete_file", "remove_file", "delete"))
+# Names of file tools by their words; before them may stand the name of a product or a server.
+_FILE_VERBS: Final = {
+    **dict.fromkeys(("write", "write_file", "write_to_file", "create_file", "create", "fs_write"), "create"),
+    **dict.fromkeys(
+        (
+            "edit", "multiedit", "edit_file", "replace", "replace_in_file", "str_replace", "insert", "search_replace",
+            "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "replace_string_in_file",
+            "insert_edit_into_file",
+        ),
+        "edit",
+    ),
+    **dict.fromkeys(("read", "read_file", "view_file", "open_file", "cat_file", "view", "fs_read"), "read"),
+    **dict.fromkeys(("grep", "search_file_content", "notebook_read", "read_many_files"), "read"),
+    **dict.fromkeys(("delete_file", "remove_file", "delete"), "delete"),
+}  # fmt: skip
+_MOST_WORDS: Final = 6  # of the longest of them
 _PATCH: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/]+|/root")
 _WORK: Final = 100_000
@@ -80,6 +87,20 @@ def read_call(call: sg.ToolCall, at: SessionPlace) -> CommandReading | None:
     return None if command is None else _read(command, at.folder, at.home)
 
 
+def edited_by(call: sg.ToolCall, reading: CommandReading) -> tuple[str, ...]:
+    """Return the files that a file tool changes and does not make; none for a shell."""
+    if isinstance(call.args, dict) and _command_of(call.args) is not None and _file_verb(call.tool, call.args) is None:
+        return ()
+    written = (effect.get("path") for effect in reading.effects if effect.kind == "write")
+    return tuple(path for path in written if path and path not in reading.made)
+
+
+def command_text(call: sg.ToolCall) -> str:
+    """Return the command of a shell as text; nothing where the call has none."""
+    command = _command_of(call.args) if isinstance(call.args, dict) else None
+    return " ".join(command) if isinstance(command, list) else command or ""
+
+
 def _command_of(args: Mapping[str, Any]) -> str | list[str] | None:
     for name in _COMMANDS:
         value = args.get(name)
@@ -108,14 +129,13 @@ def _file_verb(tool: str, args: Mapping[str, Any]) -> tuple[str, str] | None:
     path = next((args[name] for name in _FILES if isinstance(args.get(name), str)), None)
     if path is None:
         return None
-    name = tool.rpartition("__")[2].rpartition(".")[2].lower()
     command = args.get("command")
     if isinstance(command, str) and command in _EDITOR_COMMANDS:
-        name = command
-    for verb, names in (("create", _CREATING), ("edit", _EDITING), ("read", _READING), ("delete", _DELETING)):
-        if name in names:
-            return verb, path
-    return None
+        return _FILE_VERBS.get(command, "edit"), path
+    words = sg.tool_words(tool)[-_MOST_WORDS:]
+    names = ("_".join(words[start:]) for start in range(len(words)))
+    verb = next((_FILE_VERBS[name] for name in names if name in _FILE_VERBS), None)
+    return (verb, path) if verb is not None else None
 
 
 def _recorder_at(at: SessionPlace) -> tuple[Recorder, Shell]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from stream_guard.registry import build_registry
 from tests.bench import (
+    coding_agent,
     contract,
     diff,
     flink,
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             "flink": lambda: flink.measure(CACHE / "bench-flink", Path(folder)),
             "formats": lambda: formats.measure(registry),
             "guard": guard.measure,
+            "coding_agent": lambda: coding_agent.measure(registry),
             "serve": lambda: serve.measure(registry, Path(folder)),
             "page": lambda: page.measure(Path(folder)),
             "receiver": lambda: receiver.measure(Path(folder)),

@@ -17,6 +17,7 @@ from typing import Any, Final
 from unittest import mock
 
 from stream_guard.agent_hooks.command import main
+from stream_guard.agent_hooks.dialects import dialect_of
 from tests.agent_plugins import NODE, play
 from tests.frameworks.served import serving
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields, expect
@@ -28,6 +29,7 @@ _KNOWN: Final = frozenset(
     )
 )
 _THEN: Final = {"block": "block", "pause": "pause", "terminate": "terminate_session"}
+_MARKS: Final = frozenset(("hook_event_name", "event", "hookName", "agent_action_name", "hook", "sessionId"))
 _NO_GATE: Final = "http://127.0.0.1:9"
 
 
@@ -58,16 +60,31 @@ def _gate(case: dict[str, Any]) -> Iterator[str]:
         tempfile.TemporaryDirectory() as folder,
         serving(Path(folder), json.dumps(_policy(case))) as (address, _),
     ):
-        for payload in _earlier(case):
-            start({**case, "stdin": payload, "stdin_b64": None, "grow": None}, address)
+        _play_earlier(case, address)
         yield address
 
 
-def _earlier(case: dict[str, Any]) -> list[dict[str, Any]]:
+def _play_earlier(case: dict[str, Any], address: str) -> None:
+    """Let the session do what it did before: payloads go through the hook, calls that are only named are told."""
     before = case.get("before") or []
-    if not isinstance(before, list) or not all(isinstance(one, dict) for one in before):
-        raise CannotRunError("this runner knows before as a list of payloads")
-    return [one.get("stdin", one) for one in before]
+    for number, one in enumerate(before if isinstance(before, list) else [before]):
+        payload = one.get("stdin", one) if isinstance(one, dict) else {"tool": one}
+        if not isinstance(payload, dict):
+            raise CannotRunError("this runner knows before as payloads, or as calls that are named")
+        if _MARKS & payload.keys():
+            start({**case, "stdin": payload, "stdin_b64": None, "grow": None}, address)
+            continue
+        session = dialect_of(case["agent"]).read(case["stdin"], str(case.get("event") or "")).session
+        called = {
+            "session_id": session,
+            "tool": str(payload.get("tool") or payload.get("tool_name")),
+            "call_id": f"b{number}",
+        }
+        args = payload.get("args") or payload.get("tool_input") or {}
+        told = [{"kind": "tool_call", "args": args, **called}, {"kind": "tool_result", "status": "ok", **called}]
+        body = json.dumps({"events": told}).encode()
+        request = urllib.request.Request(f"{address}/v1/events", body, {"content-type": "application/json"})
+        urllib.request.urlopen(request, timeout=30).close()
 
 
 def _policy(case: dict[str, Any]) -> dict[str, Any]:
