@@ -49,14 +49,19 @@ class Browser:
 
     def open(self, page: Path) -> None:
         """Load a page and wait until it says that it is loaded."""
+        self.open_url(page.as_uri())
+
+    def open_url(self, address: str) -> None:
+        """Load what is at an address and wait until it says that it is loaded."""
         self.heard.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=address)
         while not any(one.get("method") == "Page.loadEventFired" for one in self.heard):
             self.heard.append(self._next())
 
     def evaluate(self, expression: str) -> Any:
-        """Return what an expression is in the page."""
-        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        """Return what an expression is in the page; what it promises, when that is there."""
+        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return told["result"].get("value")
 
     def complaints(self) -> list[str]:
         """Return everything that was logged or thrown since the page was opened."""
