@@ -9,7 +9,7 @@ from typing import Final
 
 from stream_guard import Json, Record
 from stream_guard_formats.reading import excerpt
-from stream_guard_formats.unknown_shapes import Path, Reading, describe, find_reading
+from stream_guard_formats.unknown_shapes import Path, StepPlaces, describe, find_reading
 
 _MOST_INPUTS: Final = 100
 _MOST_BYTES: Final = 4 << 20  # of an input, that are looked at
@@ -122,7 +122,7 @@ class UnknownInputs:
         return found
 
 
-def write_conversion(reading: Reading) -> str:
+def write_conversion(reading: StepPlaces) -> str:
     """Return the program. Names from the file stand in it as literals, so none of them can be code."""
     places = reading.places
     in_step = {name: _get("step", place) for name, place in places.items()}
@@ -146,7 +146,7 @@ def write_conversion(reading: Reading) -> str:
     return program
 
 
-def _has_own_result(reading: Reading) -> bool:
+def _has_own_result(reading: StepPlaces) -> bool:
     """Whether a call and what came of it stand in one object."""
     return "result" in reading.places and not reading.world
 

@@ -39,7 +39,7 @@ _MOST_KEYS: Final = 12
 _SHORT: Final = 200
 
 
-class Reading(NamedTuple):
+class StepPlaces(NamedTuple):
     """Where the parts of an event stand in the steps of a recording."""
 
     steps: Path  # from a record to its steps; empty where each record is a step
@@ -71,7 +71,7 @@ def _sort_of(value: Json, *, deep: bool) -> str:
     return name_of(value)
 
 
-def find_reading(records: Sequence[Json]) -> Reading | None:
+def find_reading(records: Sequence[Json]) -> StepPlaces | None:
     """Return where the parts of events stand, guessed by names and values; None where nothing looks like a step."""
     runs = [record for record in _flat(records) if isinstance(record, dict)][:_MOST_RECORDS]
     if not runs:
@@ -84,7 +84,7 @@ def find_reading(records: Sequence[Json]) -> Reading | None:
     return None
 
 
-def _read_steps(runs: list[dict[str, Json]], steps: list[dict[str, Json]], path: Path) -> Reading | None:
+def _read_steps(runs: list[dict[str, Json]], steps: list[dict[str, Json]], path: Path) -> StepPlaces | None:
     if not steps:
         return None
     roles = _find(steps, _ROLES, _is_word)
@@ -113,7 +113,7 @@ def _read_steps(runs: list[dict[str, Json]], steps: list[dict[str, Json]], path:
     if tool is not None and places["result"] is None:  # in steps of their own
         places["result"] = _find(steps, _RESULTS, _is_something, without=args)
     words = {str(found) for step in steps if roles and isinstance(found := _at(step, roles), str)}
-    return Reading(
+    return StepPlaces(
         path,
         calls,
         {name: place for name, place in places.items() if place is not None},

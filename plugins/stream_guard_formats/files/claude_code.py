@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Final, Self
 
-import msgspec
-
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.chat.anthropic_messages import add_answer_results, add_user, answer_blocks
 from stream_guard_formats.conversation import Conversation, ResultStatus, label
-from stream_guard_formats.reading import as_object, digest, has_fields, object_at, seconds, text_at
+from stream_guard_formats.reading import as_object, has_fields, object_at, seconds, text_at
 from stream_guard_formats.skipped import SkippedLines
 
 # Lines of one message follow each other closely, so few messages have to be remembered.
@@ -33,6 +31,7 @@ _LINES: Final = frozenset(
         *("agent-setting", "worktree-state", "file-history-delta", "saved_hook_context", "result", "stream_event"),
     )
 )
+_IDS: Final = frozenset(("id", "tool_use_id"))
 _COPIES: Final = 65536  # lines that are remembered, to know them when they come again under another uuid
 _SESSIONS: Final = 4096
 
@@ -63,7 +62,7 @@ class ClaudeCodeDecoder(JsonDecoder):
         super().__init__(strict_keys=strict_keys)
         self.skipped = SkippedLines()
         self._first_lines: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
-        self._copies: OrderedDict[str, tuple[str, str]] = OrderedDict()  # the uuid and the session of the first
+        self._copies: OrderedDict[int, tuple[str, str]] = OrderedDict()  # the uuid and the session of the first
         self._begun: OrderedDict[str, None] = OrderedDict()  # sessions with lines of their own
         self._resumed: dict[str, str] = {}  # the sessions that others go on with
         self._memory: Memory | None = None
@@ -174,25 +173,20 @@ class ClaudeCodeDecoder(JsonDecoder):
             conversation.call(message, block, **header)
 
 
-def _copied_part(line: dict[str, Json], message: dict[str, Json]) -> str:
-    """Return what a copy of a line has in common with it: ids of calls, or the time and the content. Empty: nothing."""
+def _copied_part(line: dict[str, Json], message: dict[str, Json]) -> int:
+    """Return a hash of what a copy of a line has in common with it: ids of calls, or time and texts; 0 for neither."""
     content = message.get("content")
-    ids = [
-        [block.get("id"), block.get("tool_use_id")]
-        for block in (content if isinstance(content, list) else ())
-        if isinstance(block, dict) and (block.get("id") or block.get("tool_use_id"))
-    ]
-    part: list[Json]
-    if ids:
-        part = ["ids", message.get("id"), ids]
-    elif "timestamp" in line and content:
-        part = [line.get("type"), message.get("id"), line["timestamp"], content]
+    if isinstance(content, str):
+        texts: tuple[str, ...] = (content,)
     else:
-        return ""
-    try:
-        return digest(msgspec.json.encode(part))
-    except (OverflowError, ValueError, TypeError):  # a number that no digest can hold
-        return ""
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        ids = [(str(block.get("id")), str(block.get("tool_use_id"))) for block in blocks if block.keys() & _IDS]
+        if ids:
+            return hash(tuple(ids))
+        texts = tuple(text for block in blocks if isinstance(text := block.get("text"), str))
+    if not any(texts) or "timestamp" not in line:
+        return 0
+    return hash((str(line["timestamp"]), str(message.get("id")), str(line.get("type")), texts))
 
 
 def _is_list_of_sessions(data: Json) -> bool:

@@ -93,12 +93,13 @@ class OpenHandsDecoder(JsonDecoder):
             conversation.turn(identity, [text_block(event.text)] if event.text else [], **header)
         elif event.sort == "tools":
             progress.tools = event.tools
-        elif not event.sort:
+        elif not event.sort and event.number:
             progress.calls[event.number] = ""  # what answers it is no result of a call
         elif event.sort == "call":
             self._call(conversation, progress, event, identity, header)
         elif event.sort == "result":
-            call_id = progress.calls.get(event.action, event.call_id or event.action)
+            known = event.action and event.action in progress.calls
+            call_id = progress.calls[event.action] if known else event.call_id or event.action
             if call_id:
                 conversation.result(identity, call_id, event.text, status=event.status, tool=event.tool, **header)
 

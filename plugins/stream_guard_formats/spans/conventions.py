@@ -322,7 +322,8 @@ def _read_tool(found: dict[str, Any], raw: RawSpan, fields: dict[str, Json]) -> 
         # MCP's own SDK leaves the tool out of its client spans, and names them "MCP send tools/call TOOL".
         named = raw.name.rpartition(f"{method} ")[2] if method else raw.name
         name = fields.get("tool") or named
-    inputs = _unwrapped(inputs, attributes)
+    if "tool.parameters" in attributes or "metadata.class_name" in attributes:
+        inputs = _unwrapped(inputs, attributes)
     if raw.events and (inputs is None or outputs is None):
         inputs = arguments_in_messages(raw) if inputs is None else inputs
         outputs = result_in_messages(raw) if outputs is None else outputs
