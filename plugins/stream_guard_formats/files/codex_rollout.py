@@ -79,10 +79,8 @@ class CodexRolloutDecoder(JsonDecoder):
     @classmethod
     def recognises(cls, data: Json) -> float:
         """Return the confidence that a record is a line of a rollout."""
-        if not has_fields(data, "payload") or not isinstance(data.get("type"), str):
+        if not has_fields(data, "payload") or data.get("type") not in _LINES:
             return 0.0
-        if data["type"] not in _LINES:  # a later version may have other lines
-            return 0.6 if "timestamp" in data and isinstance(data["payload"], dict) else 0.0
         return 1.0 if "timestamp" in data else 0.8
 
     @property

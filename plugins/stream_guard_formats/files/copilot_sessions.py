@@ -27,9 +27,29 @@ from stream_guard_formats.files.session_files import (
 )
 from stream_guard_formats.reading import number_in, object_at, objects_in, text_at
 
-_SORTS: Final = (
-    *("session.", "user.", "assistant.", "tool.", "subagent.", "permission.", "hook.", "skill.", "system."),
-    *("abort", "mcp.", "pending_messages.", "external_tool.", "command.", "elicitation.", "exit_plan_mode."),
+_TOLD: Final = ("user.message", "assistant.message", "tool.execution_start", "tool.execution_complete")
+_LINES: Final = frozenset(
+    (
+        *(
+            *_TOLD,
+            "session.start",
+            "session.resume",
+            "session.info",
+            "session.warning",
+            "session.error",
+            "session.idle",
+        ),
+        *("session.model_change", "session.mode_changed", "session.truncation", "session.compaction_start"),
+        *("session.compaction_complete", "session.shutdown", "session.handoff", "session.snapshot_rewind"),
+        *("session.title_changed", "session.context_changed", "session.usage_info", "session.plan_changed"),
+        *("session.task_complete", "session.usage_checkpoint", "session.import_legacy", "session.result", "abort"),
+        *("user.input_requested", "assistant.turn_start", "assistant.turn_end", "assistant.intent", "assistant.usage"),
+        *("assistant.reasoning", "assistant.reasoning_delta", "assistant.message_delta", "assistant.streaming_delta"),
+        *("assistant.tool_call_delta", "tool.user_requested", "tool.execution_partial_result", "skill.invoked"),
+        *("tool.execution_progress", "subagent.started", "subagent.completed", "subagent.failed", "subagent.selected"),
+        *("subagent.deselected", "subagent.configured", "hook.start", "hook.end", "permission.requested"),
+        *("permission.completed", "system.message", "system.notification", "pending_messages.modified"),
+    )
 )
 _TIMELINE: Final = frozenset(("user", "copilot", "tool_call_requested", "tool_call_completed", "info", "error"))
 _EXIT_CODE: Final = re.compile(r"exit code (\d{1,9})>?\s*\Z")
@@ -50,8 +70,7 @@ class CopilotDecoder(SessionFileDecoder):
             return 0.0
         kind = data.get("type")
         if isinstance(kind, str) and isinstance(data.get("data"), dict) and "session_id" not in data:
-            known = kind.startswith(_SORTS)
-            return 0.9 if known and ("timestamp" in data or "id" in data) else 0.8 if known else 0.0
+            return 0.9 if kind in _LINES else 0.0
         if isinstance(data.get("timeline"), list) and ("sessionId" in data or "chatMessages" in data):
             return 0.95
         return 0.9 if kind in ("tool_call_requested", "tool_call_completed") and "callId" in data else 0.0
@@ -103,7 +122,7 @@ class CopilotDecoder(SessionFileDecoder):
                 conversation.call(data, block, **header)
         elif kind == "tool.execution_complete":
             _add_result(data, conversation, header)
-        elif not kind.startswith(_SORTS):
+        elif kind not in _LINES:
             self.skipped.add(record, kind)
 
     def _answer(

@@ -44,11 +44,8 @@ class PiDecoder(SessionFileDecoder):
             return 0.9 if isinstance(object_at(data, "message").get("role"), str) else 0.0
         if kind == "session":
             return 0.9 if "cwd" in data and "id" in data else 0.0
-        if not isinstance(kind, str):
-            return 0.0
-        if "parentId" in data and isinstance(data.get("id"), str) and "timestamp" in data and "." not in kind:
-            return 0.85 if kind in _ABOUT_THE_PROGRAM else 0.6
-        return 0.6 if kind in _ABOUT_THE_PROGRAM and kind.startswith(("message_", "turn_", "agent_", "tool_")) else 0.0
+        is_entry = "parentId" in data and "id" in data and "timestamp" in data
+        return 0.85 if is_entry and isinstance(kind, str) and kind in _ABOUT_THE_PROGRAM else 0.0
 
     def learn(self, line: dict[str, Json], progress: SessionProgress) -> None:
         """Note whose the file is, and the model."""
