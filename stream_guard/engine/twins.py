@@ -20,6 +20,7 @@ from stream_guard.engine.index import Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import has_text
+from stream_guard.language.arguments import UNREAD
 from stream_guard.language.paths import lookup
 from stream_guard.model import Event, GateDecision, Hit, Json, ToolCall, ToolResult, Unsure
 from stream_guard.policy.agents import Agents
@@ -141,7 +142,7 @@ def may_vary(plan: Plan, event: Event) -> bool:
         return False
     if event.handed is not None:
         return event.handed != ()
-    return type(event.args) is dict and plan.asked.may_vary(event.args)
+    return plan.asked.may_vary(event.args) if type(event.args) is dict else event.args == UNREAD.value
 
 
 def _others(twin: Twin, event: Event) -> list[Json] | None:
@@ -149,7 +150,10 @@ def _others(twin: Twin, event: Event) -> list[Json] | None:
     if type(event) is ToolCall and event.handed is not None:
         return [args for args in event.handed if _differ(args, event.args, twin.asked)]
     if type(event) is ToolCall or type(event) is ToolResult or type(event) is GateDecision:
-        return variants(event.args, twin.asked) if type(event.args) is dict else []
+        if type(event.args) is dict:
+            return variants(event.args, twin.asked)
+        # Nobody knows what was nested too deep, so a rule that compares all arguments cannot.
+        return None if event.args == UNREAD.value and any(not steps for steps, _ in twin.asked) else []
     return []
 
 

@@ -40,8 +40,11 @@ class Arguments(NamedTuple):
     contested: str = ""  # why common readers differ on it; empty: they agree
 
 
-UNREAD: Final = Arguments(f"arguments {_TOO_DEEP}", unreadable=True)
-"""What is made of arguments that came as values, nested too deep: a text that is not JSON."""
+UNREAD: Final = Arguments(f"{{arguments {_TOO_DEEP}", unreadable=True)
+"""What is made of arguments that came as values, nested too deep: a text that begins as JSON, and is none.
+
+Rules that look for texts in arguments know by the bracket that there was more than this text.
+"""
 
 
 def parse_json(value: bytes, *, strict_keys: bool = True) -> Json:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -179,3 +179,48 @@ def test_a_database_that_went_away_opens_nothing_and_is_used_again(postgres: Ser
         postgres.start()
     answers = [shared[number % 2].check(call(number, "away", "away")).action for number in range(3, 7)]
     assert answers == [Action.ALLOW] * 2 + [Action.BLOCK] * 2
+
+
+def test_a_session_is_judged_by_one_at_a_time(postgres: Server) -> None:
+    psycopg = import_part("psycopg")
+    order: list[str] = []
+    with ExitStack() as opened:
+        first, second = (opened.enter_context(closing(SharedStore(postgres.address))) for _ in range(2))
+        database = opened.enter_context(psycopg.connect(postgres.address, autocommit=True))
+
+        def hold() -> None:
+            waiting.start()
+            while not database.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchall():
+                pass
+            first.put("row", b"of the first", None)
+            order.append("first")
+
+        def read() -> None:
+            order.append(f"second, after what was {(second.get('row') or b'').decode()}")
+
+        waiting = threading.Thread(target=second.together, args=(["row"], read))
+        first.together(["row"], hold)
+        waiting.join()
+    assert order == ["first", "second, after what was of the first"]
+
+
+def test_whoever_is_cut_off_while_it_judges_judges_anew(postgres: Server) -> None:
+    psycopg = import_part("psycopg")
+    seen: list[bytes | None] = []
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(SharedStore(postgres.address)))
+        database = opened.enter_context(psycopg.connect(postgres.address, autocommit=True))
+        store.together(["cut"], lambda: store.put("cut", b"1", None))
+
+        def work() -> None:
+            seen.append(store.get("cut"))
+            store.put("cut", b"2", None)
+            if len(seen) == 1:
+                cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+                assert database.execute(cut).fetchall()
+                while database.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'").fetchall():
+                    pass
+
+        store.together(["cut"], work)
+        assert seen == [b"1", b"1"], "what the first try put was not written"
+        assert store.together(["cut"], lambda: store.get("cut")) == b"2"
