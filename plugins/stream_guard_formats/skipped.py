@@ -12,6 +12,8 @@ from stream_guard_formats.reading import excerpt
 _MOST_INPUTS: Final = 1000
 _MOST_SORTS: Final = 50  # of one input; a producer may invent as many as it likes
 
+_LONGEST: Final = 100
+
 _logger = logging.getLogger(__name__)
 
 
@@ -25,7 +27,7 @@ class SkippedLines:
         """Count a line that was skipped."""
         if record.origin not in self._inputs and len(self._inputs) >= _MOST_INPUTS:
             del self._inputs[next(iter(self._inputs))]
-        found = self._inputs.setdefault(record.origin, Counter())
+        found, sort = self._inputs.setdefault(record.origin, Counter()), sort[:_LONGEST]
         found[sort if sort in found or len(found) < _MOST_SORTS else "others"] += 1
 
     @property

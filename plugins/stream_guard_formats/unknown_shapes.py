@@ -131,7 +131,7 @@ def _lists_in(items: Sequence[dict[str, Json]]) -> list[Path]:
     """Return the ways to lists of objects, at the top or one step down, those with most objects first."""
     sizes: dict[Path, int] = {}
     for item in items:
-        for key, value in item.items():
+        for key, value in _fields(item):
             for path, found in [((key,), value), *(((key, name), one) for name, one in _fields(value))]:
                 if isinstance(found, list) and any(isinstance(one, dict) for one in found):
                     sizes[path] = sizes.get(path, 0) + len(found)
@@ -139,7 +139,8 @@ def _lists_in(items: Sequence[dict[str, Json]]) -> list[Path]:
 
 
 def _fields(value: Json) -> list[tuple[str, Json]]:
-    return list(value.items()) if isinstance(value, dict) else []
+    """Return the fields of an object whose names may stand in a program."""
+    return [field for field in value.items() if len(field[0]) <= _SHORT] if isinstance(value, dict) else []
 
 
 def _items(item: dict[str, Json], path: Path) -> list[dict[str, Json]]:
@@ -159,7 +160,7 @@ def _find(
     """Return the way to the field with the best of the names whose value fits in some of the items."""
     ways: dict[str, list[Path]] = {}
     for item in items[:500]:
-        for key, value in item.items():
+        for key, value in _fields(item):
             if fits(value):
                 ways.setdefault(_plain(key), []).append((key,))
             for inner, inside in _fields(value):

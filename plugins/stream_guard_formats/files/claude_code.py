@@ -31,7 +31,7 @@ _LINES: Final = frozenset(
         *("agent-setting", "worktree-state", "file-history-delta", "saved_hook_context", "result", "stream_event"),
     )
 )
-_IDS: Final = frozenset(("id", "tool_use_id"))
+_IDS: Final = ("id", "tool_use_id", "name", "input")
 _COPIES: Final = 65536  # lines that are remembered, to know them when they come again under another uuid
 _SESSIONS: Final = 4096
 
@@ -180,7 +180,10 @@ def _copied_part(line: dict[str, Json], message: dict[str, Json]) -> int:
         texts: tuple[str, ...] = (content,)
     else:
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        ids = [(str(block.get("id")), str(block.get("tool_use_id"))) for block in blocks if block.keys() & _IDS]
+        # With what is called: an id that comes again with another command is no copy, and nothing is hidden by it.
+        ids = [
+            tuple(str(block.get(name)) for name in _IDS) for block in blocks if "id" in block or "tool_use_id" in block
+        ]
         if ids:
             return hash(tuple(ids))
         texts = tuple(text for block in blocks if isinstance(text := block.get("text"), str))

@@ -33,6 +33,7 @@ _SILENT: Final = frozenset(
 _MESSAGE: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "partial", "reasoning_content"))
 _MOST_TEXTS: Final = 16384
 _MOST_OPEN: Final = 1024  # calls that wait
+_MOST_PIECES: Final = 1024  # of one call: all of them are read again with each
 
 
 class _Said(NamedTuple):
@@ -54,10 +55,11 @@ class _OpenCall(NamedTuple):
     said: _Said
     session_id: str
     header: dict[str, Any]
+    pieces: int = 0
 
     def longer(self, piece: str) -> _OpenCall:
         """Return the call with more of its arguments."""
-        return self._replace(said=self.said._replace(args=f"{self.said.args}{piece}"))
+        return self._replace(said=self.said._replace(args=f"{self.said.args}{piece}"), pieces=self.pieces + 1)
 
 
 class KimiDecoder(SessionFileDecoder):
@@ -143,7 +145,8 @@ class KimiDecoder(SessionFileDecoder):
         """Tell of a call, or let it wait for the rest of its arguments."""
         args = call.said.args
         broken = isinstance(args, str) and parse_arguments(args, strict_keys=self.strict_keys)[1]
-        if (broken or args == "") and self._memory is not None and len(self._pieces) < _MOST_OPEN:
+        may_wait = self._memory is not None and len(self._pieces) < _MOST_OPEN and call.pieces < _MOST_PIECES
+        if may_wait and (broken or args == ""):
             self._pieces[record.origin] = call
         else:
             self._tell_call(call, conversation)

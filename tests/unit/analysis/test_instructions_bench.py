@@ -44,10 +44,11 @@ def test_a_dump_without_a_total_is_no_zero(tmp_path: Path) -> None:
         instructions.total(tmp_path / "counted.2")
 
 
-def test_no_format_takes_more_instructions_than_before_views_of_a_call_were_merged() -> None:
+def test_no_format_but_one_takes_more_instructions_than_before_views_of_a_call_were_merged() -> None:
     kept = format_instructions.kept()
     assert kept["now"].keys() == RENDERERS.keys()
     assert kept["before"].keys() < kept["now"].keys()
-    assert {
-        name: kept["now"][name] / number for name, number in kept["before"].items() if kept["now"][name] > number
-    } == {}
+    more = {name: kept["now"][name] / number for name, number in kept["before"].items() if kept["now"][name] > number}
+    # Lines of a session that was resumed are told from those that they repeat: that has its price.
+    assert more.pop("claude-code", 1.0) < 1.25
+    assert more == {}

@@ -95,6 +95,12 @@ def test_a_session_resumed_under_a_new_id_goes_on_in_the_session_that_it_copies(
     assert {(event.session_id, event.trace_id) for event in events} == {("a", ""), ("a", "b")}
 
 
+def test_an_id_that_comes_again_with_another_command_hides_nothing() -> None:
+    other = [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "rm -rf /"}}]
+    events, _ = read({"s.jsonl": [*conversation("s", "1"), claude("s", "a2", "assistant", other)]})
+    assert calls(events) == [("Bash", {"command": "ls"}), ("Bash", {"command": "rm -rf /"})]
+
+
 def test_which_session_goes_on_with_which_survives_a_restart() -> None:
     store = MemoryStore()
     memory = DecoderMemory(store)
