@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Self
@@ -29,6 +30,7 @@ _LEAST_CONFIDENCE: Final = 0.5
 _CERTAIN: Final = 0.9  # a line of a session file that is certainly of another format is read as that
 _NATIVE: Final = "native"
 _MAX_INPUTS: Final = 1000  # inputs that are summed up; the oldest is dropped
+_LISTED: Final = 5  # inputs that are logged one by one; a folder may have thousands
 
 _logger = logging.getLogger(__name__)
 
@@ -36,12 +38,13 @@ _logger = logging.getLogger(__name__)
 class _InputSummary:
     """What was read of one input: the formats, whether any record called a tool, and whose session file it is."""
 
-    __slots__ = ("calls", "formats", "lines_of", "records")
+    __slots__ = ("calls", "events", "formats", "lines_of", "records")
 
     def __init__(self) -> None:
         self.formats: dict[str, float] = {}
         self.records = 0
         self.calls = False
+        self.events = False
         self.lines_of = ""
 
 
@@ -69,6 +72,7 @@ class AutoDecoder(JsonDecoder):
         self._inputs: dict[str, _InputSummary] = {}
         self._skipped = SkippedLines()
         self._unknown = UnknownInputs()
+        self._read_as: Counter[str] = Counter()  # inputs of each format
         self.detected: dict[str, float] = {}
         """The formats of the records so far, each with the greatest confidence that a record gave."""
         self._is_native: set[str] = set()  # inputs whose last record was native
@@ -108,19 +112,34 @@ class AutoDecoder(JsonDecoder):
     def finish(self) -> Sequence[Event]:
         """Return the events of all that waits, and log the inputs without tool calls. No further record will come."""
         events = [event for decoder in self._decoders.values() for event in decoder.finish()]
-        for origin, read in self._inputs.items():
-            if read.records and not read.calls and not any(map(_calls_tools, events)):
-                _logger.warning(
-                    "%s: no tool call in any of %d records, read as %s; rules about tools had nothing to judge",
-                    origin or "input",
-                    read.records,
-                    ", ".join(read.formats),
-                )
+        for name, inputs in self._read_as.items():
+            if name != _NATIVE and inputs > _LISTED:
+                _logger.warning("%d more inputs read as %s", inputs - _LISTED, name)
+        self._read_as.clear()
+        silent = [] if any(map(_calls_tools, events)) else self._without_calls(told_late=bool(events))
+        for origin, read in silent[:_LISTED]:
+            _logger.warning(
+                "%s: no tool call in any of %d records, read as %s; rules about tools had nothing to judge",
+                origin or "input",
+                read.records,
+                ", ".join(read.formats),
+            )
+        if len(silent) > _LISTED:
+            _logger.warning("%d more inputs have no tool call", len(silent) - _LISTED)
         self._unknown.drop(origin for origin, read in self._inputs.items() if read.formats)
         self._unknown.log()
         self._inputs.clear()
         self._skipped.log()
         return events
+
+    def _without_calls(self, *, told_late: bool) -> list[tuple[str, _InputSummary]]:
+        """Return the inputs without a tool call; those without any event stand beside others, and say nothing."""
+        told_late = told_late or len(self._inputs) == 1
+        return [
+            (origin, read)
+            for origin, read in self._inputs.items()
+            if read.records and not read.calls and (read.events or told_late)
+        ]
 
     def advice(self) -> Sequence[str]:
         """Return a program for each input of no known format that makes native events of it."""
@@ -184,7 +203,9 @@ class AutoDecoder(JsonDecoder):
             read.formats[name] = confidence
             if name in LINES_OF_SESSIONS and record.line:
                 read.lines_of = name
-            level = logging.INFO if name == _NATIVE else logging.WARNING  # what everybody expects is no news
+            self._read_as[name] += 1
+            is_news = name != _NATIVE and self._read_as[name] <= _LISTED  # what everybody expects is no news
+            level = logging.WARNING if is_news else logging.INFO
             _logger.log(level, "%s: read as %s (confidence %.2f)", record.origin or "input", name, confidence)
         if name == _NATIVE:
             self._is_native.add(record.origin)
@@ -206,6 +227,7 @@ class AutoDecoder(JsonDecoder):
     def _note(self, record: Record, events: Sequence[Event]) -> Sequence[Event]:
         read = self._input(record.origin)
         read.records += 1
+        read.events = read.events or bool(events)
         if not read.calls:
             read.calls = any(map(_calls_tools, events))
         if read.calls:

@@ -129,3 +129,16 @@ def test_the_native_format_names_a_plugin_whose_record_it_was_given() -> None:
     decoder = registry.decoders["native"].configure_among(Settings(), registry.decoders)
     with pytest.raises(sg.DecodeError, match=r"--from-format auto: looks like ticket 0\.90"):
         decode(decoder, TICKET)
+
+
+def test_a_folder_of_many_files_is_summed_up(caplog: pytest.LogCaptureFixture) -> None:
+    decoder = auto()
+    for number in range(9):
+        decoder.decode(sg.Record(json.dumps(CHAT).encode(), f"chat-{number}.json", 0, 1))
+    decoder.decode(sg.Record(b'{"agentType": "Explore"}', "agent-1.meta.json", 0, 1))
+    decoder.finish()
+    assert sum("read as openai-chat (confidence" in message for message in caplog.messages) == 5
+    assert "4 more inputs read as openai-chat" in caplog.text
+    assert sum("no tool call in any" in message for message in caplog.messages) == 5
+    assert "4 more inputs have no tool call" in caplog.text
+    assert "agent-1.meta.json: no tool call" not in caplog.text
