@@ -19,7 +19,7 @@ export VENV PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-searches test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection scorecard broker broker-stop lock clean
+.PHONY: help setup setup-dev setup-tests run test pytest test-slow test-landing test-wheel test-dist compiled-wheel dist workflows lint format docs compiled bench bench-instructions bench-kafka bench-detection scorecard broker broker-stop lock clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,20 +55,20 @@ run: setup ## show sample sessions of a refund agent and what is wrong with them
 LIMIT := timeout --signal=INT --kill-after=120 3600
 
 # Side by side: what is fetched comes from several places, checking types keeps one core busy, and many tests wait.
-test: ## check the code and run every test that is not marked slow
+test: ## check the code and run every test that is not marked slow or long
 	@$(MAKE) --no-print-directory -j2 setup-tests
 	@$(LIMIT) $(MAKE) --no-print-directory -j2 lint pytest
 
 pytest: setup-dev
-	$(BIN)/pytest -m "not slow" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=1
+	$(BIN)/pytest -m "not slow and not long" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=1
 
 test-slow: setup-tests ## run the tests that take minutes, and search with a hundred times as many examples
 	$(BIN)/pytest -m slow --timeout=7200
-	@$(MAKE) --no-print-directory test-searches EXAMPLES=nightly
+	@$(MAKE) --no-print-directory test-landing EXAMPLES=nightly
 
 EXAMPLES := landing
-test-searches: setup-tests ## run the tests that search by chance, with five times as many examples
-	HYPOTHESIS_PROFILE=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not slow" -n $(TESTERS) --dist loadgroup
+test-landing: setup-tests ## run the long tests, and those that search by chance with five times as many examples
+	HYPOTHESIS_PROFILE=$(EXAMPLES) $(BIN)/pytest -m "(hypothesis or long) and not slow" -n $(TESTERS) --dist loadgroup
 
 test-wheel: setup-dev compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
 	$(BIN)/pytest -m slow tests/laws/test_compiled.py --timeout=3600

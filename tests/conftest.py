@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 # No deadlines: a shared machine is slow at times, and a slow example is not a wrong one.
-# Few examples in every run, more where everything is checked before it lands, and most in the night (`make test-slow`).
+# Few examples in every run, more before a change lands (`make test-landing`), and most in the night (`make test-slow`).
 # A test that needs another number asks for a multiple of what `settings()` says.
 settings.register_profile("commit", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("landing", parent=settings.get_profile("commit"), max_examples=80)

@@ -17,6 +17,7 @@ from tests.kafka.fixtures import require_broker
 pytestmark = pytest.mark.kafka
 
 
+@pytest.mark.long
 def test_a_killed_broker_comes_back_at_its_address_with_what_it_had(own_broker: Broker) -> None:
     cluster = Cluster(own_broker.address())
     topic = cluster.create(partitions=2)

@@ -67,7 +67,9 @@ def test_a_number_of_jobs_that_makes_no_sense_is_refused(archive: Path, jobs: st
     assert b"give a number from 1 to 64, or auto" in done.stderr
 
 
-@pytest.mark.parametrize("victim", ["child", "leader", "leader, at once"])
+@pytest.mark.parametrize(
+    "victim", ["child", *(pytest.param(victim, marks=pytest.mark.long) for victim in ("leader", "leader, at once"))]
+)
 def test_a_check_that_is_ended_half_way_reports_nothing_and_leaves_nobody(
     archive: Path, tmp_path: Path, victim: str
 ) -> None:

@@ -21,7 +21,9 @@ def call(number: int) -> Row:
     return Row(json.dumps(event | {"time": 1767600000 + number}).encode(), key=b"k", partition=0)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", ["zstd", *(pytest.param(codec, marks=pytest.mark.long) for codec in ("gzip", "snappy", "lz4"))]
+)
 def test_a_batch_that_unpacks_too_far_is_a_dead_letter_with_its_offsets_and_the_run_goes_on(
     cluster: Cluster, tmp_path: Path, codec: str
 ) -> None:

@@ -68,7 +68,7 @@ def on_topic(cluster: Cluster, topic: str) -> Counter[str]:
     return Counter(json.loads(record.value)["id"] for record in cluster.read(topic))
 
 
-@pytest.mark.parametrize("partitions", [1, 6])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 6])
 def test_a_run_over_a_topic_finds_what_check_finds_in_the_file(
     cluster: Cluster, samples: Path, wanted: Counter[str], tmp_path: Path, partitions: int
 ) -> None:
@@ -133,6 +133,7 @@ def test_poison_and_a_record_of_20_mb_are_buried_and_the_run_goes_on(
     assert int(second["stream_guard_size"]) > 20 << 20
 
 
+@pytest.mark.long
 def test_a_broker_that_is_killed_and_comes_back_costs_no_alert(
     own_broker: Broker, samples: Path, wanted: Counter[str], tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_a_sink_has_one_topic(target: str) -> None:
 
 
 @pytest.mark.usefixtures("leaky_client")
+@pytest.mark.long
 def test_a_broker_that_goes_away_asks_for_another_try_which_succeeds(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +245,10 @@ def test_a_letter_that_the_topic_does_not_take_whole_is_sent_as_its_head(cluster
 
 
 @pytest.mark.usefixtures("leaky_client")
-@pytest.mark.parametrize("is_nameless", [False, True], ids=["with an id", "before it had an id"])
+@pytest.mark.parametrize(
+    "is_nameless",
+    [pytest.param(False, id="with an id", marks=pytest.mark.long), pytest.param(True, id="before it had an id")],
+)
 def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_nameless: bool
 ) -> None:

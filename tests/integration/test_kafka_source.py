@@ -283,6 +283,7 @@ def test_a_broker_that_restarts_in_the_middle_costs_time_and_no_record(
 
 
 @pytest.mark.usefixtures("leaky_client")
+@pytest.mark.long
 def test_a_broker_that_stays_away_ends_the_run_with_what_to_do(own_broker: Broker) -> None:
     cluster = Cluster(own_broker.address())
     topic = cluster.create()

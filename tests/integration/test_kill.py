@@ -57,6 +57,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     return folder
 
 
+@pytest.mark.long
 def test_fifty_kills_lose_and_double_nothing(samples: Path) -> None:
     wanted = alert_ids(samples, "whole")
     assert len(wanted) == len(set(wanted)) > 1000

@@ -306,6 +306,7 @@ def test_bad_bodies_are_refused_with_what_to_do(tmp_path: Path) -> None:
         assert plain.status_code == 415
 
 
+@pytest.mark.long
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         tool = [str(Path(sys.executable).parent / "st"), "run", f"{server.url}/openapi.json"]

@@ -51,6 +51,7 @@ def test_the_compiler_has_nothing_to_say(tmp_path: Path) -> None:
     build_native(tmp_path, ("-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion", "-Wshadow", "-Werror"))
 
 
+@pytest.mark.long
 def test_a_search_with_sanitizers_finds_no_text_that_is_read_otherwise() -> None:
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")

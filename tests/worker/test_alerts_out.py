@@ -41,6 +41,7 @@ def arrived(end: HttpEnd, path: str = "/hook") -> dict[str, list[dict[str, Any]]
     return found
 
 
+@pytest.mark.long
 def test_no_alert_is_lost_while_a_receiver_is_away_a_worker_is_killed_and_its_partitions_move(
     fleet: Fleet, policy: Path, end: HttpEnd
 ) -> None:

@@ -131,7 +131,7 @@ def unknowing(fleet: Fleet, tmp_path: Path) -> Unknowing:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("attentive", [True, False])
+@pytest.mark.parametrize("attentive", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_fleet_whose_leader_does_not_know_the_new_changelog_waits_for_it(
     unknowing: Unknowing, policy: Path, attentive: bool, record_property: Callable[[str, object], None]
 ) -> None:
@@ -149,6 +149,7 @@ def test_a_fleet_whose_leader_does_not_know_the_new_changelog_waits_for_it(
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_sessions_go_on_from_their_rows_after_assignments_without_them(
     unknowing: Unknowing, policy: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_worker_that_reads_other_topics_than_its_group_ends_at_once(fleet: Fle
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_a_worker_that_is_stopped_while_it_starts_does_not_disturb_the_others(
     fleet: Fleet, policy: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -134,7 +134,7 @@ def endless(policy: Path) -> Path:
     return policy
 
 
-@pytest.mark.parametrize("disturb", [kill, come_and_go])
+@pytest.mark.parametrize("disturb", [kill, pytest.param(come_and_go, marks=pytest.mark.long)])
 def test_a_disturbed_fleet_ends_where_an_undisturbed_one_does(
     fleet: Fleet, policy: Path, disturb: Disturb, record_property: Callable[[str, object], None]
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_worker_that_is_frozen_and_continues_later_spoils_nothing(
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_a_worker_that_is_frozen_between_recovery_and_claim_writes_no_row_when_it_continues(
     fleet: Fleet, tmp_path: Path, policy: Path
 ) -> None:

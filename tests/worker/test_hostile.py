@@ -122,6 +122,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_below_the_states_stops_the_worker_with_a_reason_and_nothing_is_skipped(
     small_disk: Path, make_fleet: Callable[[], Fleet], policy: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_every_line_of_the_json_log_is_an_object(fleet: Fleet) -> None:
     assert lines[-1]["records"] == len(rows)
 
 
+@pytest.mark.long
 def test_a_worker_whose_alerts_cannot_be_delivered_ends_and_reports_its_lag(
     fleet: Fleet, policy: Path, own_broker: Broker
 ) -> None:

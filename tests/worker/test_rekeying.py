@@ -118,7 +118,7 @@ def fold(rows: dict[bytes, bytes], policy: Path, rekeyed: list[Outgoing], dice: 
     return {finding.alert_id for finding in found}
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_records_that_are_rekeyed_again_after_a_crash_are_folded_once(policy: Path, seed: int) -> None:
     dice, counts, outbox = random.Random(seed), Counts(), MemoryOutbox()
     rows = by_customer(sample_rows(60))
@@ -165,7 +165,7 @@ def test_a_record_that_no_worker_wrote_is_a_dead_letter(policy: Path) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, policy: Path, workers: int) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
     rows = by_customer(sample_rows(300))
@@ -180,6 +180,7 @@ def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, pol
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_killed_workers_rekey_records_again_and_no_event_counts_twice(fleet: Fleet, policy: Path) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
     rows, dice = by_customer(sample_rows(1_000, open_every=2)), random.Random(3)

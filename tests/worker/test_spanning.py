@@ -221,7 +221,7 @@ def policy(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
 def test_alerts_are_those_of_check_whatever_crashes_and_whichever_partition_is_ahead(policy: Path, seed: int) -> None:
     dice = random.Random(seed)
     planned = 40 if seed else 0
@@ -240,6 +240,7 @@ def test_alerts_are_those_of_check_whatever_crashes_and_whichever_partition_is_a
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_alerts_across_sessions_are_those_of_check_for_three_workers_that_are_killed(
     fleet: Fleet, policy: Path
 ) -> None:

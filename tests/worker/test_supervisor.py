@@ -175,6 +175,7 @@ def test_a_policy_that_is_wrong_ends_all_workers_with_the_code_of_a_wrong_policy
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_one_of_two_workers_is_killed_and_no_alert_is_lost_or_extra(fleet: Fleet, policy: Path) -> None:
     rows = sample_rows(400)
     name = fleet.start(options=("--no-serve", "--processes", "2"))

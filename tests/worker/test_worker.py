@@ -13,7 +13,7 @@ from tests.worker.samples import checked, labels, sample_rows
 pytestmark = pytest.mark.kafka
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_alerts_are_those_of_check_by_id(fleet: Fleet, policy: Path, workers: int) -> None:
     rows = sample_rows(400)  # 6,000 events; a quarter of the sessions is labelled with the rules that it breaks
     fleet.cluster.fill(fleet.events, rows)
