@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ _PERSONS: Final = ("user", "human")
 _WORLD: Final = ("environment", "env", "tool", "observation", "function")
 _ROLES: Final = (*_AGENTS, *_PERSONS, *_WORLD, "system")
 _NAMES: Final = ("task_id", "id", "name")
+_CALLED: Final = re.compile(r"\s*([A-Za-z_][\w.-]{0,99})\s*\(")
 
 
 class ActionStepsDecoder(JsonDecoder):
@@ -40,7 +42,7 @@ class ActionStepsDecoder(JsonDecoder):
     def recognises(cls, data: Json) -> float:
         """Return the confidence that a record is a run, by its roles and actions."""
         runs = _runs_in(data)
-        return 0.9 if runs and any(_call_in(step) for run in runs.values() for step in _steps_of(run)) else 0.0
+        return 0.9 if any(_name_of(_call_in(step)) for run in runs.values() for step in _steps_of(run)) else 0.0
 
     def read(self, data: Json, record: Record) -> Sequence[Event]:
         """Return the events of each run in order, and its end."""
@@ -119,6 +121,10 @@ def _call_in(step: dict[str, Json]) -> dict[str, Json]:
         found = unpack(step.get(place))
         if isinstance(found, dict) and _name_of(found) and not isinstance(found.get("role"), str):
             return found
+    written = step.get("action")
+    if isinstance(written, str) and written.strip():  # an attempt, although it is not JSON: `click(5)`
+        called = _CALLED.match(written)
+        return {"name": called[1] if called else "", "arguments": written}
     return {}
 
 

@@ -71,7 +71,7 @@ def _read_action(event: dict[str, Json]) -> OpenHandsEvent:
     action, args = text_at(event, "action"), object_at(event, "args")
     number, time, source = _number(event), event.get("timestamp"), event.get("source")
     called = object_at(event, "tool_call_metadata")
-    if action == "message":
+    if action == "message" and not called:
         text = text_of(args.get("content")) or text_at(event, "message")
         sort: Literal["user", "answer", ""] = (
             "answer" if source == "agent" else "user" if source in ("user", None) else ""

@@ -196,14 +196,14 @@ def test_written_out_runs_may_hold_several_and_leave_results_out() -> None:
         {"role": "agent", "content": {"name": "mkdir", "arguments": {"dir": "x"}}},
         {"role": "agent", "content": {"name": "ls", "arguments": {}}},
         {"role": "tool", "content": '{"error": "no"}'},
-        {"role": "agent", "action": "not JSON", "content": "Done."},
+        {"role": "agent", "action": "click(5)", "content": "Done."},
     ]
     tools = [{"name": "ls", "parameters": {}}]
     record = {"first": {"user_query": "asked", "tool_lists": tools, "trace": steps}, "second": {"trace": steps[:2]}}
     events, dead = read({"pairs.jsonl": [record]})
     assert not dead
     assert len({event.session_id for event in events}) == 2
-    assert calls(events) == [("mkdir", {"dir": "x"}), ("ls", {}), ("mkdir", {"dir": "x"})]
+    assert calls(events) == [("mkdir", {"dir": "x"}), ("ls", {}), ("click", "click(5)"), ("mkdir", {"dir": "x"})]
     assert results(events) == [("2", '{"error": "no"}', "error")]
     assert [event.text for event in events if isinstance(event, sg.UserMessage)] == ["asked", "before"]
     turns = [event for event in events if isinstance(event, sg.Turn)]
