@@ -108,7 +108,8 @@ def _asked(wish: str, weights: _Weights) -> dict[str, str]:
     for word, stem in stems(wish):
         meant = [stem]
         if stem not in known and not subjects(stem) and len(stem) > _SHORT:
-            near = get_close_matches(stem, [one for one in known if abs(len(one) - len(stem)) < 2], n=1, cutoff=_TYPO)
+            alike = [one for one in known if one[0] == stem[0] and abs(len(one) - len(stem)) < 2]
+            near = get_close_matches(stem, alike, n=1, cutoff=_TYPO)
             meant = near or meant
         asked.setdefault(meant[0], word)
     return asked

@@ -21,7 +21,8 @@ What it prints is a policy, with remarks in comments: `stream-guard wish "never 
 that can be used as it is. Wishes are compared by their words, and by other words of the field for the same thing. Where
 no recipe fits, the kind that comes nearest is shown with its own cases; [rule kinds](rules.md) has them all. Names of
 tools are examples: each recipe says what to change. Of twenty wishes that were written down before the ranking was
-tried, all twenty had what they meant among the first three; of twenty more in odder words, written afterwards, 14 had.
+tried, all twenty had what they meant among the first three; of the last twenty, in odder words and written after
+everything else, sixteen had.
 """
 
 
