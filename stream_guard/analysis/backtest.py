@@ -31,6 +31,7 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[Alert, ...]
     removed: tuple[Alert, ...]
     kept: int
+    shadow: int = 0  # findings of the new policy that are left out because its rules are in shadow mode
     old_scores: tuple[RuleScore, ...] = ()
     new_scores: tuple[RuleScore, ...] = ()
 
@@ -42,11 +43,14 @@ def compare_policies(
     *,
     labels: Labels | None = None,
     limits: SessionLimits | None = None,
+    sent_only: bool = False,
 ) -> Backtest:
     """Judge the events by both policies, reading them once, and return what differs.
 
     An alert is the same when it comes from the same rule at the same event of the same session; words and
-    severities may differ. Rules in shadow mode are counted like any other: a backtest is what they are for.
+    severities may differ. Rules in shadow mode are counted like any other: a backtest is what they are for. With
+    ``sent_only``, they send nothing here either: a rule that leaves shadow mode adds alerts, and one that enters it
+    removes them.
     """
     tables = [open_table(policy, limits=limits) for policy in (old, new)]
     found: list[list[Finding]] = [[], []]
@@ -55,11 +59,15 @@ def compare_policies(
             table.feed(event, findings)
     for table, findings in zip(tables, found, strict=True):
         table.end_all(findings)
+    shadow = sum(finding.shadow for finding in found[1]) if sent_only else 0
+    if sent_only:
+        found = [[finding for finding in side if not finding.shadow] for side in found]
     removed, added = _only(found[0], found[1]), _only(found[1], found[0])
     return Backtest(
         added=tuple(make_alert(finding, new.version) for finding in added),
         removed=tuple(make_alert(finding, old.version) for finding in removed),
         kept=len(found[1]) - len(added),
+        shadow=shadow,
         old_scores=_scores(old, found[0], labels),
         new_scores=_scores(new, found[1], labels),
     )

@@ -16,10 +16,11 @@ import msgspec
 from stream_guard.errors import StoreError
 from stream_guard.history import tallies
 from stream_guard.history.alert_rows import column, key_of, session_key
+from stream_guard.history.attempts import AttemptCounter
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.tallies import Tally, bucket_of
-from stream_guard.model import Event, GateDecision, Header, Json, ToolCall, ToolResult
+from stream_guard.model import Event, GateDecision, Header, Json
 from stream_guard.redaction import mask_id, mask_secrets, redact
 from stream_guard.settings import PageSettings
 
@@ -30,6 +31,7 @@ _WAITING: Final = 50_000  # events that wait to be written; more are not kept
 _AT_ONCE: Final = 200  # events of one transaction: whoever else writes does not wait long
 _TOGETHER: Final = 500  # ids in one statement
 _TEXT: Final = 2_000  # characters of one text
+_RECALLED: Final = 64  # events by which a session is taken up again: more calls are seldom open
 _HOUR: Final = 3600.0
 
 
@@ -70,6 +72,7 @@ class EventKeeper:
         self._lock = Lock()  # one writer at a time
         self._stop = Flag()
         self._tally = Tally(tallies.known_names(database))
+        self._attempts = AttemptCounter(self._limits.sessions)
         self._pruned = 0.0
         self.left_out = 0
         self._thread = Thread(target=self._run, name="stream_guard-events", daemon=True)
@@ -114,7 +117,6 @@ class EventKeeper:
         by_session: dict[str, list[Event]] = {}
         for event in map(_without_secrets, events):
             by_session.setdefault(event.session_id, []).append(event)
-            self._count(event, now)
         try:
             with self._database.transaction() as statements:
                 for session_id, mine in by_session.items():
@@ -125,21 +127,36 @@ class EventKeeper:
             self.left_out += len(events)
             raise
 
-    def _count(self, event: Event, now: float) -> None:
+    def _count(self, event: Event, now: float) -> int:
+        """Count what an event tells of, and return the number of its attempts."""
         bucket, tenant = bucket_of(event.time, now), event.labels.get("tenant", "")
-        if isinstance(event, ToolCall):
-            self._tally.add("tool", event.tool, tenant, bucket)
+        attempted = self._attempts.take(event.session_id, event)
+        for tool in attempted.tools:
+            self._tally.add("tool", tool, tenant, bucket)
             if event.agent:
                 self._tally.add("agent", event.agent, tenant, bucket)
-        elif isinstance(event, ToolResult) and event.status != "ok" and event.tool:
-            self._tally.add("tool_error", event.tool, tenant, bucket)
-        elif isinstance(event, GateDecision):
+        if attempted.failed:
+            self._tally.add("tool_error", attempted.failed, tenant, bucket)
+        if isinstance(event, GateDecision):
             self._tally.add("decision", event.action, tenant, bucket)
+        return len(attempted.tools)
+
+    def _recall(self, statements: Statements, known: KeptSession, key: str) -> None:
+        """Follow a session that another process, or this one before a restart, kept events of."""
+        rows = statements.run(
+            "SELECT number, body FROM sg_events WHERE session = ? AND number > ? ORDER BY number",
+            key,
+            known.events - _RECALLED,
+        )
+        kept = (KeptEvent(number=int(number), event=json.loads(body)) for number, body in rows)
+        self._attempts.recall(known.id, (event for one in kept if (event := as_event(one, known.id)) is not None))
 
     def _write_session(self, statements: Statements, session_id: str, events: Sequence[Event], now: float) -> None:
         key = session_key(session_id)
         rows = statements.run("SELECT body FROM sg_sessions WHERE session = ?", key)
         known = from_text(rows[0][0], KeptSession) if rows else KeptSession(id=session_id)
+        if known.events and not self._attempts.knows(session_id):
+            self._recall(statements, known, key)
         number, calls = known.events, known.calls
         for event in events:
             kind = type(event).__name__
@@ -147,7 +164,7 @@ class EventKeeper:
             if event.event_id and statements.run("SELECT 1 FROM sg_events WHERE session = ? AND entry = ?", key, entry):
                 continue  # told again
             number += 1
-            calls += isinstance(event, ToolCall)
+            calls += self._count(event, now)
             statements.run("INSERT INTO sg_events VALUES (?, ?, ?, ?)", key, number, entry, _shown(event))
         statements.run(
             "DELETE FROM sg_events WHERE session = ? AND number <= ?", key, number - self._limits.session_events

@@ -66,7 +66,7 @@ class PolicyViews:
             return self._page(request, text, problems=error.problems, hours=hours, edited=True)
         began = time.monotonic()
         events, sessions, cut = recent_events(self._parts.database, hours)
-        found = compare_policies(events, new, self._parts.policy()) if events else None
+        found = compare_policies(events, new, self._parts.policy(), sent_only=True) if events else None
         return self._page(
             request,
             text,
@@ -133,6 +133,7 @@ def _summary(found: Backtest) -> dict[str, Any]:
         "added": found.added[:_SHOWN],
         "removed": found.removed[:_SHOWN],
         "kept": found.kept,
+        "shadow": found.shadow,
         "counts": {"added": len(found.added), "removed": len(found.removed)},
         "by_rule": sorted(by_rule.items()),
     }

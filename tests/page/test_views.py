@@ -228,9 +228,7 @@ def test_an_edit_of_the_policy_is_linted_and_tried_before_it_goes_live(house: Ho
     assert "no_such_kind" in found
     text = "rules: [{id: no-read, kind: no_call, params: {tool: read}}]"
     found = house.client.post("/policy", data={"csrf": house.policy_mark(), "text": text, "hours": "24"}).text
-    assert "The edit changes 2 alerts" in found
-    assert "1 added" in found
-    assert "1 removed" in found
+    assert "With the edit: 1 more, 1 fewer" in found
     assert (house.folder / "policy.yaml").read_text() == POLICY
 
 
