@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from stream_guard.guard.answering import ITSELF, TIMEOUT, objection
-from stream_guard.history import bypasses, review_rows
+from stream_guard.history import bypasses, incidents, review_rows
 from stream_guard.history.bypasses import Bypass, Grant
 from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
@@ -64,7 +64,10 @@ class Reviews:
         self._void_others(statements, call_key(attempt), binding, now)
         rows = "WHERE binding = ? AND status IN ('open', 'approved', 'rejected') ORDER BY opened DESC"
         for known in review_rows.select(statements, rows, binding):
-            return self._set_status(statements, known, "used", now) if known.status == "approved" else known
+            if known.status == "open":
+                return known
+            answered = self._set_status(statements, known, "used", now) if known.status == "approved" else known
+            return self._settle(statements, answered, ReviewAnswer(known.by, via=known.via), now)
         opened = Review(
             id=secrets.token_hex(8),
             kind="anomaly_review",
@@ -156,7 +159,8 @@ class Reviews:
     def _use_bypass(self, statements: Statements, review: Review, bypass: Bypass, now: float) -> Review:
         by, note = f"{bypass.by} (bypass {bypass.id})", bypass.note
         used = msgspec.structs.replace(review, by=by, note=note, via="bypass", decided=now, expires=None)
-        return self._set_status(statements, used, "used", now)
+        used = self._set_status(statements, used, "used", now)
+        return self._settle(statements, used, ReviewAnswer(by, via="bypass"), now)
 
     def get(self, name: str, tenant: str = "") -> Review | None:
         """Return a review as it stands now, or None; with a tenant, only one of that tenant."""
@@ -193,7 +197,7 @@ class Reviews:
         note = "; ".join(text for text in (known.note, answer.note) if text)
         changed = msgspec.structs.replace(known, by=answer.by, note=note, via=answer.via, decided=now, expires=None)
         if status != "approved":
-            return self._set_status(statements, changed, status, now)
+            return self._settle(statements, self._set_status(statements, changed, status, now), answer, now)
         approvals = (*known.approvals, answer.by)
         changed = msgspec.structs.replace(changed, approvals=approvals, by=", ".join(approvals))
         if len(approvals) < self._rules.approvals:
@@ -201,7 +205,17 @@ class Reviews:
             return review_rows.update(statements, waiting, now, "approval")
         # An approval that no attempt uses expires too.
         changed = msgspec.structs.replace(changed, expires=now + self._rules.timeout)
-        return self._set_status(statements, changed, status, now)
+        return self._settle(statements, self._set_status(statements, changed, status, now), answer, now)
+
+    def _settle(self, statements: Statements, review: Review, answer: ReviewAnswer, now: float) -> Review:
+        """Close the incidents that a person has answered with a review: those about which no other one is open."""
+        asked = {rule for other in review_rows.waiting(statements, review.session_id) for rule in other.rule_ids}
+        for rule in review.rule_ids:
+            if rule not in asked:
+                note = "; ".join(text for text in (f"review {review.id} {review.status}", answer.note) if text)
+                name = incidents.incident_id(review.session_id, rule)
+                incidents.close(statements, name, by=answer.by, note=note, time=now, via=answer.via)
+        return review
 
     def _obstacle(self, statements: Statements, size: int) -> str:
         """Return why no person can be asked; empty when one can."""

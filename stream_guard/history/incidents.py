@@ -1,4 +1,7 @@
-"""Incidents: everything that one rule found in one session, and whether it is solved."""
+"""Incidents: everything that one rule found in one session, and whether it is solved.
+
+One finding is one thing to do: what answers it closes the incident, and with the incident what else asks about it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import audit
+from stream_guard.history import audit, review_rows
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
@@ -86,7 +89,10 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
 def solve(
     database: Database, name: str, *, by: str, note: str, time: float, tenant: str = "", via: str = ""
 ) -> Incident:
-    """Mark an incident as solved; AnswerRefusedError when there is none of that id or it is solved already."""
+    """Mark an incident as solved; AnswerRefusedError when there is none of that id or it is solved already.
+
+    Open reviews that only ask whether it has been seen are acknowledged with it.
+    """
     with database.transaction() as statements:
         known = _find(statements.run, name)
         if known is None or tenant not in ("", known.tenant):
@@ -94,11 +100,35 @@ def solve(
             raise AnswerRefusedError(text, missing=True)
         if known.status == "solved":
             raise AnswerRefusedError(f"incident {known.id} is solved already, by {known.solved_by}")
-        known = msgspec.structs.replace(known, status="solved", solved_by=by, note=note, via=via)
-        _write(statements, known.id, time, "solved", f"{by}: {note}" if note else by)
-        _save(statements, known)
-        audit.append(statements, "incident_solved", time, {"incident": known.id, "by": by, "via": via, "note": note})
-    return known
+        return _solve(statements, known, by=by, note=note, time=time, via=via)
+
+
+def close(statements: Statements, name: str, *, by: str, note: str, time: float, via: str = "") -> None:
+    """Solve an incident that another answer has settled; nothing happens where it is none, or is solved already."""
+    known = _find(statements.run, name)
+    if known is not None and known.status != "solved":
+        _solve(statements, known, by=by, note=note, time=time, via=via)
+
+
+def is_answered(statements: Statements, name: str) -> bool:
+    """Whether every finding of an incident has a verdict."""
+    rows = statements.run(
+        "SELECT 1 FROM sg_timeline LEFT JOIN sg_verdicts ON sg_verdicts.alert = sg_timeline.entry WHERE incident = ? "
+        "AND entry NOT LIKE 'solved.%' AND entry NOT LIKE 'reopened.%' AND sg_verdicts.alert IS NULL LIMIT 1",
+        name,
+    )
+    return not rows
+
+
+def _solve(statements: Statements, known: Incident, *, by: str, note: str, time: float, via: str) -> Incident:
+    solved = msgspec.structs.replace(known, status="solved", solved_by=by, note=note, via=via)
+    _write(statements, solved.id, time, "solved", f"{by}: {note}" if note else by)
+    _save(statements, solved)
+    audit.append(statements, "incident_solved", time, {"incident": solved.id, "by": by, "via": via, "note": note})
+    for asked in review_rows.open_about(statements, solved.id):
+        seen = msgspec.structs.replace(asked, status="acknowledged", by=by, note=note, via=via, decided=time)
+        review_rows.update(statements, seen, time)
+    return solved
 
 
 def get(database: Database, name: str, tenant: str = "") -> Incident | None:

@@ -108,6 +108,19 @@ def select(statements: Statements, rest: str, *values: Value) -> Iterator[Review
             _logger.error("review %s was changed outside stream_guard and does not count; see audit verify", row[0])
 
 
+def open_about(statements: Statements, incident: str) -> list[Review]:
+    """Return the open reviews that ask whether an incident has been seen."""
+    rows = "WHERE status = 'open' AND kind = 'anomaly_alert' AND body LIKE ?"
+    return [review for review in select(statements, rows, f"%{incident}%") if review.incident == incident]
+
+
+def waiting(statements: Statements, session_id: str) -> list[Review]:
+    """Return the attempts of a session that wait for a person; nothing may be let through by it."""
+    rows = statements.run(f"SELECT {_COLUMNS} FROM sg_reviews WHERE status = 'open' AND kind = 'anomaly_review'")  # noqa: S608  # no value is in it
+    found = (_review(row) for row in rows)
+    return [review for review in found if review is not None and review.session_id == session_id]
+
+
 def listing(statements: Statements, status: Status | None, tenant: str, limit: int) -> list[Review]:
     """Return reviews, the latest first; with a tenant, only that tenant's."""
     where, values = ("WHERE status = ?", (status,)) if status else ("", ())

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import alert_rows, audit
+from stream_guard.history import alert_rows, audit, incidents
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
@@ -58,7 +58,10 @@ def give(
     tenant: str = "",
     via: str = "",
 ) -> Verdict:
-    """Write a verdict on a finding; a later one takes the place of an earlier one. AnswerRefusedError without one."""
+    """Write a verdict on a finding; a later one takes the place of an earlier one. AnswerRefusedError without one.
+
+    The incident is solved with it, once all its findings have a verdict.
+    """
     noted = alert_rows.get(database, alert_id, tenant)
     if noted is None:
         raise AnswerRefusedError(f"there is no alert {alert_id[:40]!r}", missing=True)
@@ -86,6 +89,10 @@ def give(
         )
         entry = {"alert": alert.alert_id, "rule_id": alert.rule_id, "verdict": word, "by": by, "via": via, "note": note}
         audit.append(statements, "verdict", time, {**entry, **({"tenant": verdict.tenant} if verdict.tenant else {})})
+        incident = incidents.incident_id(alert.session_id, alert.rule_id)
+        if incidents.is_answered(statements, incident):
+            said = f"{word}: {note}" if note else word
+            incidents.close(statements, incident, by=by, note=said, time=time, via=via)
     return verdict
 
 

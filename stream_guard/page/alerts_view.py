@@ -18,6 +18,7 @@ from stream_guard.page import charts
 from stream_guard.page.live import Watched
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import HEADERS
+from stream_guard.page.reviews_view import waiting_about
 from stream_guard.page.sign_in import identify, who
 from stream_guard.page.steps import steps_to
 from stream_guard.serve.access import Identity
@@ -107,6 +108,7 @@ class AlertViews:
             steps=[] if session is None else steps_to(self._database, session, alert.event_id),
             incident=incidents.get(self._database, incidents.incident_id(alert.session_id, alert.rule_id)),
             verdict=verdicts.of_alert(self._database, alert.alert_id),
+            reviews=waiting_about(self._tools, alert.session_id, alert.rule_id, who(request).tenant),
         )
 
     def _tiles(self, tenant: str) -> list[dict[str, Any]]:

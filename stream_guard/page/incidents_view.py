@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from stream_guard.history.incidents import Incident, Status
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.verdicts import WORDS
 from stream_guard.page.parts import PageTools
+from stream_guard.page.reviews_view import waiting_about
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, local_target, who
 from stream_guard.page.steps import steps_to
 from stream_guard.serve.access import Identity
@@ -68,9 +69,9 @@ class IncidentViews:
         session = kept_events.find_session(self._database, found.session_id, who(request).tenant)
         event_id = next((entry.event_id for entry in reversed(entries) if entry.event_id), "")
         steps = [] if session is None else steps_to(self._database, session, event_id)
-        return self._tools.templates.page(
-            request, "incident.html", incident=found, entries=entries, verdicts=said, steps=steps, event_id=event_id
-        )
+        reviews = waiting_about(self._tools, found.session_id, found.rule_id, who(request).tenant)
+        shown: dict[str, Any] = {"incident": found, "entries": entries, "verdicts": said, "reviews": reviews}
+        return self._tools.templates.page(request, "incident.html", **shown, steps=steps, event_id=event_id)
 
     async def answer(self, request: Request) -> Response:
         """Call an incident solved, or say of its findings whether they are right."""

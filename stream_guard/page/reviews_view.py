@@ -13,9 +13,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from stream_guard.guard.reviews import Review
-from stream_guard.history import bypasses, kept_events
+from stream_guard.history import bypasses, incidents, kept_events
 from stream_guard.history.bypasses import shape_of
 from stream_guard.history.canonical import digest_of
+from stream_guard.history.incidents import Incident
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
@@ -88,11 +89,18 @@ class ReviewViews:
             "review.html",
             review=found,
             steps=[] if session is None else steps_before_call(self._database, session, found.call_id),
+            incidents=self._incidents(found, who(request).tenant),
             shape=shape_of(found.arguments),
             minutes=_MINUTES,
             now=time.time(),
             said=request.query_params.get("said", ""),
         )
+
+    def _incidents(self, review: Review, tenant: str) -> list[Incident]:
+        """Return the incidents that an answer to the review is about."""
+        names = (incidents.incident_id(review.session_id, rule) for rule in review.rule_ids)
+        found = (incidents.get(self._database, name, tenant) for name in names)
+        return [incident for incident in found if incident is not None]
 
     async def answer(self, request: Request) -> Response:
         """Take an answer to one review."""
@@ -172,6 +180,12 @@ class ReviewViews:
             _require(identity, "reviewer", "operator")
             return self._reviews.acknowledge
         raise RequestRefused(422, "the answer is approve, reject or acknowledge")
+
+
+def waiting_about(tools: PageTools, session_id: str, rule_id: str, tenant: str) -> list[Review]:
+    """Return the attempts that wait for a person because of one rule in one session."""
+    found = tools.parts.reviews.listing("open", _LISTED, tenant)
+    return [one for one in found if one.session_id == session_id and rule_id in one.rule_ids]
 
 
 def _require(identity: Identity, *roles: str) -> None:

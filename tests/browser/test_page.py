@@ -275,11 +275,33 @@ def test_keys_the_theme_and_filters(ada: Seat, server: Guarded) -> None:
 
 
 @pytest.mark.slow
+def test_an_id_is_copied_with_a_click_and_with_a_key(chrome: Any, server: Guarded) -> None:
+    server.check("wipe", "copy-1", "y1")
+    seat = Seat(chrome, server, "ada")
+    seat.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    seat.go("/?session=copy-1")
+    seat.page.keyboard.press("j")
+    seat.page.keyboard.press("c")
+    seat.page.wait_for_selector("#copied:not([hidden])")
+    alert = seat.page.evaluate("navigator.clipboard.readText()")
+    seat.go(f"/alerts/{alert}")
+    seat.page.click("dd:has-text('copy-1') .copy")
+    seat.page.wait_for_function("document.getElementById('copied').textContent === 'Copied copy-1'")
+    assert seat.page.evaluate("navigator.clipboard.readText()") == "copy-1"
+    seat.context.close()
+
+
+@pytest.mark.slow
 def test_a_phone_shows_every_page_without_scrolling_sideways(chrome: Any, server: Guarded) -> None:
     server.check("wipe", "phone-" + "x" * 80, "p1", **{"long" * 30: "word" * 60})
+    held = server.check("wire", "phone-" + "x" * 80, "p2", **{"long" * 30: "word" * 60})
     seat = Seat(chrome, server, "ada")
-    seat.page.set_viewport_size({"width": 390, "height": 800})
+    seat.page.set_viewport_size({"width": 320, "height": 640})
+    seat.go("/")
+    opened = [seat.page.get_attribute(".row .open", "href")]
     for path in (
+        *opened,
+        f"/reviews/{held['review']['id']}",
         "/",
         "/sessions",
         "/sessions/phone-" + "x" * 80,
@@ -290,5 +312,8 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(chrome: Any, server
         "/policy",
     ):
         seat.go(path)
-        assert seat.page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert seat.page.evaluate("document.documentElement.scrollWidth") <= 320, path
+        # Nor does a part of the page have to be pushed aside to see all of it.
+        cut = "[...document.querySelectorAll('nav')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert seat.page.evaluate(cut) == 0, path
     seat.context.close()

@@ -148,7 +148,7 @@ def test_a_verdict_counts_for_its_rule_and_is_in_the_audit(guarded: House) -> No
     [incident] = [row[0] for row in guarded.database.read("SELECT id FROM sg_incidents")]
     assert guarded.post(f"/incidents/{incident}", answer="right").status_code == 303
     assert verdicts.counts(guarded.database)["no-wipe"].right == 1
-    assert guarded.post(f"/incidents/{incident}", answer="solve").status_code == 303
+    assert guarded.post(f"/incidents/{incident}", answer="solve").status_code == 409  # the verdict has solved it
     assert "solved by ada" in guarded.get(f"/incidents/{incident}")
     assert [record["by"] for record in audit.records(guarded.database) if record["what"] == "verdict"] == ["ada", "ada"]
 

@@ -159,6 +159,31 @@
     }
   });
 
+  // Ids are copied with a click or a key.
+  const copied = document.getElementById("copied");
+  let quiet = 0;
+  const copyOldWay = (text) => { // a page that is not on https or on this machine has no clipboard of its own
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  };
+  const copyId = async (holder) => {
+    if (!holder) return;
+    const text = holder.dataset.copy.replace(/\s+/g, " ").trim(); // agents choose ids: a line break would run in a terminal
+    const before = document.activeElement;
+    const done = navigator.clipboard ? await navigator.clipboard.writeText(text).then(() => true, () => copyOldWay(text)) : copyOldWay(text);
+    before?.focus({ preventScroll: true });
+    copied.textContent = done ? `Copied ${text}` : `Could not copy ${text}`;
+    copied.hidden = false;
+    clearTimeout(quiet);
+    quiet = setTimeout(() => { copied.hidden = true; }, 2500);
+  };
+  document.addEventListener("click", (event) => copyId(event.target.closest("button.copy")));
+
   // Keys
   const move = (step, wanted = ".row .open, .timeline:not(.brief) .step") => {
     const all = [...document.querySelectorAll(wanted)];
@@ -192,6 +217,7 @@
       case "n": move(1, ".step.found"); break;
       case "N": move(-1, ".step.found"); break;
       case "g": going = true; break;
+      case "c": copyId(document.activeElement.closest("[data-copy]") ?? document.querySelector("main button.copy")); break;
       case "t": switchTheme(); break;
       case ".": if (held) waiting.querySelector("a").click(); break;
       case "?": keys.open ? keys.close() : keys.showModal(); break;

@@ -53,7 +53,7 @@ def test_a_pending_review_asks_for_a_person_once(database: SqliteDatabase) -> No
     assert "a call of pay waits for a person until 2" in notice.detail
 
 
-def test_an_answered_review_and_a_solved_incident_are_settled(database: SqliteDatabase) -> None:
+def test_an_answered_review_is_settled_and_so_is_what_it_answers(database: SqliteDatabase) -> None:
     sent: list[Alert] = []
     gate = make_gate(database, sent)
     ruling = gate.check(call("pay"))
@@ -63,8 +63,6 @@ def test_an_answered_review_and_a_solved_incident_are_settled(database: SqliteDa
     settled = settled_in(database)
     assert not settled(sent)
     gate.reviews.reject(ruling.review.id, by="ada")
-    assert settled(sent) == {notice.alert_id}
-    incidents.solve(database, incidents.incident_id("s", "ask"), by="ada", note="", time=1.0)
     assert settled(sent) == {notice.alert_id, finding.alert_id}
 
 
