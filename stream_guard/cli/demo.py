@@ -57,6 +57,8 @@ def demo(
             typer.echo(f"{sessions} sample sessions of a refund agent, {len(policy.rules)} rules", err=True)
             counts = Counts()
             shown = _page(assembly, policy, counts, policy_file, needed=stay)
+            if shown is not None and used.page.reports == _reports_of(Path(temporary)):
+                write_sample_report(_reports_of(Path(temporary)), events, policy)
             options = RunOptions(
                 source=str(events),
                 policy=policy,
@@ -89,8 +91,32 @@ def demo(
 def _demo_settings(settings: Settings, folder: Path, *, stay: bool) -> Settings:
     """Return the settings with a history of its own; a page that ends by itself takes any free port."""
     history = settings.history.model_copy(update={"url": str(folder / "history.db"), "key_file": None})
-    page = settings.page if stay else settings.page.model_copy(update={"host": "127.0.0.1", "port": 0})
+    place = {} if stay else {"host": "127.0.0.1", "port": 0}
+    page = settings.page.model_copy(update={"reports": settings.page.reports or _reports_of(folder), **place})
     return settings.model_copy(update={"history": history, "page": page})
+
+
+def _reports_of(folder: Path) -> Path:
+    return folder / "reports"
+
+
+def write_sample_report(folder: Path, events: Path, policy: Policy) -> None:
+    """Write what ``check`` says of the sample events into a folder, so that the page has a report to show."""
+    import msgspec
+
+    from stream_guard.model import Event, Finding
+    from stream_guard.observability.counts import Counts
+    from stream_guard.pipeline import open_table
+    from stream_guard.reports.findings import FindingReport, to_html
+
+    counts, found = Counts(), list[Finding]()
+    table = open_table(policy, counts)
+    decoder = msgspec.json.Decoder(Event)
+    for line in events.read_bytes().splitlines():
+        table.feed(decoder.decode(line), found)
+    table.end_all(found)
+    folder.mkdir(exist_ok=True)
+    (folder / "check-samples.html").write_text(to_html(FindingReport(policy, found, counts)), encoding="utf-8")
 
 
 def _page(assembly: Assembly, policy: Policy, counts: Counts, policy_file: Path, *, needed: bool) -> PageServer | None:
