@@ -114,8 +114,10 @@ def is_answered(statements: Statements, name: str) -> bool:
     """Whether every finding of an incident has a verdict."""
     rows = statements.run(
         "SELECT 1 FROM sg_timeline LEFT JOIN sg_verdicts ON sg_verdicts.alert = sg_timeline.entry WHERE incident = ? "
-        "AND entry NOT LIKE 'solved.%' AND entry NOT LIKE 'reopened.%' AND sg_verdicts.alert IS NULL LIMIT 1",
+        "AND entry NOT LIKE ? AND entry NOT LIKE ? AND sg_verdicts.alert IS NULL LIMIT 1",
         name,
+        "solved.%",
+        "reopened.%",
     )
     return not rows
 

@@ -67,7 +67,7 @@ def events_are_kept_counted_and_forgotten(world: World) -> None:
     assert kept_events.kept_range(world.database, "a") == (1, 6)
     assert [session.id for _, session in kept_events.sessions(world.database)] == ["a"]
     found = tallies.series(world.database, "tool", since=0, until=world.now, bars=4)
-    assert [sum(counts) for counts in found.values()] == [6]
+    assert [sum(counts) for counts in found.values()] == [5]
     assert len(kept_events.replay_session(world.database, "a")) == 6
 
 
