@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from stream_guard_diff.measures.steps import ASKS, BEGINNING, YES
+from stream_guard_diff.measures.task_values import CONSEQUENTIAL
 
 from stream_guard.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 
@@ -295,7 +296,7 @@ def exchange_value(session: Session, drawn: random.Random) -> Session | None:
     places = [
         (place, number, name, others)
         for place, number in _calls(session)
-        if _is_change(_block(session, place, number))
+        if CONSEQUENTIAL.matches(_block(session, place, number)["name"])
         for name, value in sorted(_given(_block(session, place, number)).items())
         if (others := _siblings(value, session[:place]))
     ]

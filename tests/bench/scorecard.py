@@ -11,23 +11,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from stream_guard.analysis.labels import DetectionShare
-from stream_guard.errors import DecodeError
 from stream_guard.model import Event
 from stream_guard.policy.spec import Policy
-from stream_guard.running.batch import evaluate
 from tests.bench import hintbench, tracesafe
-from tests.bench.packs import BENIGN, SETS, VARIABLE, Recordings, _labelled, all_packs, rules_of
+from tests.bench.packs import BENIGN, SETS, VARIABLE, Measured, Recordings, all_packs, judge, measure, rules_of
 from tests.bench.scorecard_page import Row, page, plot
 
 ROOT: Final = Path(__file__).parents[2]
 LEFT_OUT: Final = "left out"
+NEITHER: Final = (BENIGN, LEFT_OUT, "attack failed")  # an attack that came to nothing may or may not deserve an alert
 MEANS: Final = {
     "agentdyn": "bad: the agent did what an injected instruction asked for",
     "claude_code": "all went well",
@@ -56,62 +53,37 @@ MORE: Final = (
 )
 
 
-class Sessions(NamedTuple):
-    """The sessions of a set: their events, and the group of each."""
-
-    events: list[Event]
-    groups: dict[str, str]
-
-
-def read(folder: Path, one: Recordings) -> Sessions:
-    """Return the sessions of a set that can be read; runs of an agent that no format has are read by us."""
-    found = Sessions([], {})
-    for path in sorted(folder.glob(one.pattern)):
-        for events, group in _runs(path, one):
-            found.events.extend(events)
-            found.groups.update({event.session_id: group for event in events})
-    return found
-
-
-def _runs(path: Path, one: Recordings) -> Iterator[tuple[Sequence[Event], str]]:
+def measure_set(folder: Path, one: Recordings, policy: Policy) -> Measured:
+    """Judge the sessions of a set; runs that no format has are read by us."""
     if one.name != "hintbench":
-        yield from _labelled(path, one.group)
-        return
+        return measure(folder, one, policy)
+    return judge((_hints(path) for path in folder.glob(one.pattern)), policy)
+
+
+def _hints(path: Path) -> Iterator[tuple[Sequence[Event], str]]:
     labels = [json.loads(line) for line in path.with_name("labels.jsonl").read_text(encoding="utf-8").splitlines()]
     for line, label in zip(tracesafe.lines_of(path), labels, strict=True):
         yield list(hintbench.events_of(line)), "risky" if label["risky"] else BENIGN
 
 
-def score(folder: Path, one: Recordings, policy: Policy) -> list[Row]:
-    """Return a row for each pack, and for all of them together; none where there are no recordings."""
-    sessions = read(folder, one)
-    groups = {name: group for name, group in sessions.groups.items() if group != LEFT_OUT}
-    if not groups:
+def score(name: str, found: Measured, shadow: Collection[str]) -> list[Row]:
+    """Return a row for each pack, and for all of them together; none where there are no sessions."""
+    bad = set[str]().union(*(ids for group, ids in found.sessions.items() if group not in NEITHER))
+    fine = found.sessions.get(BENIGN, set())
+    if not bad and not fine:
         return []
-    began = time.process_time()
-    fired: defaultdict[str, set[str]] = defaultdict(set)
-    for finding in evaluate(sessions.events, policy):
-        if not finding.shadow:
-            fired[finding.rule_id].add(finding.session_id)
-    cost = (time.process_time() - began) / len(sessions.events) * 1e6
     packs = rules_of()
-    rows = {**packs, "all packs": [rule for rules in packs.values() for rule in rules]}
-    bad = {name for name, group in groups.items() if group != BENIGN}
-    fine = groups.keys() - bad
-    found = []
-    for pack, rules in rows.items():
-        hit = set[str]().union(*(fired[rule] for rule in rules)) & groups.keys()
-        found.append(
-            Row(
-                one.name,
-                pack,
-                DetectionShare(len(hit & bad), len(hit)),
-                DetectionShare(len(hit & bad), len(bad)),
-                DetectionShare(len(hit & fine), len(fine)),
-                cost if pack == "all packs" else None,
-            )
+    rows = []
+    for pack, rules in {**packs, "all packs": [one for listed in packs.values() for one in listed]}.items():
+        fired = [found.fired.get(rule, {}) for rule in rules if rule not in shadow]
+        hit = set[str]().union(*(ids for groups in fired for ids in groups.values())) & (bad | fine)
+        shares = (
+            DetectionShare(len(hit & bad), len(hit)),
+            DetectionShare(len(hit & bad), len(bad)),
+            DetectionShare(len(hit & fine), len(fine)),
         )
-    return found
+        rows.append(Row(name, pack, *shares, found.microseconds if pack == "all packs" else None))
+    return rows
 
 
 def pairs(folder: Path) -> list[Row]:
@@ -138,12 +110,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{VARIABLE} is not set; it names the folder of the recordings", file=sys.stderr)
         return 2
     policy = all_packs()
+    shadow = {spec.id for spec in policy.rules if spec.shadow}
     rows: list[Row] = []
     for one in (*SETS, *MORE):
-        try:
-            rows += score(Path(folder), one, policy)
-        except (DecodeError, OSError) as error:
-            print(f"{one.name}: {error}", file=sys.stderr)
+        rows += score(one.name, measure_set(Path(folder), one, policy), shadow)
         print(f"{one.name}: done", file=sys.stderr, flush=True)
     rows += pairs(Path(folder))
     out = ROOT / ".cache"

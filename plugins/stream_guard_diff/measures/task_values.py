@@ -1,4 +1,7 @@
-"""Measures of values that belong to a task: what a call with consequences is given, beside other runs of the task."""
+"""Measures of values that belong to a task: what a call with consequences is given, beside other runs of the task.
+
+Nobody says which value is right for a task. Where other runs of it agree on one, another one is odd.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,7 @@ _MOST_VALUES: Final = 200  # of one session
 
 
 def measure_task_values(trails: Sequence[SessionTrail], table: ItemTable) -> None:
-    """Add the axis task_values: a session gives a call with consequences what no other run of its task gives it.
-
-    What is right for a task is not known. Where the other runs agree, the one that does not is odd.
-    """
+    """Add the axis task_values."""
     rows = [_values_of(trail) for trail in trails]
     evidence = [_oddness(rows[row], [rows[mate] for mate in mates]) for row, mates in enumerate(table.mates())]
     says = "gives a call with consequences a value that no other run of its task gives"
