@@ -76,7 +76,11 @@ COMMANDS: Final = (
                 "hook",
                 "play",
             ),
-            _core("status", "Show how many calls of which sessions ran although no gate could be asked.", "hook"),
+            _core(
+                "status",
+                "Show settings that were changed since install, and how many calls ran although no gate was asked.",
+                "hook",
+            ),
             *(
                 _core(agent, "Answer a hook of a coding agent, from standard input.", "hook", "answer")
                 for agent in AGENTS

@@ -106,7 +106,7 @@ def play(
 
 
 def status(*, clear: Annotated[bool, typer.Option("--clear", help="Forget them after showing them.")] = False) -> None:
-    """Show settings that were changed since their installation, and how many calls ran although no gate was asked."""
+    """Show settings that were changed since install, and how many calls ran although no gate was asked."""
     import os
 
     from stream_guard.agent_hooks import session_counts

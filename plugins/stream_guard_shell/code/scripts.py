@@ -11,15 +11,16 @@ from stream_guard_shell.secrets import is_secret_variable
 from stream_guard_shell.shell.call import ProgramCall
 from stream_guard_shell.shell.hosts import host_of
 
-_TEXT: Final = r"""(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`)"""
+# Every repeat is bounded or ends with its line: code of an agent must not take more than linear time.
+_TEXT: Final = r"""(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.){0,500})`)"""
 _CALL: Final = re.compile(
-    r"(?:(?<![\w$])((?:[A-Za-z_$][\w$]*(?:\.|::|->))*[A-Za-z_$][\w$]*)\s*\(?\s*)?" + _TEXT + r"(?=([^\n;]{0,200}))"
+    r"(?<![\w$])([A-Za-z_$][\w$]{0,60})(?:\s{0,8}\(\s{0,8}|\s{1,8})" + _TEXT + r"(?=([^\n;]{0,200}))"
 )
 _ENV: Final = re.compile(
     r"process\.env(?:\.(\w+)|\[['\"](\w+)['\"]\])?|\$ENV\{['\"]?(\w+)['\"]?\}|ENV\[['\"](\w+)['\"]\]"
 )
-_BACKQUOTES: Final = re.compile(r"`([^`]*)`|\bqx\{([^}]*)\}|%x\(([^)]*)\)")
-_EVALUATES: Final = re.compile(r"(?<![\w.])eval\s*\(\s*(?!['\"`])")
+_BACKQUOTES: Final = re.compile(r"`([^`]{0,500})`|\bqx\{([^}]{0,500})\}|%x\(([^)]{0,500})\)")
+_EVALUATES: Final = re.compile(r"(?<![\w.])eval\s{0,8}\(\s{0,8}(?!['\"`\s])")
 _FURTHER: Final = re.compile(r"^\s*,\s*" + _TEXT)
 
 
@@ -32,7 +33,7 @@ def read_script(call: ProgramCall, code: Field) -> None:
     recorder.spend(len(text) // 4)
     for found in _CALL.finditer(text):
         value = next((one for one in found.groups()[1:4] if one is not None), "")
-        action = _ACTIONS.get(re.split(r"\.|::|->", found.group(1) or "")[-1])
+        action = _ACTIONS.get(found.group(1))
         if action is not None and "\0" not in value:
             action(call, re.sub(r"\\(.)", r"\1", value), found.group(5))
     for found in _ENV.finditer(text):

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from stream_guard_shell.expansion.fields import Field
 
 _TOKEN: Final = re.compile(
-    r"--[^\n]*|\#[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\$(\w*)\$.*?\$\1\$|\"(?:[^\"]|\"\")*\"|`[^`]*`|[\w.\0$]+|\S",
+    r"--[^\n]*|\#[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\$(\w{0,60})\$.*?\$\1\$|\"(?:[^\"]|\"\")*\"|`[^`]*`|[\w.\0$]+|\S",
     re.DOTALL,
 )
+_PLAIN_TOKEN: Final = re.compile(r"--[^\n]*|\#[^\n]*|[\w.\0$]+|\S")
+_OPENERS: Final = frozenset(("'", '"', "`", "/", "$", "$$"))
 _LEFT_OUT: Final = frozenset(("if", "exists", "cascade", "restrict", "concurrently", "only", "purge"))
 _ENDS: Final = frozenset(("with", "force"))
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of a text. Behind what is opened and never closed there are no strings any more.
+
+    Databases differ on what closes one, and to look for the end again at every quote would not be linear.
+    """
+    pattern, at = _TOKEN, 0
+    while found := pattern.search(text, at):
+        yield found
+        at = found.end()
+        if found.group() in _OPENERS and (found.group() != "/" or text[at : at + 1] == "*"):
+            pattern = _PLAIN_TOKEN
 
 
 def destroying(sql: Field) -> list[str]:
@@ -28,7 +44,7 @@ def destroying(sql: Field) -> list[str]:
 
 def _statements(text: str) -> list[list[str]]:
     statements: list[list[str]] = [[]]
-    for token in _TOKEN.finditer(text):
+    for token in _tokens(text):
         word = token.group()
         if word == ";" or word.startswith("\\g"):
             statements.append([])

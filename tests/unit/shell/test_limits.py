@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 
 import pytest
@@ -56,6 +57,24 @@ def test_work_is_linear_in_the_text(piece: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ['node -e "%s"', "perl -e '%s'", "psql <<'E'\n%s\nE"])
+@pytest.mark.parametrize(
+    "piece", ["a.", "a ", "process.env", "\\'", "a(", "qx{", "%x(", "\\`\n", "$a$", "/*", "a::", "x ('"]
+)
+def test_code_and_sql_take_no_more_than_twice_as_long_for_twice_the_text(form: str, piece: str) -> None:
+    if form.startswith("perl") and "'" in piece:
+        return
+    # Of three tries the shortest: a quadratic reader takes four times as long, and seconds.
+    short, long = (min(cpu_of(form.replace("%s", piece * count)) for _ in range(3)) for count in (2000, 4000))
+    assert long < 3 * short + 0.01
+
+
+def cpu_of(command: str) -> float:
+    began = time.process_time()
+    check(command)
+    return time.process_time() - began
+
+
 def test_memory_is_bounded() -> None:
     tracemalloc.start()
     for command in growing_commands(20_000):
