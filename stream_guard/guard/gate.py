@@ -127,14 +127,20 @@ class Gate:
             self.decisions[ruling.action] += 1
             return ruling
 
-    def observe(self, event: Event) -> list[Alert]:
-        """Fold an event that has happened; findings become incidents and non-blocking ``anomaly_alert``s."""
+    def observe(self, *events: Event) -> list[Alert]:
+        """Fold events that have happened, and store them together.
+
+        Findings become incidents and non-blocking ``anomaly_alert``s.
+        """
         with self._lock:
-            if isinstance(event, ToolResult) and event.call_id:
-                self._forget(event)
-            found, recorded = self.guard.receive(event)
-            if recorded is not None:
-                self._emit(recorded)
+            for event in events:
+                if isinstance(event, ToolResult) and event.call_id:
+                    self._forget(event)
+            found: list[Finding] = []
+            for findings, recorded in self.guard.receive(events):
+                if recorded is not None:
+                    self._emit(recorded)
+                found += findings
             return self._follow(found)
 
     def action_of(self, alerts: Sequence[Alert]) -> Action:

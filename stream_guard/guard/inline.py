@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -83,17 +83,19 @@ class Guard:
 
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
-        return self._kept(event, lambda: self._feed(self._stamp(event)))
+        return self._kept((event,), lambda: self._feed(self._stamp(event)))
 
-    def receive(self, event: Event) -> tuple[list[Finding], Event | None]:
-        """Fold an event as ``observe`` does; return also the event as it is to be recorded, None for a redelivery."""
+    def receive(self, events: Sequence[Event]) -> list[tuple[list[Finding], Event | None]]:
+        """Fold events as ``observe`` does, and store them together.
 
-        def feed() -> tuple[list[Finding], Event | None]:
-            stamped = self._stamp(event)
-            recorded = None if self._table.has_seen(stamped) else stamped
-            return self._feed(stamped), recorded
+        Returns for each also the event as it is to be recorded, None for a redelivery.
+        """
+        return self._kept(events, lambda: [self._receive(event) for event in events])
 
-        return self._kept(event, feed)
+    def _receive(self, event: Event) -> tuple[list[Finding], Event | None]:
+        stamped = self._stamp(event)
+        recorded = None if self._table.has_seen(stamped) else stamped
+        return self._feed(stamped), recorded
 
     def note_answer(self, decision: GateDecision) -> list[Finding]:
         """Fold what was answered to a question where that is another answer than this guard gave."""
@@ -103,7 +105,7 @@ class Guard:
             self._table.note_answer(stamped)
             return self._feed(stamped)
 
-        return self._kept(decision, feed)
+        return self._kept((decision,), feed)
 
     def end_all(self) -> list[Finding]:
         """End every open session, and return what rules find at the end: no more events will come."""
@@ -132,7 +134,7 @@ class Guard:
     def judge(self, attempt: ToolCall) -> JudgedAttempt:
         """Return the decision on an attempt, and the attempt as it was judged."""
         if self._is_kept:  # before the caller acts on it: what was counted stays counted after a crash
-            return self._kept(attempt, lambda: self._decide(attempt))
+            return self._kept((attempt,), lambda: self._decide(attempt))
         self._acquire()
         try:
             return self._decide(attempt)
@@ -168,8 +170,8 @@ class Guard:
         self._table.commit()
         self._store.commit({})
 
-    def _kept(self, event: Event, work: Callable[[], Answer]) -> Answer:
-        """Do some work on an event, and return when what it changed is stored, where there is a store."""
+    def _kept(self, events: Sequence[Event], work: Callable[[], Answer]) -> Answer:
+        """Do some work on events, and return when what it changed is stored, where there is a store."""
         with self._lock:
             if not self._is_kept:
                 return work()
@@ -181,7 +183,8 @@ class Guard:
                 self._table.commit()
                 return found
 
-            return self._store.together(self._table.rows_of(event) if self._is_shared else (), saved)
+            rows = [row for event in events for row in self._table.rows_of(event)] if self._is_shared else ()
+            return self._store.together(rows, saved)
 
     def _stamp(self, event: Stamped) -> Stamped:
         """Return an event with the time at which it came. A stamp that is far ahead of it is counted."""

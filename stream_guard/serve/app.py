@@ -214,7 +214,7 @@ class Routes:
         return events
 
     def _observe(self, events: Sequence[Event]) -> list[Alert]:
-        return [alert for event in events for alert in self._gate.observe(event)]
+        return self._gate.observe(*events)
 
     def _obligations(self, session_id: str) -> dict[str, Any]:
         found = self._gate.open_obligations(session_id)

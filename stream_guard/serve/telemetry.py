@@ -57,5 +57,4 @@ class TelemetryFeed:
             self._service.submit(self._observe, part).result()
 
     def _observe(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self._service.gate.observe(event)
+        self._service.gate.observe(*events)

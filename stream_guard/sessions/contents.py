@@ -12,7 +12,7 @@ from stream_guard.language.arguments import read_call
 from stream_guard.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_MOST_PARTS: Final = 1_000_000
+_MOST_PARTS: Final = 100_000
 _hash: Final = xxhash.xxh3_64_intdigest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
+from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, GateDecision, ToolCall, ToolResult
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
@@ -168,13 +170,31 @@ def test_an_end_survives_a_restart_without_any_commit(tmp_path: Path, is_async: 
     reopened.close()
 
 
-def test_counts_survive_a_restart_after_a_commit(tmp_path: Path) -> None:
+class CommitCounter(CheckpointStore):
+    commits = 0
+
+    def commit(self, meta: Mapping[str, bytes]) -> None:
+        self.commits += 1
+        super().commit(meta)
+
+
+def test_events_that_came_together_are_one_commit_and_survive_a_restart(tmp_path: Path) -> None:
+    rules = policy({"when": {"call_count_in_run_gt": {"value": 3}}, "then": "block"})
+    store = CommitCounter(tmp_path / "guard.db")
+    Guard(rules, store=store, clock=lambda: 100.0).receive([call(event_id=f"e{number}") for number in range(3)])
+    store.close()
+    assert store.commits == 1
+    reopened = CheckpointStore(tmp_path / "guard.db")
+    assert Guard(rules, store=reopened, clock=lambda: 101.0).check(call(event_id="e9")).action is Action.BLOCK
+    reopened.close()
+
+
+def test_counts_survive_a_restart_without_any_commit(tmp_path: Path) -> None:
     rules = policy({"when": {"call_count_in_run_gt": {"value": 1}}, "then": "block"})
     store = CheckpointStore(tmp_path / "guard.db")
     guard = ReplayingGuard(rules, store=store)
     guard.check(call())
-    guard.commit()
-    store.close()
+    store.close()  # as a kill would
     reopened = CheckpointStore(tmp_path / "guard.db")
     assert ReplayingGuard(rules, store=reopened).check(call(at=101.0)).action is Action.BLOCK
     reopened.close()

@@ -28,7 +28,7 @@ POLICY = Policy(
     version="v1",
 )
 BY_NAME = Policy(rules=POLICY.rules[1:], version="v1")
-DEEP = (201, 1_000, 100_000)
+DEEP = (201, 20_000)
 
 
 def nested(levels: int, leaf: Any = 1) -> dict[str, Any]:
