@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import formats_read
 from tests.reports.formats_counts import SETS, VARIABLE, Set, count, sweep
 
 
@@ -27,3 +28,12 @@ def test_every_record_there_is_becomes_events_or_a_reason() -> None:
     found, reasons = sweep(recordings())
     assert found["records"] > found["refused"] > 0
     assert all(reasons)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", formats_read.SETS, ids=lambda one: str(one.name))
+def test_calls_are_those_that_code_without_the_decoders_counts(one: formats_read.Recordings) -> None:
+    found = formats_read.read(recordings(), one)
+    assert found["files"] > 0
+    assert found["calls"] == found["counted"]
+    assert found["dead letters"] == 0
