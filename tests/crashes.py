@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
 
 import pytest
@@ -126,7 +127,19 @@ class _Running:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         self._began.pop(nodeid, None)
 
-    def pytest_keyboard_interrupt(self) -> None:
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Answer an interrupt in the handler itself: what it raises is lost where it meets a callback of a library."""
+        leave = signal.getsignal(signal.SIGINT)
+
+        def tell_and_leave(number: int, frame: FrameType | None) -> None:
+            self._tell()
+            if callable(leave):
+                leave(number, frame)
+
+        signal.signal(signal.SIGINT, tell_and_leave)
+
+    def _tell(self) -> None:
         now = time.monotonic()
         for nodeid, began in self._began.items():
             print(f"\nstill running after {now - began:.0f} s: {nodeid}", file=sys.__stderr__, flush=True)

@@ -16,6 +16,7 @@ import pytest
 
 from tests import processes
 
+METRICS = re.compile(r"metrics at (http://\S+)/metrics")
 POLICY = "rules: [{id: drop, kind: no_call, params: {tool: drop_table}, severity: %s}]\n"
 
 
@@ -33,9 +34,7 @@ class Run:
         self._watchdog = Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr is not None
-        found = re.match(r"metrics at (http://\S+)/metrics", self.process.stderr.readline())
-        assert found
-        self.url = found[1]
+        self.url = next(found[1] for line in self.process.stderr if (found := METRICS.match(line)))
 
     def call(self) -> dict[str, Any]:
         """Let an agent do what it must not, and return the alert about it."""
