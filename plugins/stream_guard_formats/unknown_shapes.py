@@ -34,8 +34,10 @@ _FAILED: Final = ("error", "iserror", "failed", "exception", "exitcode", "return
 _WORKED: Final = ("success", "ok", "succeeded")
 _PERSONS: Final = ("user", "human", "customer", "person", "client", "caller", "question", "request", "prompt")
 _WORLD: Final = ("tool", "function", "observation", "environment", "env", "result", "output", "api", "executor")
+_ASKING: Final = ("call", "calls", "use", "request", "requested", "start", "started", "begin", "invocation")
 _MOST_RECORDS: Final = 50
 _MOST_KEYS: Final = 12
+_DEEPEST: Final = 2
 _SHORT: Final = 200
 
 
@@ -92,8 +94,11 @@ def _read_steps(runs: list[dict[str, Json]], steps: list[dict[str, Json]], path:
         (at for at in _lists_in(steps) if _find([c for s in steps for c in _items(s, at)], _TOOLS, _is_word)), ()
     )
     holders = [call for step in steps for call in _items(step, calls)] if calls else steps
-    tool = _find(holders, _TOOLS, _is_word, without=roles)
-    args = _find([one for one in holders if tool is None or _at(one, tool)], _ARGS, _is_input, without=tool)
+    args = _find(holders, _ARGS, _is_input)
+    # What stands inside the arguments names nothing.
+    tool = _find(holders, _TOOLS, _is_word, without=roles, outside=args)
+    if tool is not None:
+        args = _find([one for one in holders if _at(one, tool)], _ARGS, _is_input, without=tool)
     if tool is not None and tool[-1].lower() == "name" and args is None:
         tool = None  # somebody's name
     text = _find(steps, _TEXTS, _is_text)
@@ -118,7 +123,7 @@ def _read_steps(runs: list[dict[str, Json]], steps: list[dict[str, Json]], path:
         calls,
         {name: place for name, place in places.items() if place is not None},
         tuple(sorted(word for word in words if _plain(word).startswith(_PERSONS))),
-        tuple(sorted(word for word in words if _plain(word).startswith(_WORLD) and not _plain(word).endswith("call"))),
+        tuple(sorted(word for word in words if _plain(word).startswith(_WORLD) and not _plain(word).endswith(_ASKING))),
     )
 
 
@@ -155,22 +160,34 @@ def _at(item: Json, path: Path) -> Json:
 
 
 def _find(
-    items: Sequence[dict[str, Json]], names: Sequence[str], fits: Callable[[Json], bool], *, without: Path | None = None
+    items: Sequence[dict[str, Json]],
+    names: Sequence[str],
+    fits: Callable[[Json], bool],
+    *,
+    without: Path | None = None,
+    outside: Path | None = None,
 ) -> Path | None:
     """Return the way to the field with the best of the names whose value fits in some of the items."""
-    ways: dict[str, list[Path]] = {}
+    ways: dict[str, set[Path]] = {}
     for item in items[:500]:
-        for key, value in _fields(item):
+        for path, value in _ways_in(item):
             if fits(value):
-                ways.setdefault(_plain(key), []).append((key,))
-            for inner, inside in _fields(value):
-                if fits(inside):
-                    ways.setdefault(_plain(inner), []).append((key, inner))
+                ways.setdefault(_plain(path[-1]), set()).add(path)
     for name in names:
-        found = [way for way in ways.get(name, ()) if way != without]
+        found = [
+            way for way in ways.get(name, ()) if way != without and (not outside or way[: len(outside)] != outside)
+        ]
         if found:
-            return min(found, key=len)
+            return min(found, key=lambda way: (len(way), way))
     return None
+
+
+def _ways_in(item: Json, above: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield the fields of an object, and those of objects in it, with the ways to them."""
+    for key, value in _fields(item):
+        yield (*above, key), value
+        if len(above) < _DEEPEST:
+            yield from _ways_in(value, (*above, key))
 
 
 def _plain(name: str) -> str:

@@ -68,6 +68,37 @@ PARALLEL = {
         ]
     },
 }
+NESTED = [
+    {"type": "text", "sessionID": "n1", "role": "user", "part": {"text": "Refund A-1, please."}},
+    {
+        "type": "tool_use",
+        "sessionID": "n1",
+        "part": {"tool": "lookup_order", "state": {"input": {"order": "A-1"}, "output": "paid"}},
+    },
+    {
+        "type": "tool_use",
+        "sessionID": "n1",
+        "part": {
+            "tool": "refund",
+            "state": {"input": {"order": "A-1", "amount": 20}, "output": "no such account", "error": "yes"},
+        },
+    },
+    {"type": "text", "sessionID": "n1", "role": "model", "part": {"text": "That did not work."}},
+]
+COMMANDS = {
+    "sessionId": "g1",
+    "chat": [
+        {"from": "user", "content": "Refund A-1, please."},
+        {
+            "from": "bot",
+            "toolCalls": [
+                {"name": "lookup_order", "args": {"order": "A-1"}, "result": "paid", "ok": True},
+                {"name": "refund", "args": {"order": "A-1", "amount": 20}, "result": "no such account", "ok": False},
+            ],
+        },
+        {"from": "bot", "content": "That did not work."},
+    ],
+}
 HOSTILE = {
     "x');import os;os._exit(9)#": "1",
     "steps\n": [{"tool": "lookup_order", "args": {"order": "A-1"}, "'+exit()+'": "\x1b[2J", "result": "paid"}],
@@ -99,13 +130,15 @@ def convert(file: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "text", "session"),
-    ids=lambda value: value if str(value).startswith(("runs", "run.", "steps", "parallel")) else "",
+    ids=lambda value: value if str(value).startswith(("run", "steps", "parallel", "nested", "commands")) else "",
     argvalues=[
         ("runs.jsonl", lines(RUN), "r1"),
         ("run.json", json.dumps(RUN, indent=2), "r1"),
         ("steps.jsonl", lines(*STEPS), "c1"),
         ("steps.json", json.dumps(STEPS, indent=2), "c1"),
         ("parallel.json", json.dumps(PARALLEL), "t1"),
+        ("nested.jsonl", lines(*NESTED), "n1"),
+        ("commands.json", json.dumps(COMMANDS), "g1"),
         ("runs.jsonl.gz", lines(RUN), "r1"),
     ],
 )
