@@ -6,11 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+
+from stream_guard.cookbook.recipes import read_recipes
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / ".cache" / "site"
@@ -70,3 +73,12 @@ def test_the_search_has_every_page(pages: dict[Path, Links]) -> None:
 def test_no_page_asks_another_machine_for_anything(pages: dict[Path, Links]) -> None:
     asked = re.compile(r"<(?:script|img|link)[^>]+(?:src|href)=\"(?:https?:)?//", re.IGNORECASE)
     assert [page.name for page in pages if asked.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_the_search_finds_every_wish_by_its_words(pages: dict[Path, Links]) -> None:
+    assert pages
+    found = json.loads((SITE / "search" / "search_index.json").read_text())["docs"]
+    sections = {entry["title"]: entry["text"] for entry in found if entry["location"].startswith("cookbook.html#")}
+    for recipe in read_recipes().values():
+        text = unescape(re.sub(r"<[^>]+>", "", sections[escape(recipe.wish.removesuffix("."), quote=False)]))
+        assert all(phrase in text for phrase in recipe.also), recipe.name
