@@ -265,6 +265,6 @@ class Guard:
     def _tidy(self) -> None:
         """Every so many events, move the sessions that are too many out of memory."""
         self._untidied += 1
-        if self._untidied >= _TIDY_EVERY:
+        if self._untidied >= _TIDY_EVERY and not self._is_shared:  # of shared ones, none stays
             self._table.make_room()
             self._untidied = 0
