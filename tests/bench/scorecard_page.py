@@ -31,9 +31,8 @@ that row stays in.
     make scorecard                                # what the folder STREAM_GUARD_DATA has
     python -m tests.bench.fetch FOLDER            # recordings from where they are public, at pinned commits
 
-Shares stand with their 95 % intervals. The words of the packs were chosen with these recordings at hand; on recordings
-nobody had seen, earlier versions lost up to a fifth of recall and alarmed three times as often.
-`python -m tests.bench.crossed` leaves whole suites and goals out.
+Shares stand with their 95 % intervals. The words of the packs were chosen with these recordings at hand, so expect
+less on yours; `python -m tests.bench.crossed` leaves whole suites and goals out. Cost is of one run on a busy machine.
 
 ![Recall, and alarms on runs that went well](scorecard.svg)
 """
