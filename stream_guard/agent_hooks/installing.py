@@ -49,6 +49,8 @@ class Change:
 
 def remember(changes: list[Change], state: Path) -> None:
     """Keep what each file was when it was written, so that a later change shows; what was taken out is forgotten."""
+    if not changes:
+        return
     known = _remembered(state)
     for change in changes:
         known.pop(str(change.path), None)

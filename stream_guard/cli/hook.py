@@ -65,8 +65,10 @@ def install(
         raise typer.Exit(1)
     for change in changes:
         change.write()
-    if changes:
+    try:
         remember(changes, _installed())
+    except OSError as error:
+        typer.echo(f"hook status will not notice changes of these files: {error}", err=True)
     importlib.import_module("stream_guard.agent_hooks.command")  # compiled now, so that the first hook need not do it
     dialect_of(agent)
     typer.echo(f"{agent}: {len(changes)} files written." if changes else f"{agent}: nothing to change.")

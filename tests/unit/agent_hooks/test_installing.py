@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.installing import HookInstallError, plan
+from stream_guard.agent_hooks.installing import Change, HookInstallError, compare, plan, remember
 from stream_guard.agent_hooks.settings_files import PLANS, HooksFile, WholeFiles
 from stream_guard.cli.app import app
 
@@ -90,8 +90,11 @@ def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
         plan("cline", tmp_path, tmp_path)
 
 
-def test_the_command_shows_the_change_and_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_shows_the_change_and_asks(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     shown = CliRunner().invoke(app, ["hook", "install", "droid"], input="n\n")
     assert (shown.exit_code, '+            "command": "stream-guard hook droid"' in shown.output) == (1, True)
     assert content(tmp_path) == {}
@@ -99,3 +102,19 @@ def test_the_command_shows_the_change_and_asks(tmp_path: Path, monkeypatch: pyte
     assert list(content(tmp_path)) == [str(tmp_path / ".factory" / "hooks.json")]
     unknown = CliRunner().invoke(app, ["hook", "install", "driod"])
     assert (unknown.exit_code, "droid" in unknown.output) == (2, True)
+
+
+def test_a_change_of_what_was_installed_shows_and_what_was_taken_out_is_forgotten(tmp_path: Path) -> None:
+    state = tmp_path / "state" / "installed.json"
+    for agent in ("codex", "gemini-cli"):
+        changes = plan(agent, tmp_path, tmp_path)
+        for change in changes:
+            change.write()
+        remember(changes, state)
+    codex, gemini = tmp_path / ".codex/hooks.json", tmp_path / ".gemini/settings.json"
+    assert compare(state) == {str(codex): "as installed", str(gemini): "as installed"}
+    codex.write_text(codex.read_text().replace("stream-guard", "true"))
+    gemini.unlink()
+    assert compare(state) == {str(codex): "changed since it was installed", str(gemini): "gone"}
+    remember([Change(codex, "", None)], state)
+    assert compare(state) == {str(gemini): "gone"}
