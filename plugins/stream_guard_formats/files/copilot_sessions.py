@@ -114,10 +114,10 @@ class CopilotDecoder(SessionFileDecoder):
             if "run_id" not in header:  # a sub-agent's parent writes in the user's role
                 conversation.user(data, text_of(data.get("content")), **header)
         elif kind == "assistant.message":
-            self._answer(data, conversation, progress, record, header)
+            self._answer(data, conversation, progress, header)
         elif kind == "tool.execution_start":
             call_id = identifier(data.get("toolCallId"))
-            if not call_id or self.is_first(progress, call_id, record):
+            if not progress.begin(call_id):
                 block = tool_use(call_id, _tool_name(data), data.get("arguments"), strict_keys=self.strict_keys)
                 conversation.call(data, block, **header)
         elif kind == "tool.execution_complete":
@@ -130,15 +130,14 @@ class CopilotDecoder(SessionFileDecoder):
         data: dict[str, Json],
         conversation: Conversation,
         progress: SessionProgress,
-        record: Record,
         header: dict[str, Any],
     ) -> None:
         text = text_of(data.get("content"))
         blocks: list[Json] = [text_block(text)] if text else []
         for call in objects_in(data, "toolRequests", "tool requests"):
             call_id = identifier(call.get("toolCallId"))
-            # Some versions leave the arguments to the start of the tool.
-            if "arguments" in call and (not call_id or self.is_first(progress, call_id, record)):
+            if "arguments" in call:  # some versions leave them to the start of the tool
+                progress.ask(call_id)
                 blocks.append(tool_use(call_id, _tool_name(call), call.get("arguments"), strict_keys=self.strict_keys))
         if model := text_at(data, "model"):
             header["labels"] = {"model": label(model)}
@@ -163,7 +162,10 @@ class CopilotDecoder(SessionFileDecoder):
         elif kind == "copilot" and text:
             conversation.turn(identity, [text_block(text)], **header)
         elif kind in ("tool_call_requested", "tool_call_completed"):
-            if self.is_first(progress, call_id, record):
+            is_known = kind == "tool_call_completed" and progress.begin(call_id)
+            if kind == "tool_call_requested":
+                progress.ask(call_id)
+            if not is_known:
                 block = tool_use(call_id, item.get("name"), item.get("arguments"), strict_keys=self.strict_keys)
                 conversation.call([*identity, "call"], block, **header)
             result = object_at(item, "result")

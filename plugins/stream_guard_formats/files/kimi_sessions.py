@@ -15,7 +15,7 @@ from stream_guard_formats.conversation import (
     text_of,
     tool_use,
 )
-from stream_guard_formats.files.session_files import SessionFileDecoder, SessionProgress, at_place, moment
+from stream_guard_formats.files.session_files import SessionFileDecoder, SessionProgress, moment
 from stream_guard_formats.reading import digest, object_at, objects_in, text_at
 
 _ROLES: Final = ("user", "assistant", "tool")
@@ -32,6 +32,8 @@ _SILENT: Final = frozenset(
 
 _MESSAGE: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "partial", "reasoning_content"))
 _MOST_TEXTS: Final = 16384
+_MOST_CALLS: Final = 65536
+_MOST_TIMES: Final = 1000  # that one id is looked up; a file may give it any number of times
 _MOST_OPEN: Final = 1024  # calls that wait
 _MOST_PIECES: Final = 1024  # of one call: all of them are read again with each
 
@@ -71,6 +73,8 @@ class KimiDecoder(SessionFileDecoder):
     def __init__(self, *, strict_keys: bool = True) -> None:
         super().__init__(strict_keys=strict_keys)
         self._pieces: dict[str, _OpenCall] = {}  # the call of a file whose arguments are not complete
+        self._places: dict[tuple[str, str], list[int]] = {}  # where a file tells of a call, by the call's id
+        self._told: dict[str, str] = {}  # the file that told of a call first
         self._texts: dict[str, int] = {}  # texts that one file of a session had; the other repeats them
 
     @classmethod
@@ -106,12 +110,13 @@ class KimiDecoder(SessionFileDecoder):
         time = moment(line.get("timestamp", line.get("time")))
         said = _read_line(line)
         path = PurePath(record.origin)
-        if path.parent.parent.name == "agents" and path.parent.name != "main":
+        is_inner = path.parent.parent.name == "agents" and path.parent.name != "main"
+        if is_inner:
             said = [one._replace(run=path.parent.name, agent=one.agent or "sub-agent") for one in said]
+        # A session has several files: a place in one of them is none in another.
+        file = "" if path.name == "wire.jsonl" and not is_inner else f"{path.parent.name if is_inner else path.stem}:"
         for number, one in enumerate(said):
-            header: dict[str, Any] = {"time": time} | at_place("", f"{number}.", record)
-            if "context" in path.name:
-                header["event_id"] = f"c{header['event_id']}"
+            header: dict[str, Any] = {"time": time, "event_id": f"{file[-100:]}{number}.{record.position}"}
             if one.run:
                 header |= {"run_id": one.run[:200], "agent": one.agent[:200], "agent_path": ("kimi",)}
             self._add(one, conversation, progress, record, header)
@@ -128,7 +133,7 @@ class KimiDecoder(SessionFileDecoder):
             if said.text and not self._is_repeated(said, progress, record):
                 _add_text(said, conversation, header)
         elif said.sort == "call":
-            if self.is_first(progress, said.call_id, record):
+            if self._is_first(f"c {said.run} {said.call_id}", conversation, record):
                 self._call(_OpenCall(said, conversation.session_id, header), conversation, record)
         elif said.sort in ("part", "result"):
             before = self._pieces.pop(record.origin, None)
@@ -136,7 +141,7 @@ class KimiDecoder(SessionFileDecoder):
                 self._call(before.longer(text_of(said.args)), conversation, record)
             elif before is not None:
                 self._tell_call(before, conversation)
-            if said.sort == "result" and self.is_first(progress, f"r{said.call_id}", record):
+            if said.sort == "result" and self._is_first(f"r {said.run} {said.call_id}", conversation, record):
                 conversation.result(["r"], said.call_id, said.text, status=said.status, tool=said.tool, **header)
         elif said.sort not in _SILENT:
             self.skipped.add(record, said.sort)
@@ -166,6 +171,21 @@ class KimiDecoder(SessionFileDecoder):
             events += conversation.events
         self._pieces.clear()
         return events
+
+    def _is_first(self, name: str, conversation: Conversation, record: Record) -> bool:
+        """Whether no other file of the session told of this before. A file may give an id again, to another call."""
+        places = self._places.setdefault((record.origin, name), [])
+        if record.position not in places:
+            if len(places) >= _MOST_TIMES:
+                return True
+            places.append(record.position)
+        key = f"{conversation.session_id} {name} {places.index(record.position)}"
+        first = self._told.setdefault(key, record.origin)
+        while len(self._places) > _MOST_CALLS:
+            del self._places[next(iter(self._places))]
+        while len(self._told) > _MOST_CALLS:
+            del self._told[next(iter(self._told))]
+        return first == record.origin
 
     def _is_repeated(self, said: _Said, progress: SessionProgress, record: Record) -> bool:
         """Whether the other file of the session had the text before. Each file has every text once."""

@@ -11,7 +11,6 @@ from pathlib import PurePath
 from typing import Any, Final, Self
 
 import msgspec
-import xxhash
 
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.conversation import MAX_ID, Conversation, derived_session, label
@@ -20,8 +19,7 @@ from stream_guard_formats.skipped import SkippedLines
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MOST_FILES: Final = 4096  # that are read at the same time
-_MOST_CALLS: Final = 65536  # that are remembered, of all sessions
-_MOST_STORED: Final = 64  # of one file: a restart falls between a call and its result at worst
+_MOST_ASKED: Final = 256  # calls of one file that were asked for and have not begun
 
 
 class SessionProgress(msgspec.Struct, omit_defaults=True):
@@ -30,11 +28,24 @@ class SessionProgress(msgspec.Struct, omit_defaults=True):
     session_id: str = ""
     model: str = ""
     agents: dict[str, str] = {}  # names of sub-agents, by their run
-    told: dict[str, int] = {}  # where the line stood that told of something first, the last ones
+    asked: dict[str, int] = {}  # how often a call was asked for and has not begun, by its id
 
-    def state(self) -> tuple[str, str, int, str]:
+    def state(self) -> tuple[str, str, int, int]:
         """Return what differs when there is something new to store."""
-        return self.session_id, self.model, len(self.agents), next(reversed(self.told), "")
+        return self.session_id, self.model, len(self.agents), hash(tuple(self.asked.items()))
+
+    def ask(self, call_id: str) -> None:
+        """Note that an answer asked for a call. An id may come again for another call."""
+        self.asked[call_id] = self.asked.pop(call_id, 0) + 1
+        while len(self.asked) > _MOST_ASKED:
+            del self.asked[next(iter(self.asked))]
+
+    def begin(self, call_id: str) -> bool:
+        """Note that a call begins. Return whether it was asked for."""
+        left = self.asked.pop(call_id, 0) - 1
+        if left > 0:
+            self.asked[call_id] = left
+        return left >= 0
 
 
 class SessionFileDecoder(JsonDecoder):
@@ -48,7 +59,6 @@ class SessionFileDecoder(JsonDecoder):
         super().__init__(strict_keys=strict_keys)
         self.skipped = SkippedLines()
         self._files: OrderedDict[str, SessionProgress] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._memory: Memory | None = None
 
     @property
@@ -92,22 +102,6 @@ class SessionFileDecoder(JsonDecoder):
         if self._memory is not None and progress.state() != before:
             self._memory.put(name, msgspec.msgpack.encode(progress), 0.0)
         return conversation.events
-
-    def is_first(self, progress: SessionProgress, name: str, record: Record) -> bool:
-        """Whether no other line of the session told of this before; the same line again still does.
-
-        ``name`` is the id of a call, with a mark for what is told of it.
-        """
-        key = (progress.session_id, name)
-        place = xxhash.xxh3_64_intdigest(f"{record.origin} {record.position}".encode("utf-8", "surrogatepass")) >> 1
-        first = self._told.setdefault(key, progress.told.get(name, place))
-        if name not in progress.told:
-            progress.told[name] = first
-            while len(progress.told) > _MOST_STORED:
-                del progress.told[next(iter(progress.told))]
-        while len(self._told) > _MOST_CALLS:
-            self._told.popitem(last=False)
-        return first == place
 
     def session_of(self, record: Record) -> str:
         """Return the session of a file whose lines do not name it: an id in its path, or one made from the path."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ class Letters:
         self.reasons.append(reason)
 
 
-def read(files: dict[str, Sequence[Any]], form: str = "auto") -> tuple[list[sg.Event], list[str]]:
+def read(files: Mapping[str, Sequence[Any]], form: str = "auto") -> tuple[list[sg.Event], list[str]]:
     """Return the events of files, each event once, and the reasons of dead letters."""
     letters = Letters()
     reader = EventReader(REGISTRY.decoders[form].configure_among(Settings(), REGISTRY.decoders), letters)
@@ -326,3 +326,30 @@ def test_kimis_later_wire_has_loop_events() -> None:
     assert results(events) == [("c1", "no", "error")]
     assert {(event.session_id, event.time) for event in events} == {("session_1", 1767600000.0)}
     assert not dead
+
+
+def test_the_files_of_kimis_agents_have_events_of_their_own() -> None:
+    def call(number: int) -> list[dict[str, Any]]:
+        return [wire("ToolCall", {"id": f"c{number}", "function": {"name": "Shell", "arguments": "{}"}})]
+
+    files = {f"s/agents/{name}/wire.jsonl": call(at) for at, name in enumerate(("main", "agent-1", "agent-2"))}
+    events, _ = read(files)
+    assert [event.run_id for event in events] == ["", "agent-1", "agent-2"]
+    assert {event.session_id for event in events} == {"s"}
+
+
+def test_an_id_that_a_program_gives_again_is_another_call() -> None:
+    call = wire("ToolCall", {"id": "Shell:0", "function": {"name": "Shell", "arguments": "{}"}})
+    result = wire("ToolResult", {"tool_call_id": "Shell:0", "return_value": "ok"})
+    events, _ = read({"s/wire.jsonl": [call, result, call, result]})
+    assert len(calls(events)) == len(results(events)) == 2
+    asked = {"toolCallId": "c", "name": "view", "arguments": {}}
+    lines = [
+        copilot("session.start", sessionId="s1"),
+        copilot("assistant.message", content="", toolRequests=[asked]),
+        copilot("tool.execution_start", toolCallId="c", toolName="view", arguments={}),
+        copilot("tool.execution_complete", toolCallId="c", success=True),
+        copilot("assistant.message", content="", toolRequests=[asked]),
+        copilot("tool.execution_start", toolCallId="c", toolName="view", arguments={}),
+    ]
+    assert len(calls(read({"events.jsonl": lines})[0])) == 2
